@@ -1,0 +1,35 @@
+"""hooklab: see, keep and change what flows through a PyTorch model.
+
+The public names are loaded on first use (PEP 562), so that ``import hooklab`` imports no torch and
+``python -m hooklab lab`` can run on a machine where nothing is installed yet. This file and ``__main__`` keep to
+syntax that old Pythons can read, so that such a Python gets a sentence instead of a SyntaxError.
+"""
+
+import importlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # for editors and type checkers; never run
+    from hooklab.checks import check as check
+    from hooklab.checks import progress as progress
+
+__version__ = "0.1.0"
+
+# public name -> module that defines it
+_HOME = {
+    "check": "hooklab.checks",
+    "progress": "hooklab.checks",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name):  # type: ignore[no-untyped-def]
+    if name not in _HOME:
+        raise AttributeError("module 'hooklab' has no attribute {!r}".format(name))  # noqa: UP032
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():  # type: ignore[no-untyped-def]
+    return sorted(set(globals()) | set(_HOME))
