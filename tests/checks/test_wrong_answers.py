@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import itertools
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -55,7 +56,7 @@ def solution_cells():
         imports = "\n".join(
             line for line in "\n".join(cells).splitlines() if re.match(r"(import|from) (?!hooklab)", line)
         )
-        for code, after in zip(cells, cells[1:], strict=False):
+        for code, after in itertools.pairwise(cells):
             call = re.search(r'^check\("([\d.]+)", (\w+)\)', after, flags=re.M)
             if call and "### BEGIN SOLUTION" in code:
                 found[call[1]] = SolutionCell(f"{imports}\n{code}", call[2])
