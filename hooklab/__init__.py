@@ -9,8 +9,12 @@ import importlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # for editors and type checkers; never run
+    from hooklab.capturing import capture as capture
     from hooklab.checks import check as check
     from hooklab.checks import progress as progress
+    from hooklab.editing import edit as edit
+    from hooklab.editing import run_until as run_until
+    from hooklab.selecting import select as select
 
 __version__ = "0.1.0"
 
@@ -18,6 +22,10 @@ __version__ = "0.1.0"
 _HOME = {
     "check": "hooklab.checks",
     "progress": "hooklab.checks",
+    "capture": "hooklab.capturing",
+    "edit": "hooklab.editing",
+    "run_until": "hooklab.editing",
+    "select": "hooklab.selecting",
 }
 
 __all__ = sorted(_HOME)

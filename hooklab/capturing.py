@@ -1,0 +1,250 @@
+"""Seeing what flows through a model: :func:`capture`.
+
+    with capture(model, "layer1", nn.ReLU, grads=True) as seen:
+        model(x).sum().backward()
+    seen["layer1"], seen.grad("layer1"), seen.calls("relu"), seen.silent
+
+How values are read is in ``seen.py``; here is how they get there.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hooklab.hooking import Handle, Hook, Session, backward_number, remove_all
+from hooklab.seen import Gradient, Kept, Record, Seen
+from hooklab.selecting import What, named_modules, select, uncompiled
+from hooklab.trees import map_tensors, tensors
+
+_thread = threading.get_ident
+
+
+def capture(
+    model: nn.Module,
+    *what: What,
+    inputs: bool = False,
+    grads: bool = False,
+    clone: bool = False,
+    device: torch.device | str | None = None,
+    detach: bool = True,
+    keep: str = "last",
+) -> Capture:
+    """Record the outputs of modules while a ``with`` block is open; optionally their inputs and gradients.
+
+    Args:
+        model: the module whose calls are the passes. A new call of ``model`` starts a new pass, and the values of the
+            pass before are dropped. Calls of its parts from outside a pass count to the pass before them.
+        *what: which modules, as in :func:`hooklab.select`; without any, all leaf modules.
+        inputs: also record the arguments of each call, as they were before the module ran.
+        grads: also record the gradient of each output, when ``backward`` runs inside the block.
+        clone: copy every value. Without it nothing is copied: values share memory with the model's own tensors, and
+            reading one that was changed in place since then raises.
+        device: move every value there, for instance ``"cpu"``.
+        detach: with False, outputs and inputs stay part of the autograd graph, to compute a loss from them; the graph
+            then lives as long as they do.
+        keep: ``"last"`` keeps one pass, ``"all"`` keeps each, in ``seen.passes``.
+
+    Returns:
+        A context manager, which gives a :class:`hooklab.seen.Seen` at each ``with``. It finds the modules once and may
+        be entered any number of times, also inside itself. On leaving, in whichever way, it removes its own hooks and
+        no others. The values stay readable. No graph is kept alive by them (unless ``detach=False``).
+
+    Raises:
+        MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
+        ValueError: if ``keep`` is neither of the two.
+
+    Outputs are kept in their own structure (tensor, tuple, list, dict, named tuple, dataclass), each tensor with its
+    own shape, dtype and device.
+
+    - *In place*: a later in-place change of a value is noticed by the tensor's version counter. Tensors made in
+      ``torch.inference_mode()`` have none, so they are always copied. ``tensor.data`` and NumPy views go round it.
+    - *Gradients* are read by tensor hooks on the outputs, not by full backward hooks: this works with in-place
+      activations, dict outputs and modules used several times. If ``backward`` runs twice, the second one counts.
+    - *Checkpoints*: what a checkpoint computes again during ``backward`` is no new call.
+    - *Threads*: only calls in the thread that opened the block are recorded.
+    - *torch.compile*: while the block is open, compiled functions of this process run eagerly (``force_eager``), since
+      compiled code would skip the hooks. Afterwards they run compiled again, without being compiled anew.
+    - *Copies*: a copy or a pickle of the model made inside the block has hooks in it that do nothing.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+        >>> with capture(model, "0", nn.ReLU, grads=True) as seen:
+        ...     model(torch.ones(4, 2)).sum().backward()
+        >>> seen["0"].shape, seen.grad("1").shape
+        (torch.Size([4, 3]), torch.Size([4, 3]))
+        >>> seen
+        2 of 2 selected modules of Sequential ran
+          name  output              bytes
+          0     (4, 3) float32         48
+          1     (4, 3) float32         48
+    """
+    return Capture(model, *what, inputs=inputs, grads=grads, clone=clone, device=device, detach=detach, keep=keep)
+
+
+class Capture:
+    """What :func:`capture` returns; see there."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *what: What,
+        inputs: bool = False,
+        grads: bool = False,
+        clone: bool = False,
+        device: torch.device | str | None = None,
+        detach: bool = True,
+        keep: str = "last",
+    ) -> None:
+        if keep not in ("last", "all"):
+            raise ValueError(f"keep is 'last' (one pass) or 'all' (each pass), not {keep!r}.")
+        self.model = uncompiled(model)
+        self.modules = select(model, *what)
+        self.inputs = inputs
+        self.grads = grads
+        self.clone = clone
+        self.device = device
+        self.detach = detach
+        self.keep = keep
+        chosen = set(self.modules.values())
+        # every name of every selected module, so that a shared module can be read by any of its names
+        self.known_as = {name: module for name, module in named_modules(model) if module in chosen}
+        self._open: list[_CaptureSession] = []
+
+    def __enter__(self) -> Seen:
+        session = _CaptureSession(self)
+        session.open()
+        self._open.append(session)
+        return session.seen
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # the same capture may be open in several threads: close the latest of this one's
+        mine = [session for session in self._open if session.thread == _thread()]
+        session = (mine or self._open)[-1]
+        self._open.remove(session)
+        session.close()
+
+    def __repr__(self) -> str:
+        return f"capture of {len(self.modules)} modules of {type(self.model).__name__}: {', '.join(self.modules)}"
+
+
+class _CaptureSession(Session):
+    def __init__(self, options: Capture) -> None:
+        super().__init__(options.model)
+        self.options = options
+        self.grads = options.grads
+        # nothing to do but detach: the case that must be fast
+        self.is_plain = options.detach and not options.clone and options.device is None
+        self.gradient_handles: list[Handle] = []
+        self.passes: list[Record] = []
+        self.calls_elsewhere = 0
+        self.start_record()
+        self.seen = Seen(options, self)
+
+    def attach(self) -> None:
+        on_input, on_output = _OnInput(self), _OnOutput(self)
+        modules = list(dict.fromkeys(self.options.modules.values()))
+        if self.options.inputs:
+            for module in modules:
+                self.handles.append(module.register_forward_pre_hook(on_input, with_kwargs=True))
+        for module in modules:
+            self.handles.append(module.register_forward_hook(on_output))
+
+    def close(self) -> None:
+        super().close()
+        remove_all(self.gradient_handles)
+
+    def new_pass(self) -> None:
+        if self.options.keep == "last":
+            remove_all(self.gradient_handles)
+        elif self.record.events:
+            self.passes.append(self.record)
+        self.start_record()
+
+    def clear(self) -> None:
+        remove_all(self.gradient_handles)
+        self.passes.clear()
+        self.start_record()
+
+    def start_record(self) -> None:
+        self.record = Record()
+        self.append = self.record.events.append
+
+    def keep_tensor(self, tensor: Tensor) -> Kept:
+        kept = tensor.detach() if self.options.detach else tensor
+        if self.options.device is not None:
+            moved = kept.to(self.options.device)
+            if moved is not kept:
+                return moved, None
+        if self.options.clone or tensor.is_inference():  # inference tensors count no versions
+            return kept.clone(), None
+        return kept, tensor._version
+
+    def keep_gradient(self, grad: Tensor) -> Kept:
+        grad = grad.detach()  # create_graph=True gives gradients a graph of their own
+        if self.options.device is not None:
+            moved = grad.to(self.options.device)
+            if moved is not grad:
+                return moved, None
+        return (grad.clone(), None) if self.options.clone else (grad, grad._version)
+
+    def keep_tree(self, tree: Any) -> tuple[Any, list[int | None]]:
+        versions: list[int | None] = []
+
+        def keep(tensor: Tensor) -> Tensor:
+            kept, version = self.keep_tensor(tensor)
+            versions.append(version)
+            return kept
+
+        return map_tensors(keep, tree), versions
+
+    def watch(self, tensor: Tensor) -> Gradient | None:
+        if not tensor.requires_grad:
+            return None
+        _ = tensor.grad_fn  # brings a view's history up to date; without it, register_hook can crash the process
+        gradient = Gradient(self.keep_gradient)
+        self.gradient_handles.append(tensor.register_hook(gradient))
+        return gradient
+
+    def watch_tree(self, tree: Any) -> list[Gradient | None]:
+        return [self.watch(tensor) for tensor in tensors(tree)]
+
+    def call_elsewhere(self, module: nn.Module, output: Any) -> None:
+        if self.is_foreign():
+            self.calls_elsewhere += 1
+        elif self.grads and self.record.lacks_graph(module):
+            # A reentrant checkpoint runs its part without a graph first. The graph, and so the gradient, is that of
+            # the second run, here.
+            self.record.recomputed.setdefault(module, []).append(self.watch_tree(output))
+
+
+class _OnInput(Hook):
+    __slots__ = ()
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        session: _CaptureSession = self.session
+        if not session.is_elsewhere():
+            session.append((module, *session.keep_tree((args, kwargs))))
+
+
+class _OnOutput(Hook):
+    __slots__ = ()
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
+        session: _CaptureSession = self.session
+        if _thread() != session.thread or backward_number() != -1:
+            session.call_elsewhere(module, output)
+        elif type(output) is Tensor and session.is_plain and not output.is_inference():
+            gradients = [session.watch(output)] if session.grads else None
+            session.append((module, output.detach(), [output._version], gradients))
+        else:
+            gradients = session.watch_tree(output) if session.grads else None
+            session.append((module, *session.keep_tree(output), gradients))

@@ -1,0 +1,250 @@
+"""Changing what flows through a model: :func:`edit` replaces outputs, :func:`run_until` stops half-way.
+
+with edit(model, lambda output, call: output * 0, "layer1"):
+    model(x)                        # as if layer1 gave zeros
+features = run_until(model, "layer1", x)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from torch import Tensor, nn
+
+from hooklab.hooking import Hook, Session, backward_number
+from hooklab.selecting import MissingName, What, select, uncompiled
+from hooklab.trees import children, describe
+
+
+def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> Edit:
+    """Replace the outputs of modules while a ``with`` block is open.
+
+    Args:
+        model: the module whose calls are the passes.
+        fn: called as ``fn(output, call)`` at each use of a selected module, with its output as it is (live, part of the
+            autograd graph). What it returns takes the output's place; None leaves it as it is. ``call`` is an
+            :class:`EditCall` with ``name``, ``module``, ``args``, ``kwargs`` and ``index`` (0 at the module's first use
+            in the pass).
+        *what: which modules, as in :func:`hooklab.select`; without any, all leaf modules.
+
+    Returns:
+        A context manager; it may be entered any number of times, and leaves no hooks behind.
+
+    Raises:
+        MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
+        ValueError: in the forward, if ``fn`` returns a tensor of another shape, dtype or device than it got.
+        TypeError: in the forward, if it returns another structure (a tensor for a tuple, other keys, ...).
+
+    Hooks run in the order in which they were registered: open ``capture`` after ``edit`` to see the new values, before
+    it to see the old ones. An edit takes part in what a checkpoint computes again, and only in calls from the thread
+    that opened the block. While it is open, compiled functions run eagerly, as in :func:`hooklab.capture`.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> with edit(model, lambda output, call: output * 0 + 7, "0"):
+        ...     model(torch.ones(1, 2))
+        tensor([[7., 7., 7.]], grad_fn=<ReluBackward0>)
+        >>> with edit(model, lambda output, call: output[:, :2], "0"):  # doctest: +ELLIPSIS
+        ...     model(torch.ones(1, 2))
+        Traceback (most recent call last):
+        ValueError: the edit of '0' returned (1, 2) float32 in place of (1, 3) float32. Return ...
+    """
+    return Edit(model, fn, *what)
+
+
+def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+    """Call ``model(*args, **kwargs)``, but stop as soon as one module is done, and return that module's output.
+
+    Args:
+        model: the module to call.
+        name: the module to stop at: a name, or the module object. Its first use in the pass counts.
+        *args: for the model.
+        **kwargs: for the model.
+
+    Returns:
+        The output as the module gave it, after all its forward hooks: live, part of the autograd graph, not copied.
+        Nothing after the module has run.
+
+    Raises:
+        MissingName: (a ``LookupError``) if there is no such module, or if the model finished without using it.
+        ValueError: if a glob matches several modules.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(99, 1))  # the last one would raise
+        >>> run_until(model, "1", torch.ones(4, 2)).shape
+        torch.Size([4, 3])
+    """
+    targets = select(model, name)
+    if len(targets) > 1:
+        raise ValueError(f"run_until stops at one module; {name!r} matches {len(targets)}: {', '.join(targets)}.")
+    session = _StopSession(uncompiled(model), *targets.values())
+    session.open()
+    try:
+        model(*args, **kwargs)
+    except Exception:
+        # ours, or what a model made of it in an except clause of its own; a failure before the stop is the caller's
+        if not session.output:
+            raise
+    finally:
+        session.close()
+    if not session.output:
+        raise MissingName(
+            f"the model finished without running {next(iter(targets))!r}: it was not used for this input, or it was "
+            "called by .forward(...), which runs no hooks."
+        )
+    return session.output[0]
+
+
+class EditCall:
+    """One use of a module, as ``fn(output, call)`` of :func:`edit` sees it."""
+
+    def __init__(
+        self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], index: int | None
+    ) -> None:
+        self.name = name
+        self.module = module
+        self.args = args
+        self.kwargs = kwargs
+        self._index = index
+
+    @property
+    def index(self) -> int:
+        """0 at the module's first use in the pass, 1 at its second, ..."""
+        if self._index is None:
+            raise RuntimeError(
+                f"{self.name!r} was used several times in the pass and is now computed again by a checkpoint, in an "
+                "order of its own: which use this is cannot be told. Edit without call.index, or without checkpoint."
+            )
+        return self._index
+
+    def __repr__(self) -> str:
+        return f"<call of {self.name!r}>" if self._index is None else f"<call {self._index} of {self.name!r}>"
+
+
+class Edit:
+    """What :func:`edit` returns; see there."""
+
+    def __init__(self, model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> None:
+        if not callable(fn):
+            raise TypeError(f"edit(model, fn, *what) needs a function second, not {type(fn).__name__}.")
+        self.model = uncompiled(model)
+        self.fn = fn
+        self.modules = select(model, *what)
+        self._open: list[_EditSession] = []
+
+    def __enter__(self) -> Edit:
+        session = _EditSession(self)
+        session.open()
+        self._open.append(session)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        mine = [session for session in self._open if session.thread == threading.get_ident()]
+        session = (mine or self._open)[-1]
+        self._open.remove(session)
+        session.close()
+
+    def __repr__(self) -> str:
+        return f"edit of {len(self.modules)} modules of {type(self.model).__name__}: {', '.join(self.modules)}"
+
+
+class _EditSession(Session):
+    def __init__(self, options: Edit) -> None:
+        super().__init__(options.model)
+        self.fn = options.fn
+        self.names = {module: name for name, module in reversed(options.modules.items())}
+        self.uses: Counter[nn.Module] = Counter()
+
+    def attach(self) -> None:
+        hook = _OnOutput(self)
+        for module in self.names:
+            self.handles.append(module.register_forward_hook(hook, with_kwargs=True))
+
+    def new_pass(self) -> None:
+        self.uses.clear()
+
+    def index_of_use(self, module: nn.Module) -> int | None:
+        if backward_number() != -1:  # a checkpoint computes its part again, the last part first
+            return 0 if self.uses[module] <= 1 else None
+        self.uses[module] += 1
+        return self.uses[module] - 1
+
+
+class _OnOutput(Hook):
+    __slots__ = ()
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        session: _EditSession = self.session
+        name = session.names.get(module)
+        if name is None or session.is_foreign():
+            return None
+        new = session.fn(output, EditCall(name, module, args, kwargs, session.index_of_use(module)))
+        if new is not None:
+            _require_alike(new, output, name)
+        return new
+
+
+class _StopSession(Session):
+    def __init__(self, root: nn.Module, target: nn.Module) -> None:
+        super().__init__(root)
+        self.target = target
+        self.output: list[Any] = []
+
+    def attach(self) -> None:
+        self.handles.append(self.target.register_forward_hook(_StopHere(self)))
+
+    def new_pass(self) -> None:
+        pass
+
+
+class _StopHere(Hook):
+    __slots__ = ()
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
+        session: _StopSession = self.session
+        if module is session.target and not session.is_elsewhere() and not session.output:
+            session.output.append(output)
+            raise _Stopped
+
+
+# An Exception, not a BaseException: hooks with always_call=True run only for the former.
+class _Stopped(Exception):
+    """Leaves the forward of a model whose needed output is in hand."""
+
+
+def _require_alike(new: Any, old: Any, name: str) -> None:
+    """Raise unless ``new`` can take the place of ``old``: same structure, and each tensor's shape, dtype, device."""
+    for path, got, expected in _differences(new, old, ""):
+        where = f"{name!r} at {path}" if path else repr(name)
+        said = f"the edit of {where} returned {describe(got)} in place of {describe(expected)}."
+        if not isinstance(got, Tensor) or not isinstance(expected, Tensor):
+            raise TypeError(f"{said} Return the same structure, or None to leave the output as it is.")
+        if got.device != expected.device:
+            said = f"{said[:-1]} (on {got.device} in place of {expected.device})."
+        raise ValueError(f"{said} Return a tensor like the one that came, or None to leave it as it is.")
+
+
+def _differences(new: Any, old: Any, path: str) -> list[tuple[str, Any, Any]]:
+    if isinstance(new, Tensor) and isinstance(old, Tensor):
+        alike = new.shape == old.shape and new.dtype == old.dtype and new.device == old.device
+        return [] if alike else [(path, new, old)]
+    new_parts, old_parts = children(new), children(old)
+    if type(new) is not type(old) or new_parts is None or old_parts is None:
+        return [] if type(new) is type(old) else [(path, new, old)]
+    if [key for key, _ in new_parts] != [key for key, _ in old_parts]:
+        return [(path, new, old)]
+    return [
+        difference
+        for (key, new_part), (_, old_part) in zip(new_parts, old_parts, strict=True)
+        for difference in _differences(new_part, old_part, path + key)
+    ]

@@ -1,0 +1,167 @@
+"""What capture, edit and timeline have in common: a session.
+
+A session is one run of a ``with`` block. It registers hooks, knows where a pass of the model begins, and leaves
+nothing behind, however the block ends.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+# The number of the backward that this thread is in, or -1. torch.utils.module_tracker asks in the same way; a hook
+# asks at every call, so it goes straight to the C function.
+backward_number: Callable[[], int] = torch._C._current_graph_task_id
+
+
+class Handle(Protocol):
+    def remove(self) -> None: ...
+
+
+class Hook:
+    """A hook of one session. A copy or a pickle of a hooked model gets an :class:`InertHook` in its place, so that
+    the copy neither records nor changes anything."""
+
+    __slots__ = ("session",)
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InertHook, ()
+
+
+class InertHook:
+    """What a copied model has where the original had a hook of an open session: a hook that does nothing."""
+
+    def __call__(self, *args: Any) -> None:
+        return None
+
+
+class Session:
+    """Hooks that live as long as a ``with`` block.
+
+    Subclasses register theirs in :meth:`attach` and hear of each new pass in :meth:`new_pass`. A pass begins when
+    ``root`` is called, unless that call comes from inside a pass (a model that calls itself) or from a backward (a
+    checkpoint that computes its part again).
+
+    Only the thread that opened the session takes part; what other threads do with the same model is theirs.
+    """
+
+    def __init__(self, root: nn.Module) -> None:
+        self.root = root
+        self.thread = threading.get_ident()
+        self.is_open = False
+        self.handles: list[Handle] = []
+
+    def attach(self) -> None:
+        raise NotImplementedError
+
+    def new_pass(self) -> None:
+        raise NotImplementedError
+
+    def open(self) -> None:
+        run_eagerly()
+        try:
+            self.is_open = True
+            # first in line, so that what the user's own pre-hooks call counts to the new pass
+            self.handles.append(self.root.register_forward_pre_hook(_PassBegins(self), prepend=True))
+            self.attach()
+        except BaseException:
+            self.close()
+            self._sweep()
+            raise
+
+    def close(self) -> None:
+        if not self.is_open:
+            return
+        self.is_open = False
+        try:
+            remove_all(self.handles)
+        finally:
+            stop_running_eagerly()
+
+    def is_elsewhere(self) -> bool:
+        """True in another thread, and during a backward: what runs there is no part of this session's passes."""
+        return threading.get_ident() != self.thread or backward_number() != -1
+
+    def is_foreign(self) -> bool:
+        """True in another thread, unless it is one of autograd's own, which run a GPU's part of a backward."""
+        if threading.get_ident() == self.thread:
+            return False
+        return backward_number() == -1 or not isinstance(threading.current_thread(), threading._DummyThread)
+
+    def _sweep(self) -> None:
+        # an interrupt can strike after a hook was registered and before its handle was kept
+        for module in self.root.modules():
+            for table in (module._forward_pre_hooks, module._forward_hooks):
+                for key, hook in list(table.items()):
+                    if isinstance(hook, Hook) and hook.session is self:
+                        del table[key]
+
+
+class _PassBegins(Hook):
+    def __call__(self, module: nn.Module, args: Any) -> None:
+        session: Session = self.session
+        if module is session.root and not session.is_elsewhere() and not _is_nested_call(module):
+            session.new_pass()
+
+
+def _is_nested_call(module: nn.Module) -> bool:
+    """Whether this call of ``module`` runs inside another one.
+
+    Read from the stack rather than counted: a count goes wrong when an interrupt ends a forward, since then not even
+    hooks with ``always_call`` run.
+    """
+    calls = 0
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and calls < 2:
+        if frame.f_code is nn.Module._call_impl.__code__ and frame.f_locals["self"] is module:
+            calls += 1
+        frame = frame.f_back
+    return calls > 1
+
+
+def remove_all(handles: list[Handle]) -> None:
+    """Remove every handle and empty the list; an interrupt is let through only when all are gone."""
+    try:
+        while handles:
+            handles[-1].remove()  # may run twice after an interrupt, which is harmless
+            handles.pop()
+    except BaseException:
+        remove_all(handles)
+        raise
+
+
+# torch.compile's stance belongs to the process, not to a session: two sessions in two threads may end in either
+# order. So the stance is set when the first session opens and restored when the last one closes.
+_stance_lock = threading.Lock()
+_open_sessions = 0
+_stance: Any = None
+
+
+def run_eagerly() -> None:
+    """Let compiled models run eagerly: a compiled graph runs no hook that was registered after it was traced.
+
+    Does nothing as long as this process has compiled nothing (importing torch._dynamo takes seconds).
+    """
+    global _stance, _open_sessions
+    with _stance_lock:
+        if _stance is None and "torch._dynamo" in sys.modules:
+            _stance = torch.compiler.set_stance("force_eager")
+        _open_sessions += 1
+
+
+def stop_running_eagerly() -> None:
+    global _stance, _open_sessions
+    with _stance_lock:
+        _open_sessions -= 1
+        if _open_sessions == 0 and _stance is not None:
+            _stance.__exit__(None, None, None)
+            _stance = None

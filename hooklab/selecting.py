@@ -1,0 +1,150 @@
+"""Naming parts of a model: :func:`select`, and the names that all other tools share.
+
+A name is the one that ``model.named_modules()`` gives, without the ``_orig_mod`` that ``torch.compile`` puts in
+front: a model has the same names before and after it is compiled. ``""`` is the model itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeAlias
+
+from torch import nn
+
+What: TypeAlias = "str | type[nn.Module] | nn.Module | Callable[[str, nn.Module], bool]"
+
+
+class MissingName(KeyError):
+    """No such module, or nothing recorded for it. A ``KeyError`` (so a ``LookupError``) with a readable message."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
+    """Find modules of ``model`` by name, glob, type, module object or predicate.
+
+    Args:
+        model: any module; also one that ``torch.compile`` has wrapped.
+        *what: any number of
+
+            - a name (``"layer1.0"``) or a glob (``"layer*.conv1"``; ``*`` crosses dots, as in a file listing by
+              ``find``, and ``[12]`` means one of the two). A name that exists is taken as it is, never as a glob;
+            - a module type (``nn.Conv2d``), which also selects its subclasses;
+            - a module of the model, the object itself (``model.fc``);
+            - a predicate ``f(name, module) -> bool``.
+
+            Without any: all leaf modules, that is, all modules without children.
+
+    Returns:
+        The names and modules, in the order of ``model.named_modules()``. A module that has several names (a shared
+        module) appears once, under the first name that was asked for; a name written out in full always appears.
+
+    Raises:
+        MissingName: (a ``LookupError``) if one of ``what`` matches nothing, with the nearest names.
+        TypeError: if one of ``what`` is none of these things.
+
+    Example:
+        >>> from torch import nn
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Sequential(nn.Linear(3, 3), nn.ReLU()))
+        >>> list(select(model))
+        ['0', '1', '2.0', '2.1']
+        >>> list(select(model, nn.ReLU)), list(select(model, "2.*")), list(select(model, model[0]))
+        (['1', '2.1'], ['2.0', '2.1'], ['0'])
+        >>> list(select(model, "0", lambda name, module: getattr(module, "in_features", 0) == 3))
+        ['0', '2.0']
+        >>> select(model, "2.7")
+        Traceback (most recent call last):
+        hooklab.selecting.MissingName: no module of this Sequential is named '2.7'. Near names: '2.1', '2.0', '2'.
+    """
+    named = list(named_modules(model))
+    if not what:
+        what = (_is_leaf,)
+    picked: dict[str, nn.Module] = {}
+    taken: set[nn.Module] = set()
+    for item in what:
+        matches = _matches(item, named)
+        if not matches:
+            raise MissingName(_no_match(item, model, [name for name, _ in named]))
+        written_out = isinstance(item, str) and without_compile_prefix(item) in matches
+        for name, module in matches.items():
+            if written_out or module not in taken:
+                picked[name] = module
+                taken.add(module)
+    return {name: picked[name] for name, _ in named if name in picked}
+
+
+def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Every name of every module, a shared module under each of its names; compiled wrappers are looked through."""
+    yield from _walk(model, "", ())
+
+
+def uncompiled(module: nn.Module) -> nn.Module:
+    """The module itself, or the one inside ``torch.compile``'s wrapper."""
+    inner = module._modules.get("_orig_mod")
+    return uncompiled(inner) if inner is not None else module
+
+
+def without_compile_prefix(name: str) -> str:
+    """The name without the parts that ``torch.compile`` adds: ``_orig_mod.fc`` is ``fc``."""
+    return ".".join(part for part in name.split(".") if part != "_orig_mod")
+
+
+def near_names(name: str, names: Collection[str]) -> str:
+    """A sentence with the names closest to a misspelt one, or with the first few when none is close."""
+    known = [known for known in dict.fromkeys(names) if known]
+    last = name.rsplit(".", 1)[-1].strip("*")
+    same_ending = [known_name for known_name in known if last and known_name.rsplit(".", 1)[-1] == last]
+    near = list(dict.fromkeys(difflib.get_close_matches(name, known, n=3, cutoff=0.5) + same_ending[:3]))
+    if near:
+        return "Near names: " + ", ".join(map(repr, near)) + "."
+    if not known:
+        return "It has no submodules; its own name is ''."
+    more = f" and {len(known) - 5} more" if len(known) > 5 else ""
+    return "Its names: " + ", ".join(map(repr, known[:5])) + more + "."
+
+
+def _walk(module: nn.Module, name: str, above: tuple[nn.Module, ...]) -> Iterator[tuple[str, nn.Module]]:
+    module = uncompiled(module)
+    if module in above:  # a module that contains itself: torch's own walk ends here as well
+        return
+    yield name, module
+    for child_name, child in module._modules.items():
+        if child is not None:
+            yield from _walk(child, f"{name}.{child_name}" if name else child_name, (*above, module))
+
+
+def _is_leaf(name: str, module: nn.Module) -> bool:
+    return not any(child is not None for child in module._modules.values())
+
+
+def _matches(item: What, named: list[tuple[str, nn.Module]]) -> dict[str, nn.Module]:
+    if isinstance(item, str):
+        wanted = without_compile_prefix(item)
+        exact = {name: module for name, module in named if name == wanted}
+        return exact or {name: module for name, module in named if fnmatch.fnmatchcase(name, wanted)}
+    if isinstance(item, nn.Module):  # before the predicate: a module is callable
+        return {name: module for name, module in named if module is uncompiled(item)}
+    if isinstance(item, type):
+        if not issubclass(item, nn.Module):
+            raise TypeError(f"select by type needs a subclass of nn.Module, not {item.__name__}.")
+        return {name: module for name, module in named if isinstance(module, item)}
+    if callable(item):
+        return {name: module for name, module in named if item(name, module)}
+    hint = " Unpack a list: select(model, *names)." if isinstance(item, (list, tuple, set)) else ""
+    raise TypeError(f"select takes names, globs, module types, modules or predicates, not {type(item).__name__}.{hint}")
+
+
+def _no_match(item: What, model: nn.Module, names: list[str]) -> str:
+    whose = f"this {type(uncompiled(model)).__name__}"
+    if isinstance(item, str):
+        is_glob = any(sign in item for sign in "*?[")
+        said = f"no module of {whose} {'matches' if is_glob else 'is named'} {item!r}."
+        return f"{said} {near_names(without_compile_prefix(item), names)}"
+    if isinstance(item, nn.Module):
+        return f"this {type(item).__name__} object is not part of {whose} (a copy, or of another model?)."
+    if isinstance(item, type):
+        return f"{whose} has no module of type {item.__name__}."
+    return f"no module of {whose} satisfies the predicate {getattr(item, '__qualname__', item)!r}."
