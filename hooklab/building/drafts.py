@@ -1,0 +1,59 @@
+"""Draft: a lesson's source, read and held against the rules that need no execution."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from hooklab.building.cards import Exercise, find_exercises
+from hooklab.building.course import Course, Lesson
+from hooklab.building.problems import Problem
+from hooklab.building.reading import Cell, read_cells
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A lesson's cells and exercises, and every problem of its source."""
+
+    lesson: Lesson
+    file: str
+    cells: list[Cell]
+    exercises: list[Exercise]
+    problems: list[Problem]
+
+
+def draft(course: Course, lesson: Lesson) -> Draft:
+    """Read a lesson's source and return it with all its problems, in the order of the file."""
+    file = course.shown(lesson.source)
+    if lesson.number is None:
+        return Draft(lesson, file, [], [], [Problem(file, "the name must begin with the lesson's number: 02_slug.py")])
+    try:
+        text = lesson.source.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        return Draft(lesson, file, [], [], [Problem(file, f"this is not UTF-8: {error.reason}")])
+    cells, problems = read_cells(text, file)
+    exercises, faults = find_exercises(cells, file)
+    problems += faults
+    problems += _id_problems(lesson.number, exercises, course.known_exercises(), file)
+    problems += _shared_number(course, lesson, file)
+    return Draft(lesson, file, cells, exercises, sorted(problems, key=lambda problem: problem.line or 0))
+
+
+def _id_problems(number: int, exercises: list[Exercise], known: Collection[str], file: str) -> list[Problem]:
+    problems = []
+    for one in exercises:
+        if not one.id.startswith(f"{number}."):
+            problems.append(one.card.problem(file, f"exercise {one.id} in lesson {number}"))
+        if one.id not in known:
+            problems.append(one.check.problem(file, f'hooklab.checks has no @exercise("{one.id}", …)'))
+    carded = {one.id for one in exercises}
+    for id in sorted(known):
+        if id.startswith(f"{number}.") and id not in carded:
+            problems.append(Problem(file, f"hooklab.checks has exercise {id}, but here is no (whole) exercise {id}"))
+    return problems
+
+
+def _shared_number(course: Course, lesson: Lesson, file: str) -> list[Problem]:
+    """Return a problem for each other source with this number: their exercise ids would be the same."""
+    others = [one for one in course.lessons() if one.number == lesson.number and one != lesson]
+    return [Problem(file, f"{course.shown(other.source)} has the same number, and so the same ids") for other in others]
