@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,7 +36,7 @@ class Outcome:
         """Return the outcome as a small box whose text colour follows JupyterLab's theme."""
         rows = "".join(
             f"<tr><td style='{_CELL};padding:0 1em 0 0;opacity:.7'>{html.escape(label)}</td>"
-            f"<td style='{_CELL};padding:0;white-space:pre-wrap'>{html.escape(text)}</td></tr>"
+            f"<td style='{_CELL};padding:0;white-space:pre-wrap'>{_marked_up(text)}</td></tr>"
             for label, text in self.details
         )
         table = f"<table style='margin:.3em 0 0 0;border:0;background:transparent'>{rows}</table>" if rows else ""
@@ -44,5 +45,10 @@ class Outcome:
             f"<div style='border-left:4px solid {colour};padding:.3em .8em;margin:.2em 0;"
             "color:var(--jp-content-font-color1,inherit)'>"
             f"<span style='color:{colour};font-weight:600'>{MARK[self.state]} {html.escape(self.id)} {self.state}"
-            f"</span> &nbsp;{html.escape(self.summary)}{table}</div>"
+            f"</span> &nbsp;{_marked_up(self.summary)}{table}</div>"
         )
+
+
+def _marked_up(text: str) -> str:
+    """Escape a text and show what stands between backquotes as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))

@@ -79,11 +79,12 @@ assert "use .retain_grad() on the non-leaf Tensor" in message
 # %%
 for name, tensor in {"x": x, "y": y, "z": z}.items():
     node = tensor.grad_fn.name() if tensor.grad_fn else None
-    print(f"{name}: is_leaf={tensor.is_leaf!s:<5}  requires_grad={tensor.requires_grad}  grad_fn={node}")
+    print(f"{name}: is_leaf={tensor.is_leaf!s:<5}  grad_fn={node}")
 
 assert x.is_leaf and x.grad_fn is None
 assert not y.is_leaf and y.grad_fn.name() == "AddBackward0"
 assert not z.is_leaf and z.grad_fn.name() == "MeanBackward0"
+assert x.requires_grad and y.requires_grad and z.requires_grad  # it is handed on
 
 # %% [markdown]
 # `backward()` visits the nodes from the end to the start. Each node takes the gradient that comes in, multiplies it by
@@ -93,7 +94,8 @@ assert not z.is_leaf and z.grad_fn.name() == "MeanBackward0"
 # %%
 node_of_y = y.grad_fn
 node_after_y = node_of_y.next_functions[0][0]
-print("y was made by", type(node_of_y).__name__, "and its gradient goes to", type(node_after_y).__name__)
+print("y was made by", type(node_of_y).__name__)
+print("its gradient goes to", type(node_after_y).__name__)
 
 assert type(node_after_y).__name__ == "AccumulateGrad"
 assert node_after_y.variable is x  # this node belongs to x, and writes x.grad
@@ -107,9 +109,10 @@ x = torch.tensor([[1.0], [3.0]], requires_grad=True)
 y = x + 2
 squares = y**2
 z = squares.mean()
-gradients = dict(zip(["x", "y", "y²", "z"], torch.autograd.grad(z, [x, y, squares, z]), strict=True))
 
-figure = plots.chain({"x": x, "y": y, "y²": squares, "z": z}, gradients)
+tensors = {"x": x, "y": y, "y²": squares, "z": z}
+arrived = torch.autograd.grad(z, list(tensors.values()))
+figure = plots.chain(tensors, dict(zip(tensors, arrived, strict=True)))
 plt.show()
 
 # %% [markdown]
@@ -136,8 +139,10 @@ def bytes_of_kept_gradients(retain: bool) -> int:
     return sum(h.grad.nbytes for h in hidden if h.retains_grad)
 
 
-kept_by_default, kept_on_request = bytes_of_kept_gradients(False), bytes_of_kept_gradients(True)
-print("by default:", kept_by_default, "bytes   with retain_grad():", kept_on_request, "bytes")
+kept_by_default = bytes_of_kept_gradients(retain=False)
+kept_on_request = bytes_of_kept_gradients(retain=True)
+print("by default:         ", kept_by_default, "bytes")
+print("with retain_grad():", kept_on_request, "bytes")
 
 assert kept_by_default == 0
 assert kept_on_request == 10 * 1000 * 4
@@ -176,7 +181,7 @@ print("the intermediate tensor is gone; the result is", result.flatten().tolist(
 def who_gets_a_gradient(named: dict[str, torch.Tensor]) -> set[str]:
     """Return the names of the tensors whose `.grad` backward() fills."""
     ### BEGIN SOLUTION
-    return {name for name, tensor in named.items() if tensor.is_leaf and tensor.requires_grad}
+    return {name for name, t in named.items() if t.is_leaf and t.requires_grad}
     ### END SOLUTION
 
 # %% tags=["check"]
@@ -193,7 +198,7 @@ y.retain_grad()
 z = torch.mean(torch.pow(y, 2))
 z.backward()
 
-print("y.grad =", y.grad.flatten().tolist(), "  y.is_leaf =", y.is_leaf, "  y.retains_grad =", y.retains_grad)
+print("y.grad =", y.grad.flatten().tolist(), "  y.retains_grad =", y.retains_grad)
 assert y.grad.flatten().tolist() == [3.0, 5.0]
 assert not y.is_leaf  # keeping the gradient does not make it a leaf
 
@@ -264,9 +269,14 @@ model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
 output = model(torch.ones(1, 2))
 
 assert isinstance(output, torch.Tensor) and output.shape == (1, 1)
-stored = [name for module in model.modules() for name, value in vars(module).items() if isinstance(value, torch.Tensor)]
+stored = [
+    value
+    for module in model.modules()
+    for value in vars(module).values()
+    if isinstance(value, torch.Tensor)
+]
 assert stored == []  # no module has kept a value that went through it
-print("the model returned a tensor of shape", tuple(output.shape), "and stored", len(stored), "values in between")
+print("returned: a tensor of shape", tuple(output.shape), "  kept in between:", len(stored))
 
 # %% [markdown]
 # For leaves you need none of this. A model's parameters are leaves, and their gradients are there.
@@ -289,7 +299,8 @@ y = x + 2
 z = torch.mean(torch.pow(y, 2))
 grad_x, grad_y = torch.autograd.grad(z, [x, y])
 
-print("returned:", grad_x.flatten().tolist(), grad_y.flatten().tolist(), "  x.grad =", x.grad)
+print("returned:", grad_x.flatten().tolist(), "and", grad_y.flatten().tolist())
+print("x.grad =", x.grad)
 assert grad_x.flatten().tolist() == grad_y.flatten().tolist() == [3.0, 5.0]
 assert x.grad is None and not y.retains_grad
 
@@ -326,7 +337,9 @@ assert nothing is None
 # </details>
 
 # %% tags=["solution"]
-def gradients_on_request(z: torch.Tensor, tensors: list[torch.Tensor]) -> list[torch.Tensor | None]:
+def gradients_on_request(
+    z: torch.Tensor, tensors: list[torch.Tensor]
+) -> list[torch.Tensor | None]:
     """Return dz/dt for each t in `tensors`, or None where z does not depend on it."""
     ### BEGIN SOLUTION
     return list(torch.autograd.grad(z, tensors, allow_unused=True))
@@ -483,7 +496,7 @@ assert hidden == "x.grad = [0.0, 0.0]"
 
 # %% tags=["solution"]
 def descend(start: torch.Tensor, lr: float, steps: int) -> torch.Tensor:
-    """Return the points of a gradient descent on z, shape (steps + 1, 2), the start first."""
+    """Return the points of a descent on z, shape (steps + 1, 2), the start first."""
     ### BEGIN SOLUTION
     x = start.clone().requires_grad_()
     path = [x.detach().clone()]
@@ -535,7 +548,8 @@ weight.sum().backward()
 assert not weight.is_leaf and not weight.retains_grad
 print("made, then converted: is_leaf =", weight.is_leaf)
 
-weight = torch.ones(2, dtype=torch.float64, requires_grad=True)  # convert first, then ask for gradients
+# convert first, then ask for gradients
+weight = torch.ones(2, dtype=torch.float64, requires_grad=True)
 weight.sum().backward()
 assert weight.is_leaf and weight.grad.tolist() == [1.0, 1.0]
 print("made as wanted:       is_leaf =", weight.is_leaf, "  .grad =", weight.grad.tolist())
@@ -555,7 +569,8 @@ second.retain_grad()
 (2 * first + 3 * second).sum().backward()
 handle.remove()
 
-print("w.grad:", w.grad.item(), "  the hook saw:", seen_by_hook, "  the parts:", first.grad.item(), second.grad.item())
+print("w.grad:", w.grad.item(), "  the hook saw:", seen_by_hook)
+print("the parts:", first.grad.item(), "and", second.grad.item())
 assert w.grad.item() == 5.0 and seen_by_hook == [5.0]
 assert (first.grad.item(), second.grad.item()) == (2.0, 3.0)
 
@@ -572,7 +587,11 @@ made_the_old_way = Variable(torch.ones(2), requires_grad=True)
 assert type(made_the_old_way) is torch.Tensor
 assert isinstance(torch.ones(2), Variable)
 
-old_three = [torch.Tensor.register_hook, nn.Module.register_forward_hook, nn.Module.register_backward_hook]
+old_three = [
+    torch.Tensor.register_hook,
+    nn.Module.register_forward_hook,
+    nn.Module.register_backward_hook,
+]
 today = {
     "Tensor": ["register_hook", "register_post_accumulate_grad_hook"],
     "Module": ["register_forward_pre_hook", "register_forward_hook",
@@ -580,7 +599,7 @@ today = {
 }  # fmt: skip
 assert all(hasattr(torch.Tensor, name) for name in today["Tensor"])
 assert all(hasattr(nn.Module, name) for name in today["Module"])
-print(len(old_three), "hooks then,", len(today["Tensor"] + today["Module"]), "kinds that this course teaches now")
+print(len(old_three), "hooks then;", sum(map(len, today.values())), "kinds on the map below")
 
 # %% tags=["figure"]
 figure = plots.hook_map()

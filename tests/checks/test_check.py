@@ -233,6 +233,20 @@ def test_a_hook_left_behind_is_removed_and_older_hooks_stay(monkeypatch):
     assert list(model._forward_hooks.values()) == [grab]
 
 
+def test_a_global_hook_registered_while_a_hook_runs_is_removed(monkeypatch):
+    def answer(x):
+        x.register_hook(lambda grad: nn.modules.module.register_module_forward_hook(grab) and None)
+
+    def verify(trial):
+        x = torch.ones(2, requires_grad=True)
+        trial.call(x, may_hook=True)
+        x.sum().backward()
+        return "it ran"
+
+    outcome_of(verify, answer, monkeypatch)
+    assert not nn.modules.module._global_forward_hooks
+
+
 def test_a_global_hook_is_removed_even_when_the_answer_raises():
     def answer(*args):
         nn.modules.module.register_module_forward_hook(grab)
@@ -316,6 +330,12 @@ def test_a_grader_gets_an_assertion_error_for_a_stub(monkeypatch):
     monkeypatch.setenv("NBGRADER_EXECUTION", "validate")
     with pytest.raises(AssertionError, match="not attempted"):
         hooklab.check("1.1", leaves)
+
+
+def test_a_grader_gets_no_error_for_a_correct_answer(monkeypatch, capsys):
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    hooklab.check("1.1", lambda named: {"w", "b"})
+    assert "correct" in capsys.readouterr().out
 
 
 def test_an_empty_grader_variable_means_no_grader(monkeypatch, capsys):
