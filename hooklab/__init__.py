@@ -14,7 +14,9 @@ if TYPE_CHECKING:  # for editors and type checkers; never run
     from hooklab.checks import progress as progress
     from hooklab.editing import edit as edit
     from hooklab.editing import run_until as run_until
+    from hooklab.leftover import leftover_hooks as leftover_hooks
     from hooklab.selecting import select as select
+    from hooklab.tracing import timeline as timeline
 
 __version__ = "0.1.0"
 
@@ -25,7 +27,9 @@ _HOME = {
     "capture": "hooklab.capturing",
     "edit": "hooklab.editing",
     "run_until": "hooklab.editing",
+    "leftover_hooks": "hooklab.leftover",
     "select": "hooklab.selecting",
+    "timeline": "hooklab.tracing",
 }
 
 __all__ = sorted(_HOME)

@@ -10,13 +10,12 @@ How values are read is in ``seen.py``; here is how they get there.
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hooklab.hooking import Handle, Hook, Session, backward_number, remove_all
+from hooklab.hooking import Block, Handle, Hook, Session, backward_number, remove_all
 from hooklab.seen import Gradient, Kept, Record, Seen
 from hooklab.selecting import What, named_modules, select, uncompiled
 from hooklab.trees import map_tensors, tensors
@@ -88,7 +87,7 @@ def capture(
     return Capture(model, *what, inputs=inputs, grads=grads, clone=clone, device=device, detach=detach, keep=keep)
 
 
-class Capture:
+class Capture(Block):
     """What :func:`capture` returns; see there."""
 
     def __init__(
@@ -102,6 +101,7 @@ class Capture:
         detach: bool = True,
         keep: str = "last",
     ) -> None:
+        super().__init__()
         if keep not in ("last", "all"):
             raise ValueError(f"keep is 'last' (one pass) or 'all' (each pass), not {keep!r}.")
         self.model = uncompiled(model)
@@ -115,22 +115,11 @@ class Capture:
         chosen = set(self.modules.values())
         # every name of every selected module, so that a shared module can be read by any of its names
         self.known_as = {name: module for name, module in named_modules(model) if module in chosen}
-        self._open: list[_CaptureSession] = []
 
     def __enter__(self) -> Seen:
         session = _CaptureSession(self)
-        session.open()
-        self._open.append(session)
+        self._enter(session)
         return session.seen
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # the same capture may be open in several threads: close the latest of this one's
-        mine = [session for session in self._open if session.thread == _thread()]
-        session = (mine or self._open)[-1]
-        self._open.remove(session)
-        session.close()
 
     def __repr__(self) -> str:
         return f"capture of {len(self.modules)} modules of {type(self.model).__name__}: {', '.join(self.modules)}"

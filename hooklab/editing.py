@@ -7,15 +7,13 @@ features = run_until(model, "layer1", x)
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from torch import Tensor, nn
 
-from hooklab.hooking import Hook, Session, backward_number
+from hooklab.hooking import Block, Hook, Session, backward_number
 from hooklab.selecting import MissingName, What, select, uncompiled
 from hooklab.trees import children, describe
 
@@ -129,30 +127,21 @@ class EditCall:
         return f"<call of {self.name!r}>" if self._index is None else f"<call {self._index} of {self.name!r}>"
 
 
-class Edit:
+class Edit(Block):
     """What :func:`edit` returns; see there."""
 
     def __init__(self, model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> None:
+        super().__init__()
         if not callable(fn):
             raise TypeError(f"edit(model, fn, *what) needs a function second, not {type(fn).__name__}.")
         self.model = uncompiled(model)
         self.fn = fn
         self.modules = select(model, *what)
-        self._open: list[_EditSession] = []
 
     def __enter__(self) -> Edit:
         session = _EditSession(self)
-        session.open()
-        self._open.append(session)
+        self._enter(session)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        mine = [session for session in self._open if session.thread == threading.get_ident()]
-        session = (mine or self._open)[-1]
-        self._open.remove(session)
-        session.close()
 
     def __repr__(self) -> str:
         return f"edit of {len(self.modules)} modules of {type(self.model).__name__}: {', '.join(self.modules)}"

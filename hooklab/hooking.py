@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, Protocol
 
 import torch
@@ -104,6 +104,30 @@ class Session:
                 for key, hook in list(table.items()):
                     if isinstance(hook, Hook) and hook.session is self:
                         del table[key]
+
+
+class Block:
+    """A context manager over sessions: it may be entered many times, also inside itself and in several threads."""
+
+    def __init__(self) -> None:
+        self._open: list[Session] = []
+
+    def _enter(self, session: Session) -> None:
+        self._open.append(session)
+        try:
+            session.open()
+        except BaseException:
+            self._open.remove(session)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        mine = [session for session in self._open if session.thread == threading.get_ident()]
+        # a generator that holds the block may be closed by another thread than the one that started it
+        session = (mine or self._open)[-1]
+        self._open.remove(session)
+        session.close()
 
 
 class _PassBegins(Hook):

@@ -1,0 +1,101 @@
+"""What is still registered on a model: :func:`leftover_hooks`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+from hooklab.selecting import without_compile_prefix
+
+# kind, in the words of the method that registers it -> the module's attribute that holds it
+_TABLES = {
+    "forward_pre_hook": "_forward_pre_hooks",
+    "forward_hook": "_forward_hooks",
+    "full_backward_pre_hook": "_backward_pre_hooks",
+    "full_backward_hook": "_backward_hooks",
+    "state_dict_pre_hook": "_state_dict_pre_hooks",
+    "state_dict_hook": "_state_dict_hooks",
+    "load_state_dict_pre_hook": "_load_state_dict_pre_hooks",
+    "load_state_dict_post_hook": "_load_state_dict_post_hooks",
+}
+_TENSOR_TABLES = {"tensor_hook": "_backward_hooks", "post_accumulate_grad_hook": "_post_accumulate_grad_hooks"}
+_GLOBAL_TABLES = {
+    "forward_pre_hook": "_global_forward_pre_hooks",
+    "forward_hook": "_global_forward_hooks",
+    "full_backward_pre_hook": "_global_backward_pre_hooks",
+    "full_backward_hook": "_global_backward_hooks",
+}
+
+
+class Leftover(NamedTuple):
+    """One registered hook: whose, of which kind, and which function."""
+
+    name: str
+    kind: str
+    function: str
+
+
+def leftover_hooks(model: nn.Module) -> list[Leftover]:
+    """List every hook that is registered on a model: on its modules, its parameters and its buffers.
+
+    Args:
+        model: any module.
+
+    Returns:
+        One ``(name, kind, function)`` per hook. ``name`` is the module's (``""`` for the model itself), or the
+        parameter's. ``kind`` is what the method that registered it calls it: ``forward_pre_hook``, ``forward_hook``,
+        ``full_backward_pre_hook``, ``full_backward_hook``, ``backward_hook`` (the old kind), ``state_dict_pre_hook``,
+        ``state_dict_hook``, ``load_state_dict_pre_hook``, ``load_state_dict_post_hook``; for parameters and buffers
+        ``tensor_hook`` and ``post_accumulate_grad_hook``. ``function`` is its qualified name, or the type of a callable
+        object. Hooks for all modules of the process come last, under the name ``"(every module)"``.
+
+        Hooks that PyTorch itself puts in place (by ``weight_norm``, for instance) are hooks as well. Hooks on outputs
+        belong to those tensors, not to the model, and are not seen.
+
+    Example:
+        >>> from torch import nn
+        >>> def show_shape(module, args, output): print(output.shape)
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> handle = model[1].register_forward_hook(show_shape)
+        >>> leftover_hooks(model)
+        [Leftover(name='1', kind='forward_hook', function='show_shape')]
+        >>> handle.remove()
+        >>> leftover_hooks(model)
+        []
+    """
+    found: list[Leftover] = []
+    seen: set[Any] = set()  # a tied parameter has two names but one set of hooks
+    for raw_name, module in model.named_modules():
+        name = without_compile_prefix(raw_name)
+        for kind, function in _registered(module, _TABLES):
+            is_old = kind == "full_backward_hook" and module._is_full_backward_hook is False
+            found.append(Leftover(name, "backward_hook" if is_old else kind, function))
+        for own, tensor in [*module._parameters.items(), *module._buffers.items()]:
+            if tensor is not None and tensor not in seen:
+                seen.add(tensor)
+                full_name = f"{name}.{own}" if name else own
+                found += [Leftover(full_name, kind, function) for kind, function in _registered(tensor, _TENSOR_TABLES)]
+    for kind, function in _registered(torch_module, _GLOBAL_TABLES):
+        is_old = kind == "full_backward_hook" and torch_module._global_is_full_backward_hook is False
+        found.append(Leftover("(every module)", "backward_hook" if is_old else kind, function))
+    return found
+
+
+def _registered(owner: Any, tables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for kind, attribute in tables.items():
+        # the tables of a tensor are None until something is registered
+        for hook in (getattr(owner, attribute, None) or {}).values():
+            yield kind, _function_name(hook)
+
+
+def _function_name(hook: Any) -> str:
+    if isinstance(hook, functools.partial):
+        return _function_name(hook.func)
+    wrapped = getattr(hook, "hook", None)  # torch wraps hooks that also want the module
+    if callable(wrapped):
+        return _function_name(wrapped)
+    return str(getattr(hook, "__qualname__", type(hook).__qualname__))

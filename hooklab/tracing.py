@@ -1,0 +1,285 @@
+"""Who runs when: :func:`timeline` records the forward and backward events of modules, in order and with depth."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, overload
+
+from torch import Tensor, nn
+
+from hooklab.hooking import Block, Hook, Session, backward_number
+from hooklab.selecting import What, select, uncompiled
+from hooklab.trees import tensors
+
+FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD = "forward-pre", "forward", "backward-pre", "backward"
+
+
+def timeline(model: nn.Module, *what: What) -> Tracer:
+    """Record when each module starts and ends, forward and backward, while a ``with`` block is open.
+
+    Args:
+        model: the module to watch.
+        *what: which modules, as in :func:`hooklab.select`; without any, all modules, containers included.
+
+    Returns:
+        A context manager, which gives a :class:`Timeline`: a sequence of :class:`Event` (plain data, to plot or to
+        test), whose ``str`` is a readable table. It grows until the block ends: meant for a few passes. It may be
+        entered any number of times, and leaves no hooks behind.
+
+    Raises:
+        MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
+
+    The four kinds of event are
+
+    - ``forward-pre`` and ``forward``: the module starts, and has its output;
+    - ``backward-pre``: the gradient of its output arrives (of the first part of it, if there are several);
+    - ``backward``: the gradients of its inputs are complete and all events inside the module are over.
+
+    The backward events are read by tensor hooks on the module's inputs and outputs. So they come for any output
+    structure and for in-place modules, where full backward hooks fail or stay silent. A module's inputs are complete
+    only when every other user of the same tensor has done its part: where a model branches, a full backward hook may
+    run earlier than the ``backward`` event here.
+
+    A module that a checkpoint runs again during the backward has forward events there, marked ``again``. Only calls
+    from the thread that opened the block are recorded.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> with timeline(model) as events:
+        ...     model(torch.ones(1, 2)).sum().backward()
+        >>> print(events)
+         0  forward-pre   (Sequential)
+         1  forward-pre     0
+         2  forward         0
+         3  forward-pre     1
+         4  forward         1
+         5  forward       (Sequential)
+         6  backward-pre  (Sequential)
+         7  backward-pre    1
+         8  backward        1
+         9  backward-pre    0
+        10  backward        0
+        11  backward      (Sequential)
+        >>> events[1]
+        Event(order=1, kind='forward-pre', name='0', depth=1, call=0, again=False)
+    """
+    return Tracer(model, *what)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event: ``kind`` of the module ``name``, as number ``order`` of all.
+
+    ``depth`` counts the selected modules around it, ``call`` the earlier calls of the same module in the block.
+    ``again`` marks what a checkpoint computes a second time.
+    """
+
+    order: int
+    kind: str
+    name: str
+    depth: int
+    call: int
+    again: bool = False
+
+
+class Timeline(Sequence[Event]):
+    """The events recorded so far, in order; ``print`` shows them as a table."""
+
+    def __init__(self, session: _TraceSession) -> None:
+        self._session = session
+
+    @property
+    def events(self) -> list[Event]:
+        """The events as a list of plain data."""
+        marks = _with_backward_ends(self._session.marks)
+        return [
+            Event(order, mark.kind, mark.call.name, mark.call.depth, mark.call.index, mark.call.again)
+            for order, mark in enumerate(marks)
+        ]
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Event]: ...
+    def __getitem__(self, index: int | slice) -> Event | list[Event]:
+        return self.events[index]
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def __str__(self) -> str:
+        model = type(self._session.root).__name__
+        return "\n".join(
+            f"{event.order:>2}  {event.kind:<12}  {'  ' * event.depth}{event.name or f'({model})'}"
+            f"{'  (again)' if event.again else ''}"
+            for event in self.events
+        )
+
+    def __repr__(self) -> str:
+        return f"<timeline of {type(self._session.root).__name__}: {len(self)} events>"
+
+
+class Tracer(Block):
+    """What :func:`timeline` returns; see there."""
+
+    def __init__(self, model: nn.Module, *what: What) -> None:
+        super().__init__()
+        self.model = uncompiled(model)
+        self.modules = select(model, *(what or (lambda name, module: True,)))
+
+    def __enter__(self) -> Timeline:
+        session = _TraceSession(self)
+        self._enter(session)
+        return Timeline(session)
+
+
+class _Call:
+    """One call of a module, for as long as its events come in."""
+
+    def __init__(self, module: nn.Module, name: str, index: int, parent: _Call | None, depth: int, again: bool) -> None:
+        self.module = module
+        self.name = name
+        self.index = index
+        self.parent = parent
+        self.depth = depth
+        self.again = again
+        self.handling: BaseException | None = None
+
+
+class _Mark(NamedTuple):
+    """Something that happened to a call. ``kind`` is one of the four, ``backward`` the number of the backward."""
+
+    kind: str
+    call: _Call
+    backward: int
+
+
+class _Arrival:
+    """A tensor hook, one per tensor however many modules give or take it.
+
+    Its parts speak in reverse order of the forward: a container's output is noted after its last child's, though the
+    two are one tensor, and in the backward the container comes first.
+    """
+
+    def __init__(self, tensor: Tensor, marks: list[_Mark]) -> None:
+        self.tensor = weakref.ref(tensor)
+        self.version = tensor._version
+        self.parts: list[tuple[str, _Call]] = []
+        self._marks = marks
+
+    def belongs_to(self, tensor: Tensor) -> bool:
+        return self.tensor() is tensor and self.version == tensor._version
+
+    def __call__(self, grad: Tensor | None) -> None:
+        if grad is not None:
+            self._marks.extend(_Mark(kind, call, backward_number()) for kind, call in reversed(self.parts))
+
+
+class _TraceSession(Session):
+    def __init__(self, options: Tracer) -> None:
+        super().__init__(options.model)
+        self.names = {module: name for name, module in reversed(options.modules.items())}
+        self.marks: list[_Mark] = []
+        self.calls: Counter[nn.Module] = Counter()
+        self.depths: dict[nn.Module, int] = {}
+        self.running: list[_Call] = []
+        self.arrivals: dict[int, _Arrival] = {}
+
+    def attach(self) -> None:
+        start, end = _OnStart(self), _OnEnd(self)
+        for module in self.names:
+            self.handles.append(module.register_forward_pre_hook(start, with_kwargs=True))
+            # always, since a call that raises must leave the list of running calls as well
+            self.handles.append(module.register_forward_hook(end, always_call=True))
+
+    def close(self) -> None:
+        super().close()
+        self.arrivals.clear()
+
+    def new_pass(self) -> None:
+        self.running.clear()  # an interrupt ends a forward without any hook
+        self.arrivals.clear()
+
+    def start(self, module: nn.Module, inputs: Any) -> None:
+        again = backward_number() != -1
+        parent = self.running[-1] if self.running else None
+        depth = self.depths.get(module, 0) if again else (parent.depth + 1 if parent else 0)
+        self.depths[module] = depth
+        call = _Call(module, self.names[module], self.calls[module], parent, depth, again)
+        call.handling = sys.exc_info()[1]
+        self.calls[module] += 1
+        self.running.append(call)
+        self.marks.append(_Mark(FORWARD_PRE, call, -1))
+        self.expect(inputs, BACKWARD, call)
+
+    def end(self, module: nn.Module, output: Any) -> None:
+        while self.running:
+            call = self.running.pop()
+            if call.module is module:
+                raised = sys.exc_info()[1] is not call.handling
+                call.handling = None
+                if not raised:
+                    self.marks.append(_Mark(FORWARD, call, -1))
+                    self.expect(output, BACKWARD_PRE, call)
+                return
+
+    def expect(self, tree: Any, kind: str, call: _Call) -> None:
+        for tensor in tensors(tree):
+            if not tensor.requires_grad:
+                continue
+            arrival = self.arrivals.get(id(tensor))
+            if arrival is None or not arrival.belongs_to(tensor):
+                arrival = self.arrivals[id(tensor)] = _Arrival(tensor, self.marks)
+                _ = tensor.grad_fn  # brings a view's history up to date; see capturing.py
+                self.handles.append(tensor.register_hook(arrival))
+            arrival.parts.append((kind, call))
+
+
+class _OnStart(Hook):
+    __slots__ = ()
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        session: _TraceSession = self.session
+        if module in session.names and not session.is_foreign():
+            session.start(module, (args, kwargs))
+
+
+class _OnEnd(Hook):
+    __slots__ = ()
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
+        session: _TraceSession = self.session
+        if module in session.names and not session.is_foreign():
+            session.end(module, output)
+
+
+def _with_backward_ends(raw: list[_Mark]) -> list[_Mark]:
+    """The events in order, from all that arrived: per call and backward, one ``backward-pre`` and one ``backward``.
+
+    Of several gradients of an output the first counts, of several gradients of the inputs the last. A call without an
+    input that needs a gradient ends with the last event inside it.
+    """
+    begins: dict[tuple[_Call, int], int] = {}
+    ends: dict[tuple[_Call, int], int] = {}
+    for place, (kind, call, backward) in enumerate(raw):
+        if kind == BACKWARD_PRE:
+            begins.setdefault((call, backward), place)
+        around: _Call | None = call
+        while kind in (BACKWARD_PRE, BACKWARD) and around is not None:
+            if (around, backward) in begins:
+                ends[around, backward] = place
+            around = around.parent
+    placed = [((place, 0, 0), mark) for place, mark in enumerate(raw) if mark.kind in (FORWARD_PRE, FORWARD)]
+    placed += [((place, 0, 0), raw[place]) for place in begins.values()]
+    # where several calls end at one place, the inner one ends first
+    placed += [((place, 1, -call.depth), _Mark(BACKWARD, call, backward)) for (call, backward), place in ends.items()]
+    return [mark for _, mark in sorted(placed, key=lambda item: item[0])]
