@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.hooking import Block, Handle, Hook, Session, backward_number, remove_all
-from hooklab.seen import Gradient, Kept, Record, Seen
+from hooklab.recording import Gradient, Kept, Record
+from hooklab.seen import Seen
 from hooklab.selecting import What, named_modules, select, uncompiled
 from hooklab.trees import map_tensors, tensors
 

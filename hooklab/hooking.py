@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from hooklab.compiling import never_compile, run_eagerly, stop_running_eagerly
+
 # The number of the backward that this thread is in, or -1. torch.utils.module_tracker asks in the same way; a hook
 # asks at every call, so it goes straight to the C function.
 backward_number: Callable[[], int] = torch._C._current_graph_task_id
@@ -32,6 +34,9 @@ class Hook:
 
     def __init__(self, session: Any) -> None:
         self.session = session
+
+    def __init_subclass__(cls) -> None:
+        never_compile(cls.__call__)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return InertHook, ()
@@ -161,31 +166,3 @@ def remove_all(handles: list[Handle]) -> None:
     except BaseException:
         remove_all(handles)
         raise
-
-
-# torch.compile's stance belongs to the process, not to a session: two sessions in two threads may end in either
-# order. So the stance is set when the first session opens and restored when the last one closes.
-_stance_lock = threading.Lock()
-_open_sessions = 0
-_stance: Any = None
-
-
-def run_eagerly() -> None:
-    """Let compiled models run eagerly: a compiled graph runs no hook that was registered after it was traced.
-
-    Does nothing as long as this process has compiled nothing (importing torch._dynamo takes seconds).
-    """
-    global _stance, _open_sessions
-    with _stance_lock:
-        if _stance is None and "torch._dynamo" in sys.modules:
-            _stance = torch.compiler.set_stance("force_eager")
-        _open_sessions += 1
-
-
-def stop_running_eagerly() -> None:
-    global _stance, _open_sessions
-    with _stance_lock:
-        _open_sessions -= 1
-        if _open_sessions == 0 and _stance is not None:
-            _stance.__exit__(None, None, None)
-            _stance = None

@@ -1,0 +1,54 @@
+"""Keeping ``torch.compile`` and hooks apart.
+
+A compiled graph runs no hook that was registered after it was traced, and hooks like ours cannot be traced. So compiled
+functions run eagerly while a block is open, and afterwards compiled again, as they were.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+import torch
+
+# torch.compile's stance belongs to the process, not to a session: two sessions in two threads may end in either
+# order. So the stance is set when the first session opens and restored when the last one closes.
+_stance_lock = threading.Lock()
+_open_sessions = 0
+_stance: Any = None
+
+
+def run_eagerly() -> None:
+    """Let compiled functions run eagerly, for one session more.
+
+    Does nothing as long as torch._dynamo is not imported, which takes long: then nothing has been compiled.
+    """
+    global _stance, _open_sessions
+    with _stance_lock:
+        if _stance is None and "torch._dynamo" in sys.modules:
+            _stance = torch.compiler.set_stance("force_eager")
+        _open_sessions += 1
+
+
+def stop_running_eagerly() -> None:
+    """End what :func:`run_eagerly` began."""
+    global _stance, _open_sessions
+    with _stance_lock:
+        _open_sessions -= 1
+        if _open_sessions == 0 and _stance is not None:
+            _stance.__exit__(None, None, None)
+            _stance = None
+
+
+def never_compile(function: Any) -> None:
+    """Keep torch.compile out of a function and of all that it calls.
+
+    This is what torch.compiler.disable is for, but that imports torch._dynamo. It matters when a process compiles for
+    the first time while a block is open, see run_eagerly.
+    """
+    function._torchdynamo_disable = True
+    function._torchdynamo_disable_msg = "a hooklab block is open; call torch.compile before opening it"
+    frames = torch._C._dynamo.eval_frame
+    skip = frames._FrameAction.SKIP
+    frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
