@@ -68,12 +68,12 @@ def chain(tensors: Mapping[str, torch.Tensor], gradients: Mapping[str, torch.Ten
         for place, (name, tensor) in enumerate(tensors.items()):
             kept = (tensor.is_leaf and tensor.requires_grad) or tensor.retains_grad
             kind = "leaf" if tensor.is_leaf else "non-leaf"
-            _box(axes, place, 0.2, f"{name} = {_numbers(tensor)}\n{kind}", CAPTURED if kept else REST)
+            box(axes, place, 0.2, f"{name} = {_numbers(tensor)}\n{kind}", CAPTURED if kept else REST)
             if place:
-                _arrow(axes, (place - 0.66, 0.34), (place - 0.32, 0.34), FORWARD)
+                arrow(axes, (place - 0.66, 0.34), (place - 0.32, 0.34), FORWARD)
                 label = tensor.grad_fn.name() if tensor.grad_fn is not None else ""
                 axes.text(place - 0.49, 0.62, label, ha="center", fontsize=9, color=FORWARD)
-                _arrow(axes, (place - 0.32, 0.06), (place - 0.66, 0.06), BACKWARD)
+                arrow(axes, (place - 0.32, 0.06), (place - 0.66, 0.06), BACKWARD)
             if name in gradients:
                 axes.text(place, -0.55, f"gradient {_numbers(gradients[name])}", ha="center", color=BACKWARD)
                 text = "kept in .grad" if kept else "passed on, .grad is None"
@@ -128,11 +128,11 @@ def hook_map() -> Figure:
         axes.set(xlim=(-0.5, 12), ylim=(-0.1, 5))
         axes.axis("off")
         axes.text(0.0, 4.6, "forward: values, from x to y", color=FORWARD, weight="bold")
-        _arrow(axes, (0.2, 3.6), (11.8, 3.6), FORWARD)
+        arrow(axes, (0.2, 3.6), (11.8, 3.6), FORWARD)
         for place, station in zip((2.4, 6.0, 9.6), _FORWARD_STATIONS, strict=True):
             _station(axes, place, 3.6, 1.55, station, FORWARD)
         axes.text(11.95, 2.1, "backward: gradients, from y to x", color=BACKWARD, weight="bold", ha="right")
-        _arrow(axes, (11.8, 1.1), (-0.45, 1.1), BACKWARD)
+        arrow(axes, (11.8, 1.1), (-0.45, 1.1), BACKWARD)
         for place, station in zip((1.6, 4.55, 7.35, 10.2), _BACKWARD_STATIONS, strict=True):
             _station(axes, place, 1.1, 1.3, station, BACKWARD)
         return figure
@@ -141,8 +141,8 @@ def hook_map() -> Figure:
 def _station(axes: Axes, x: float, y: float, half: float, station: tuple[str, str, int], colour: str) -> None:
     title, method, lesson = station
     face = "#EFEFEF" if not method else "white"
-    box = FancyBboxPatch((x - half, y - 0.3), 2 * half, 0.6, boxstyle="round,pad=0.05", fc=face, ec=colour, zorder=2)
-    axes.add_patch(box)
+    patch = FancyBboxPatch((x - half, y - 0.3), 2 * half, 0.6, boxstyle="round,pad=0.05", fc=face, ec=colour, zorder=2)
+    axes.add_patch(patch)
     axes.text(x, y, title, ha="center", va="center", fontsize=10, color=INK, zorder=3)
     if method:
         owner, name = method.split(".")
@@ -151,16 +151,18 @@ def _station(axes: Axes, x: float, y: float, half: float, station: tuple[str, st
         axes.text(x, y - 1.0, f"lesson {lesson}", ha="center", va="top", fontsize=7.5, color=REST)
 
 
-def _box(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
+def box(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
+    """Draw a labelled box, 0.6 wide, around (x, y) in data units; `colour` is its edge."""
     axes.add_patch(
         FancyBboxPatch((x - 0.28, y - 0.26), 0.56, 0.52, boxstyle="round,pad=0.03", fc="white", ec=colour, lw=2)
     )
     axes.text(x, y, text, ha="center", va="center", color=INK)
 
 
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:
-    arrow = {"arrowstyle": "-|>", "color": colour, "lw": 1.6, "shrinkA": 0, "shrinkB": 0}
-    axes.annotate("", xy=end, xytext=start, arrowprops=arrow, zorder=1)
+def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:
+    """Draw an arrow between two points in data units."""
+    look = {"arrowstyle": "-|>", "color": colour, "lw": 1.6, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", xy=end, xytext=start, arrowprops=look, zorder=1)
 
 
 def _numbers(tensor: torch.Tensor) -> str:

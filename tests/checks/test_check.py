@@ -88,6 +88,7 @@ def test_the_html_view_escapes_what_the_learner_wrote(monkeypatch):
 
     html = outcome_of(verify, len, monkeypatch).as_html()
     assert "<script>" not in html
+    assert "<b>" not in html
     assert "&lt;script&gt;" in html
 
 

@@ -1,0 +1,589 @@
+# %% [markdown]
+# # 4 · How do I see and change what goes in?
+#
+# **Time** 35 minutes &nbsp;·&nbsp; **You need** lesson 3 (forward hooks, handles, `with`)
+#
+# After this lesson you can
+#
+# - look at a module's arguments before it runs, and replace them;
+# - name the forms in which a pre-hook may return, and the one that looks right and is not;
+# - reach keyword arguments, and decide which of two hooks runs first;
+# - build weight normalisation out of a pre-hook, and say why PyTorch does it differently today.
+
+# %% tags=["setup"]
+import warnings
+
+import matplotlib.pyplot as plt
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations
+
+import hooklab
+from hooklab import check, plots, progress
+from hooklab.figures import lesson04 as figures
+
+torch.set_num_threads(1)
+
+# %% [markdown]
+# ## Predict
+#
+# A **forward pre-hook** is called with the module and its positional arguments, right before `forward` runs. Here are
+# two of them on the same layer, which multiplies by 3. Both want to double the input. **What does each print?**
+
+# %% tags=["predict"]
+triple = nn.Linear(1, 1, bias=False)
+with torch.no_grad():
+    triple.weight.fill_(3.0)
+x = torch.tensor([[2.0]])
+
+
+def doubles_a_local_name(module, args):
+    doubled = args[0] * 2
+
+
+def doubles_and_returns(module, args):
+    return args[0] * 2
+
+
+for hook in (doubles_a_local_name, doubles_and_returns):
+    with triple.register_forward_pre_hook(hook):
+        print(f"{hook.__name__:<21} {triple(x).item():g}")
+
+with triple.register_forward_pre_hook(doubles_a_local_name):
+    assert triple(x).item() == 6.0  # 3 · 2: nothing was returned, nothing changed
+with triple.register_forward_pre_hook(doubles_and_returns):
+    assert triple(x).item() == 12.0  # 3 · (2 · 2)
+
+# %% [markdown]
+# It is the rule that you know from forward hooks: what you return counts, and `None` means "leave it".
+#
+# The figure shows where the pre-hook stands. Its numbers come from a run of the layer above.
+
+# %% tags=["figure"]
+figure = figures.input_through_a_pre_hook(triple, x, doubles_and_returns)
+plt.show()
+
+# %% [markdown]
+# *What to see:* the caller's `x` stays 2; the layer works on what the pre-hook returned (purple).
+#
+# ## The documents' way: unpack, change, repack
+#
+# `args` is always a **tuple** of the positional arguments, even when there is one. The documents take the tensor out,
+# change it, and return a tuple. That is still right.
+
+# %% tags=["claim-S3.10"]
+def pre_hook(module, inp):
+    inp0 = inp[0]
+    inp0 = inp0 * 2
+    return (inp0,)
+
+
+with triple.register_forward_pre_hook(pre_hook):
+    output = triple(x)
+
+print("output:", output.item(), "  the caller's x:", x.item())
+assert output.item() == 12.0  # 3 · (2 · 2)
+assert x.item() == 2.0
+
+# %% [markdown]
+# There are four forms of return. Which of them do you expect to fail?
+
+# %% tags=["claim-S3.10", "claim-S2.3"]
+def outcome(hook, **options) -> str:
+    with triple.register_forward_pre_hook(hook, **options):
+        try:
+            return f"{triple(x).item():g}"
+        except (TypeError, RuntimeError) as error:
+            return type(error).__name__
+
+
+forms = {
+    "None": outcome(lambda module, args: None),
+    "one tensor": outcome(lambda module, args: args[0] * 2),
+    "a tuple of all": outcome(lambda module, args: (args[0] * 2,)),
+    "(args, kwargs)": outcome(lambda m, args, kwargs: ((args[0] * 2,), kwargs), with_kwargs=True),
+}
+for form, result in forms.items():
+    print(f"{form:<15} {result}")
+
+assert list(forms.values()) == ["6", "12", "12", "12"]
+
+# %% [markdown]
+# None of them fails. A single value that is no tuple is wrapped into one for you. The last form belongs to
+# `with_kwargs=True`, which comes below.
+#
+# ## What looks right and is not
+#
+# Three returns that people try. Read the reasons; the last one is the sly one.
+
+# %% tags=["field", "field-30"]
+def complaint(hook, **options) -> str:
+    with triple.register_forward_pre_hook(hook, **options):
+        try:
+            triple(x)
+        except (TypeError, RuntimeError) as error:
+            return f"{type(error).__name__}: {str(error).split(', but got')[0]}"
+    return "no complaint"
+
+
+a_list = complaint(lambda module, args: [args[0] * 2])
+only_args = complaint(lambda module, args, kwargs: (args[0] * 2,), with_kwargs=True)
+tuple_times_two = complaint(lambda module, args: args * 2)
+for message in (a_list, only_args, tuple_times_two):
+    print("-", message)
+
+assert a_list.endswith("must be Tensor, not list")
+assert only_args.startswith("RuntimeError: forward pre-hook must return None or a tuple")
+assert "takes 2 positional arguments but 3 were given" in tuple_times_two
+
+# %% [markdown]
+# - A **list** is one value, so it is wrapped: the layer gets one argument, a list.
+# - With `with_kwargs=True` both parts must come back.
+# - `(x,) * 2` is `(x, x)`: the tuple was doubled, not the tensor.
+#
+# The same thread collects hooks with the wrong number of parameters. A pre-hook is called with `(module, args)`, and
+# Python says so when they do not fit. ([The contract's own thread](https://github.com/pytorch/pytorch/pull/89389))
+
+# %% tags=["field", "field-30"]
+too_few = complaint(lambda args: None)
+too_many = complaint(lambda module, args, kwargs: None)
+print("hook(args):                ", too_few.split("() ")[1])
+print("hook(module, args, kwargs):", too_many.split("() ")[1])
+
+assert "takes 1 positional argument but 2 were given" in too_few
+assert "missing 1 required positional argument: 'kwargs'" in too_many
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 4.1 · Double what goes in
+# ●○○ · 5 minutes
+#
+# Make `layer` work on **twice its input**. Return the handle, so that the caller can end it. The caller's own tensor must
+# not change.
+#
+# <details><summary>Hint: the output does not change</summary>
+#
+# Does your hook return something? And did you register it before `forward`, or after?
+# </details>
+# <details><summary>Hint: "takes 2 positional arguments but 3 were given"</summary>
+#
+# `args` is a tuple. Take the tensor out before you multiply.
+# </details>
+
+# %% tags=["solution"]
+def double_what_goes_in(layer: nn.Module) -> torch.utils.hooks.RemovableHandle:
+    """Register a pre-hook that doubles the layer's one argument; return its handle."""
+    ### BEGIN SOLUTION
+    return layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("4.1", double_what_goes_in)
+
+# %% [markdown]
+# ## Change in place?
+#
+# You could also write into the tensor. It works, and it reaches further than you want: the caller holds the same tensor.
+
+# %%
+def doubles_in_place(module, args):
+    args[0].mul_(2)
+
+
+mine = torch.tensor([[2.0]])
+with triple.register_forward_pre_hook(doubles_in_place):
+    first, second = triple(mine).item(), triple(mine).item()
+
+print("first call:", first, "  second call:", second, "  my tensor now:", mine.item())
+assert (first, second, mine.item()) == (12.0, 24.0, 8.0)
+
+# %% [markdown]
+# Each call doubles the caller's tensor again. Return a new tensor instead.
+#
+# ## Look, normalise, refuse
+#
+# A pre-hook need not change anything. It can look, and it can refuse: an exception in it reaches the caller, and
+# `forward` does not run. This is where a shape or a range is best checked, because the error names the layer and not
+# some matrix product deep inside.
+
+# %%
+def wants_three_columns(module, args):
+    if args[0].shape[-1] != 3:
+        raise ValueError(f"{type(module).__name__} wants 3 columns, got {args[0].shape[-1]}")
+
+
+layer = nn.Linear(3, 1)
+with layer.register_forward_pre_hook(wants_three_columns):
+    layer(torch.ones(2, 3))
+    try:
+        layer(torch.ones(2, 5))
+        raise AssertionError("no error came")
+    except ValueError as error:
+        print("ValueError:", error)
+
+# %% [markdown]
+# The documents say that pre-hooks serve normalisation layers. You can build one: scale each row to length 1 before the
+# layer sees it.
+
+# %% tags=["claim-S2.3"]
+def to_unit_length(module, args):
+    (rows,) = args
+    return rows / rows.norm(dim=1, keepdim=True)
+
+
+adds_up = nn.Linear(2, 1, bias=False)
+with torch.no_grad():
+    adds_up.weight.fill_(1.0)
+rows = torch.tensor([[3.0, 4.0], [30.0, 40.0]])
+plain = adds_up(rows).flatten().tolist()
+with adds_up.register_forward_pre_hook(to_unit_length):
+    normed = adds_up(rows).flatten()
+
+print("plain:", plain, "  with rows of length 1:", [round(v, 3) for v in normed.tolist()])
+assert plain == [7.0, 70.0]
+assert torch.allclose(normed, torch.tensor([1.4, 1.4]))  # 3/5 + 4/5, for both rows
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 4.2 · A guard at the door
+# ●○○ · 5 minutes
+#
+# Register a pre-hook that raises `ValueError` when the layer's input holds a NaN or an infinity, **before** `forward` runs.
+# A good input passes untouched, as the very same object. Return the handle.
+#
+# <details><summary>Hint: infinity gets in</summary>
+#
+# `torch.isnan(inf)` is `False`. There is a function that asks whether numbers are finite.
+# </details>
+# <details><summary>Hint: the check says that forward had already run</summary>
+#
+# Which of the two register methods did you call?
+# </details>
+
+# %% tags=["solution"]
+def guard_against_bad_numbers(layer: nn.Module) -> torch.utils.hooks.RemovableHandle:
+    """Let only finite inputs in: ValueError otherwise. Return the handle."""
+    ### BEGIN SOLUTION
+    def guard(module, args):
+        if not torch.isfinite(args[0]).all():
+            raise ValueError(f"the input of {type(module).__name__} is not finite")
+
+    return layer.register_forward_pre_hook(guard)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("4.2", guard_against_bad_numbers)
+
+# %% [markdown]
+# ## Keyword arguments
+#
+# Without being asked, a pre-hook does not see keyword arguments at all. **Predict:** how many arguments does this hook
+# count, in each of the two calls?
+
+# %% tags=["predict"]
+class Scale(nn.Module):
+    def forward(self, x, *, factor=1.0):
+        return x * factor
+
+
+scale = Scale()
+counted = []
+with scale.register_forward_pre_hook(lambda module, args: counted.append(len(args))):
+    scale(torch.tensor(2.0), factor=5.0)
+    scale(x=torch.tensor(2.0), factor=5.0)
+
+print("arguments seen:", counted)
+assert counted == [1, 0]  # even x is invisible when it is passed by name
+
+# %% [markdown]
+# `with_kwargs=True` hands you both. Then return both: `(args, kwargs)`.
+
+# %% tags=["claim-S3.10"]
+def at_most_two(module, args, kwargs):
+    limited = {**kwargs, "factor": min(kwargs.get("factor", 1.0), 2.0)}
+    return args, limited
+
+
+with scale.register_forward_pre_hook(at_most_two, with_kwargs=True):
+    results = [scale(torch.tensor(3.0), factor=factor).item() for factor in (1.0, 2.0, 50.0)]
+
+print("factor 1, 2, 50 give", results)
+assert results == [3.0, 6.0, 6.0]
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 4.3 · A default for a keyword argument
+# ●●○ · 8 minutes
+#
+# `module(x, *, scale=1.0, shift=0.0)` is somebody else's code. Give it **another default for `scale`**: a call that names no
+# scale uses `default`, a call that names one is obeyed. Nothing else may change.
+#
+# <details><summary>Hint: my hook misses an argument `kwargs`</summary>
+#
+# You have to ask for keyword arguments when you register.
+# </details>
+# <details><summary>Hint: "forward pre-hook must return None or a tuple of (new_args, new_kwargs)"</summary>
+#
+# Return both, in this order, even if only one of them has changed.
+# </details>
+
+# %% tags=["solution"]
+def set_default_scale(
+    module: nn.Module, default: float
+) -> torch.utils.hooks.RemovableHandle:
+    """Make calls without `scale` use `default`; return the handle."""
+    ### BEGIN SOLUTION
+    def fill_in(module, args, kwargs):
+        return args, {"scale": default, **kwargs}
+
+    return module.register_forward_pre_hook(fill_in, with_kwargs=True)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("4.3", set_default_scale)
+
+# %% [markdown]
+# ## Who runs first?
+#
+# Several pre-hooks run in the order of their registration, and each works on the result of the one before. With
+# `prepend=True` a new one goes to the front of the line.
+
+# %%
+def order_of(prepend: bool) -> list[str]:
+    log = []
+    layer = nn.Identity()
+    layer.register_forward_pre_hook(lambda module, args: log.append("old"))
+    layer.register_forward_pre_hook(lambda module, args: log.append("new"), prepend=prepend)
+    layer(x)
+    return log
+
+
+print("in order:", order_of(prepend=False), "  prepend=True:", order_of(prepend=True))
+assert order_of(prepend=False) == ["old", "new"]
+assert order_of(prepend=True) == ["new", "old"]
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 4.4 · First in the line
+# ●●○ · 5 minutes
+#
+# `layer` has a pre-hook already, which belongs to somebody else. Register `hook` as a pre-hook that runs **before** it, and
+# return your handle.
+#
+# <details><summary>Hint: the check says that the old hook is gone</summary>
+#
+# There is no need to remove anything. Look at the options of the register method.
+# </details>
+# <details><summary>Hint: the order does not change</summary>
+#
+# The option belongs to the new hook, at the moment when you register it.
+# </details>
+
+# %% tags=["solution"]
+def register_in_front(layer: nn.Module, hook) -> torch.utils.hooks.RemovableHandle:
+    """Register `hook` as the first pre-hook of `layer`; return its handle."""
+    ### BEGIN SOLUTION
+    return layer.register_forward_pre_hook(hook, prepend=True)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("4.4", register_in_front)
+
+# %% [markdown]
+# ## A pre-hook that made history: weight norm
+#
+# The documents name "Norm layers" as the main use of pre-hooks. They mean tools such as weight normalisation
+# ([Salimans and Kingma, 2016](https://arxiv.org/abs/1602.07868), equation 2): a row of the weight is written as a
+# direction $v$ and a length $g$,
+#
+# $$w = g \, \frac{v}{\lVert v \rVert}$$
+#
+# The layer learns $v$ and $g$. But `forward` still wants a `weight`, so somebody has to compute it before each call: a
+# pre-hook.
+
+# %% tags=["claim-S2.3"]
+def show(layer: nn.Module) -> str:
+    parameters = ", ".join(sorted(name for name, _ in layer.named_parameters()))
+    return f"{parameters}; {len(layer._forward_pre_hooks)} pre-hook(s)"
+
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    old_style = nn.utils.weight_norm(nn.Linear(1, 1, bias=False))
+
+print("torch.nn.utils.weight_norm:", show(old_style))
+print("it warns:", caught[0].category.__name__, "-", str(caught[0].message)[:51])
+assert len(old_style._forward_pre_hooks) == 1
+assert sorted(name for name, _ in old_style.named_parameters()) == ["weight_g", "weight_v"]
+
+# %% [markdown]
+# The weakness of this way: `weight` is only right **just after a call**. Change `g`, and look.
+
+# %% tags=["field", "field-66"]
+with torch.no_grad():
+    old_style.weight_g.fill_(5.0)
+    old_style.weight_v.fill_(1.0)
+
+stale = old_style.weight.item() != 5.0
+old_style(torch.ones(1, 1))
+print("before a call the weight is stale:", stale, "  after a call:", old_style.weight.item())
+assert stale
+assert old_style.weight.item() == 5.0  # 5 · 1/1
+
+# %% [markdown]
+# Today's `parametrizations.weight_norm` has **no pre-hook**. `weight` has become a property that is computed whenever
+# somebody reads it, so it is never stale.
+
+# %% tags=["claim-S2.3", "field", "field-66"]
+new_style = parametrizations.weight_norm(nn.Linear(1, 1, bias=False))
+with torch.no_grad():
+    new_style.parametrizations.weight.original0.fill_(5.0)
+    new_style.parametrizations.weight.original1.fill_(1.0)
+
+print("parametrizations.weight_norm:", len(new_style._forward_pre_hooks), "pre-hooks")
+print("weight, with no call at all:", new_style.weight.item())
+assert len(new_style._forward_pre_hooks) == 0
+assert new_style.weight.item() == 5.0
+assert new_style.weight is not new_style.weight  # computed anew at each access
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 4.5 · Weight norm by a pre-hook
+# ●●● · 12 minutes
+#
+# Build the old way yourself, for a linear layer. Replace its parameter `weight` by two: `weight_v` (the old weight) and
+# `weight_g` (the length of each row, shape `(rows, 1)`). A pre-hook computes `layer.weight` from both before each forward.
+# Gradients must reach both.
+#
+# <details><summary>Hint: "cannot assign 'torch.FloatTensor' as parameter 'weight'"</summary>
+#
+# `layer.weight` is still a parameter. Remove it first, with Python's `del`; then you may set a plain tensor there.
+# </details>
+# <details><summary>Hint: the output is the same whatever weight_g is</summary>
+#
+# The product has to be formed in the hook, at every call, and not once at the start.
+# </details>
+# <details><summary>Hint: no gradient reaches my parameters</summary>
+#
+# The hook's formula is part of the computation: no `.data`, no `detach()`, no new `nn.Parameter` in it.
+# </details>
+
+# %% tags=["solution"]
+def add_weight_norm(layer: nn.Linear) -> torch.utils.hooks.RemovableHandle:
+    """Let the layer learn weight_g and weight_v instead of weight; return the handle."""
+    ### BEGIN SOLUTION
+    start = layer.weight.detach()
+    del layer.weight
+    layer.weight_g = nn.Parameter(start.norm(dim=1, keepdim=True))
+    layer.weight_v = nn.Parameter(start.clone())
+
+    def compute_weight(module, args):
+        v = module.weight_v
+        module.weight = module.weight_g * v / v.norm(dim=1, keepdim=True)
+
+    return layer.register_forward_pre_hook(compute_weight)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("4.5", add_weight_norm)
+
+# %% [markdown]
+# ## The same with `hooklab`
+#
+# To look at what goes in, you do not have to write the hook. `capture(…, inputs=True)` keeps the arguments of each call,
+# positional and by name, and removes its hooks at the end of the block.
+
+# %%
+scale = Scale()
+with hooklab.capture(scale, inputs=True) as seen:
+    scale(torch.tensor(2.0), factor=5.0)
+
+args, kwargs = seen.input("")
+print("args:", [a.item() for a in args], "  kwargs:", kwargs)
+assert args[0].item() == 2.0
+assert kwargs == {"factor": 5.0}
+assert hooklab.leftover_hooks(scale) == []
+
+# %% [markdown]
+# ## In the field
+#
+# **"My hook on `m.weight` never fires."** The weight is parametrized: what you hooked was the result of one access, and
+# forward computes another. Hook the parameters behind it.
+# ([A thread about stale weights](https://github.com/pytorch/pytorch/issues/47588))
+
+# %% tags=["field", "field-66"]
+fired = []
+layer = parametrizations.weight_norm(nn.Linear(2, 2))
+on_weight = layer.weight.register_hook(lambda grad: fired.append("weight"))
+lengths = layer.parametrizations.weight.original0
+on_lengths = lengths.register_hook(lambda grad: fired.append("original0"))
+layer(torch.ones(1, 2)).sum().backward()
+on_weight.remove()
+on_lengths.remove()
+
+print("fired:", fired)
+assert fired == ["original0"]
+
+# %% [markdown]
+# **"None of the inputs have requires_grad=True. Gradients will be None."** A frozen embedding in front, checkpointed
+# trainable layers behind: the old kind of checkpoint looks at its input only. A pre-hook on the adapter would come too
+# late, inside the checkpoint. A forward hook on the embedding asks for gradients where they begin. ([The thread](https://github.com/huggingface/transformers/pull/21598))
+
+# %% tags=["field", "field-54"]
+from torch.utils.checkpoint import checkpoint
+
+
+def adapter_learns(ask_for_gradients: bool) -> bool:
+    frozen = nn.Embedding(4, 2).requires_grad_(False)
+    adapter = nn.Linear(2, 2)
+    if ask_for_gradients:
+        frozen.register_forward_hook(lambda module, args, out: out.requires_grad_(True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        out = checkpoint(adapter, frozen(torch.tensor([1])), use_reentrant=True)
+    if out.requires_grad:
+        out.sum().backward()
+    return adapter.weight.grad is not None
+
+
+print("as it was:", adapter_learns(False), "  with the hook:", adapter_learns(True))
+assert not adapter_learns(False)
+assert adapter_learns(True)
+
+# %% [markdown] tags=["recap"]
+# ## Recap
+#
+# | the documents say | today |
+# |---|---|
+# | a pre-hook may change the input: unpack the tuple, change, repack, return | true; a single returned value is wrapped for you, and with `with_kwargs=True` you return `(args, kwargs)` |
+# | pre-hooks are mainly for normalisation layers | the old `weight_norm` is one; today's parametrizations have no pre-hook and compute the weight on access |
+#
+# | term | 中文 | in a sentence |
+# |---|---|---|
+# | forward pre-hook | 前向预处理钩子 | called before `forward`, with the module and its arguments |
+# | positional arguments | 位置参数 | what the hook gets as a tuple |
+# | keyword arguments | 关键字参数 | only seen with `with_kwargs=True` |
+# | parametrization | 参数化 | a weight that is computed from other parameters whenever it is read |
+# | weight normalisation | 权重归一化 | a weight as direction times length |
+
+# %% [markdown] tags=["quiz"]
+# ### Three questions
+#
+# **1.** A pre-hook returns `[x * 2]`. What does the layer get?
+#
+# <details><summary>Answer</summary>
+#
+# One argument, a list. Only a tuple is taken as the arguments; everything else is wrapped into a tuple of one.
+# </details>
+#
+# **2.** Your pre-hook raises an exception. Does `forward` run?
+#
+# <details><summary>Answer</summary>
+#
+# No. The exception goes to the caller, which makes a pre-hook a good place for a check.
+# </details>
+#
+# **3.** Why can the old `weight_norm` show you a wrong `layer.weight`?
+#
+# <details><summary>Answer</summary>
+#
+# It writes `weight` only when the module is called. Between a change of `weight_g` and the next call, you read the old one.
+# </details>
+
+# %%
+progress(4)
