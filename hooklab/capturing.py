@@ -118,7 +118,7 @@ class Capture(Block):
         self.known_as = {name: module for name, module in named_modules(model) if module in chosen}
 
     def __enter__(self) -> Seen:
-        session = _CaptureSession(self)
+        session = CaptureSession(self)
         self._enter(session)
         return session.seen
 
@@ -126,7 +126,7 @@ class Capture(Block):
         return f"capture of {len(self.modules)} modules of {type(self.model).__name__}: {', '.join(self.modules)}"
 
 
-class _CaptureSession(Session):
+class CaptureSession(Session):
     def __init__(self, options: Capture) -> None:
         super().__init__(options.model)
         self.options = options
@@ -210,7 +210,7 @@ class _CaptureSession(Session):
     def call_elsewhere(self, module: nn.Module, output: Any) -> None:
         if self.is_foreign():
             self.calls_elsewhere += 1
-        elif self.grads and self.record.lacks_graph(module):
+        elif self.grads and self.record.ran_without_graph(module):
             # A reentrant checkpoint runs its part without a graph first. The graph, and so the gradient, is that of
             # the second run, here.
             self.record.recomputed.setdefault(module, []).append(self.watch_tree(output))
@@ -220,7 +220,7 @@ class _OnInput(Hook):
     __slots__ = ()
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        session: _CaptureSession = self.session
+        session: CaptureSession = self.session
         if not session.is_elsewhere():
             session.append((module, *session.keep_tree((args, kwargs))))
 
@@ -229,7 +229,7 @@ class _OnOutput(Hook):
     __slots__ = ()
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
-        session: _CaptureSession = self.session
+        session: CaptureSession = self.session
         if _thread() != session.thread or backward_number() != -1:
             session.call_elsewhere(module, output)
         elif type(output) is Tensor and session.is_plain and not output.is_inference():

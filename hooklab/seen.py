@@ -2,7 +2,134 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from hooklab.recording import Call, Inputs, Record
+from hooklab.selecting import MissingName, near_names, without_compile_prefix
 
 if TYPE_CHECKING:
-    pass
+    from hooklab.capturing import Capture, CaptureSession
+
+
+class Pass(Mapping[str, Any]):
+    """One pass of the model: a mapping from the names of the modules that ran to their outputs.
+
+    Reading raises
+
+    - :class:`hooklab.selecting.MissingName` (a ``LookupError``) for a name that was not selected, or did not run;
+    - ``RuntimeError`` if the module was used several times (read ``calls``), or the value was changed in place.
+    """
+
+    def __init__(self, options: Capture, session: CaptureSession, record: Record) -> None:
+        self._options = options
+        self._session = session
+        self._own_record = record
+        self._cache: tuple[Record, int, dict[nn.Module, list[Call]]] = (record, 0, {})
+
+    def __getitem__(self, name: str) -> Any:
+        return self._only_call(name).output
+
+    def input(self, name: str) -> Inputs:
+        """The arguments of the one call: a named tuple ``(args, kwargs)``. Needs ``inputs=True``."""
+        return self._only_call(name).input
+
+    def grad(self, name: str) -> Any:
+        """The gradient of the one output, in its structure. Needs ``grads=True``, and ``backward`` inside the block."""
+        return self._only_call(name).grad
+
+    def calls(self, name: str) -> list[Call]:
+        """Every use of the module in this pass, in order; an empty list if it was not used."""
+        known = self._options.known_as
+        module = known.get(without_compile_prefix(name))
+        if module is None:
+            raise MissingName(f"{name!r} was not selected for capture. {near_names(name, known)}")
+        return list(self._calls().get(module, []))
+
+    @property
+    def silent(self) -> list[str]:
+        """The selected modules that did not run: never called, or called by ``.forward(x)``, which runs no hooks."""
+        ran = self._calls()
+        return [name for name, module in self._options.modules.items() if module not in ran]
+
+    def __contains__(self, name: object) -> bool:
+        module = self._options.known_as.get(without_compile_prefix(name)) if isinstance(name, str) else None
+        return module in self._calls()
+
+    def __iter__(self) -> Iterator[str]:
+        return (calls[0].name for calls in self._calls().values())
+
+    def __len__(self) -> int:
+        return len(self._calls())
+
+    def __repr__(self) -> str:
+        rows = [call.row() for calls in self._calls().values() for call in calls]
+        model = type(self._options.model).__name__
+        lines = [f"{len(self)} of {len(self._options.modules)} selected modules of {model} ran"]
+        if rows:
+            wide = max(len("name"), *(len(name) for name, _, _ in rows))
+            wider = max(len("output"), *(len(output) for _, output, _ in rows))
+            lines.append(f"  {'name':<{wide}}  {'output':<{wider}}  {'bytes':>9}")
+            lines += [f"  {name:<{wide}}  {output:<{wider}}  {size:>9,}" for name, output, size in rows]
+        if self.silent:
+            lines.append(f"  silent: {', '.join(map(repr, self.silent))}")
+        return "\n".join(lines)
+
+    @property
+    def _record(self) -> Record:
+        return self._own_record
+
+    def _calls(self) -> dict[nn.Module, list[Call]]:
+        record = self._record
+        if self._cache[0] is not record or self._cache[1] != len(record.events):
+            names = {module: name for name, module in reversed(self._options.modules.items())}
+            self._cache = (record, len(record.events), record.calls(names, self._session))
+        return self._cache[2]
+
+    def _only_call(self, name: str) -> Call:
+        calls = self.calls(name)
+        if not calls:
+            raise MissingName(self._why_silent(name))
+        if len(calls) > 1:
+            raise RuntimeError(
+                f"{name!r} was used {len(calls)} times in this pass, so it has no one value. "
+                f"Read seen.calls({name!r})[i].output (or .input, .grad) for use i."
+            )
+        return calls[0]
+
+    def _why_silent(self, name: str) -> str:
+        if self._session.calls_elsewhere:
+            return (
+                f"{name!r} did not run in the thread that opened the block, and only that one is recorded "
+                f"({self._session.calls_elsewhere} calls came from other threads). Open the block in the thread that "
+                "runs the model."
+            )
+        if not self._record.events:
+            return f"{name!r} has no value: no selected module ran yet. Call the model inside the block, then read."
+        return (
+            f"{name!r} did not run in this pass. Nothing called it, or it was called by .forward(...), or its weights "
+            "were used directly: none of these run hooks."
+        )
+
+
+class Seen(Pass):
+    """What a ``with capture(...)`` block gives: the latest pass, and with ``keep="all"`` all of them in ``passes``."""
+
+    def __init__(self, options: Capture, session: CaptureSession) -> None:
+        super().__init__(options, session, session.record)
+
+    @property
+    def passes(self) -> list[Pass]:
+        """Each pass, the first one first, to be read like this object. Without ``keep="all"`` only the latest."""
+        records = [*self._session.passes, *([self._session.record] if self._session.record.events else [])]
+        return [Pass(self._options, self._session, record) for record in records]
+
+    def clear(self) -> None:
+        """Drop everything that was recorded so far."""
+        self._session.clear()
+
+    @property
+    def _record(self) -> Record:
+        return self._session.record
