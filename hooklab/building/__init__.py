@@ -115,7 +115,9 @@ def _refusals(draft: Draft, variant: Variant, run: Run) -> list[Problem]:
     from hooklab.building.problems import Problem
     from hooklab.building.rules import findings
 
-    found = run.faults or findings(run.notebook, draft, variant)
+    found = list(run.faults)
+    if all(index is None for index, _ in found):  # every cell was run
+        found += findings(run.notebook, draft, variant)
     problems = []
     for index, what in found:
         told = f"in the {variant}: {what}"

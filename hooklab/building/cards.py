@@ -56,6 +56,12 @@ def find_exercises(cells: list[Cell], file: str) -> tuple[list[Exercise], list[P
     return exercises, problems
 
 
+def carded_ids(cells: list[Cell]) -> list[str]:
+    """Return the ids of all cards, those of faulty exercises too."""
+    headings = [_HEADING.match(cell.text.strip()) for cell in cells if "exercise" in cell.tags]
+    return [heading[1] for heading in headings if heading]
+
+
 def checked_ids(text: str) -> list[str]:
     """Return the ids in the calls `check("2.1", …)` of a code cell, in order.
 

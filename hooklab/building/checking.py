@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import nbformat
 from nbformat import v4
 
 from hooklab.building.course import FOLDER, Course, Variant
@@ -33,10 +34,12 @@ def _compare_one(course: Course, draft: Draft, variant: Variant) -> list[Problem
         return [Problem(file, "missing")]
     text = path.read_text(encoding="utf-8")
     try:
-        notebook = _v4.reads(text)
-        cells = notebook.cells
-    except (json.JSONDecodeError, AttributeError, KeyError) as error:
-        return [Problem(file, f"this is not a notebook: {error}")]
+        raw = json.loads(text)
+        nbformat.validate(raw)
+    except (json.JSONDecodeError, nbformat.ValidationError, AttributeError) as error:
+        return [Problem(file, f"this is not a notebook: {shortened(str(error))}")]
+    notebook = _v4.to_notebook(raw)
+    cells = notebook.cells
     wanted = skeleton(draft, variant)
     problems = [_at(file, cells, index, what) for index, what in _cell_differences(cells, wanted.cells)]
     if {**notebook, "cells": []} != {**wanted, "cells": []}:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
-from hooklab.building.cards import Exercise, find_exercises
+from hooklab.building.cards import Exercise, carded_ids, find_exercises
 from hooklab.building.course import Course, Lesson
 from hooklab.building.problems import Problem
 from hooklab.building.reading import Cell, read_cells
@@ -34,22 +33,24 @@ def draft(course: Course, lesson: Lesson) -> Draft:
     cells, problems = read_cells(text, file)
     exercises, faults = find_exercises(cells, file)
     problems += faults
-    problems += _id_problems(lesson.number, exercises, course.known_exercises(), file)
+    known = course.known_exercises()
+    problems += _id_problems(lesson.number, exercises, known, file)
+    problems += [
+        Problem(file, f"hooklab.checks has exercise {id}, but here is no card for it")
+        for id in sorted(known - set(carded_ids(cells)))
+        if id.startswith(f"{lesson.number}.")
+    ]
     problems += _shared_number(course, lesson, file)
     return Draft(lesson, file, cells, exercises, sorted(problems, key=lambda problem: problem.line or 0))
 
 
-def _id_problems(number: int, exercises: list[Exercise], known: Collection[str], file: str) -> list[Problem]:
+def _id_problems(number: int, exercises: list[Exercise], known: set[str], file: str) -> list[Problem]:
     problems = []
     for one in exercises:
         if not one.id.startswith(f"{number}."):
             problems.append(one.card.problem(file, f"exercise {one.id} in lesson {number}"))
         if one.id not in known:
             problems.append(one.check.problem(file, f'hooklab.checks has no @exercise("{one.id}", …)'))
-    carded = {one.id for one in exercises}
-    for id in sorted(known):
-        if id.startswith(f"{number}.") and id not in carded:
-            problems.append(Problem(file, f"hooklab.checks has exercise {id}, but here is no (whole) exercise {id}"))
     return problems
 
 

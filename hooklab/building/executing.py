@@ -88,8 +88,7 @@ async def _execute(run: Run, env: dict[str, str], scratch: Path, report: Report)
     except CellTimeoutError:
         run.faults.append((index, f"did not end within {SECONDS_PER_CELL} s"))
     except (DeadKernelError, RuntimeError) as error:
-        last = log.read_text(errors="replace").strip().split("\n")[-1]
-        run.faults.append((index, f"the kernel died: {last or error}"))
+        run.faults.append((index, f"the kernel died: {_last_words(log) or error}"))
     finally:
         if client.kc is not None:
             client.kc.stop_channels()
@@ -137,6 +136,12 @@ def _at_line(error: CellExecutionError) -> str:
     plain = re.sub(r"\x1b\[[0-9;]*m", "", error.traceback)
     lines = re.findall(r"Cell In\[\d+\], line (\d+)|<ipython-input[^>]*>.*, line (\d+)", plain)
     return f" (line {next(filter(None, lines[-1]))} of a cell)" if lines else ""
+
+
+def _last_words(log: Path) -> str:
+    """Return the first line that a crashed kernel wrote, such as `Fatal Python error: Segmentation fault`."""
+    lines = log.read_text(errors="replace").splitlines()
+    return next((line for line in lines if line.strip() and not line.startswith("[IPKernelApp]")), "")
 
 
 class _ThisPython(KernelSpecManager):

@@ -3,7 +3,7 @@
 - Kernels get the environment that the builder gives them.
 - Each notebook gets two more tests: nbval passes over a code cell that was never run, and looks at cells only, so that
   a hook left behind for the whole process would go unseen.
-- Plain `pytest` uses two processes, one file at a time in each. Any path, `-n`, `--pdb` or `-p no:xdist` turns this off.
+- Plain `pytest` uses two processes, one file at a time in each. A path, `-n`, `--pdb` or `-p no:xdist` turns it off.
 """
 
 from __future__ import annotations
