@@ -120,7 +120,25 @@ class Capture(Block):
     def __enter__(self) -> Seen:
         session = CaptureSession(self)
         self._enter(session)
-        return session.seen
+        return Seen(self, session)
+
+    def keep_tensor(self, tensor: Tensor) -> Kept:
+        kept = tensor.detach() if self.detach else tensor
+        if self.device is not None:
+            moved = kept.to(self.device)
+            if moved is not kept:
+                return moved, None
+        if self.clone or tensor.is_inference():  # inference tensors count no versions
+            return kept.clone(), None
+        return kept, tensor._version
+
+    def keep_gradient(self, grad: Tensor) -> Kept:
+        grad = grad.detach()  # create_graph=True gives gradients a graph of their own
+        if self.device is not None:
+            moved = grad.to(self.device)
+            if moved is not grad:
+                return moved, None
+        return (grad.clone(), None) if self.clone else (grad, grad._version)
 
     def __repr__(self) -> str:
         return f"capture of {len(self.modules)} modules of {type(self.model).__name__}: {', '.join(self.modules)}"
@@ -137,7 +155,6 @@ class CaptureSession(Session):
         self.passes: list[Record] = []
         self.calls_elsewhere = 0
         self.start_record()
-        self.seen = Seen(options, self)
 
     def attach(self) -> None:
         on_input, on_output = _OnInput(self), _OnOutput(self)
@@ -168,29 +185,11 @@ class CaptureSession(Session):
         self.record = Record()
         self.append = self.record.events.append
 
-    def keep_tensor(self, tensor: Tensor) -> Kept:
-        kept = tensor.detach() if self.options.detach else tensor
-        if self.options.device is not None:
-            moved = kept.to(self.options.device)
-            if moved is not kept:
-                return moved, None
-        if self.options.clone or tensor.is_inference():  # inference tensors count no versions
-            return kept.clone(), None
-        return kept, tensor._version
-
-    def keep_gradient(self, grad: Tensor) -> Kept:
-        grad = grad.detach()  # create_graph=True gives gradients a graph of their own
-        if self.options.device is not None:
-            moved = grad.to(self.options.device)
-            if moved is not grad:
-                return moved, None
-        return (grad.clone(), None) if self.options.clone else (grad, grad._version)
-
     def keep_tree(self, tree: Any) -> tuple[Any, list[int | None]]:
         versions: list[int | None] = []
 
         def keep(tensor: Tensor) -> Tensor:
-            kept, version = self.keep_tensor(tensor)
+            kept, version = self.options.keep_tensor(tensor)
             versions.append(version)
             return kept
 
@@ -200,7 +199,7 @@ class CaptureSession(Session):
         if not tensor.requires_grad:
             return None
         _ = tensor.grad_fn  # brings a view's history up to date; without it, register_hook can crash the process
-        gradient = Gradient(self.keep_gradient)
+        gradient = Gradient(self.options.keep_gradient)  # not a method of self, or this would be a cycle
         self.gradient_handles.append(tensor.register_hook(gradient))
         return gradient
 

@@ -61,12 +61,17 @@ class Record:
             if is_end and running.get(module):
                 running[module].pop().end = event
                 continue
-            call = Call(names[module], module, calls.setdefault(module, []), self, session)
+            uses = calls.setdefault(module, [])
+            call = Call(names[module], len(uses), module, self, session)
+            uses.append(call)
             if is_end:
                 call.end = event
             else:
                 call.start = event
                 running.setdefault(module, []).append(call)
+        for uses in calls.values():
+            for call in uses:
+                call.uses = len(uses)
         return calls
 
 
@@ -80,20 +85,19 @@ class Inputs(NamedTuple):
 class Call:
     """One use of a module: ``call.output``, ``call.input``, ``call.grad``.
 
-    ``name`` is the module's, ``index`` is 0 for its first use in the pass. Reading what is not there raises a
-    ``RuntimeError`` that says why.
+    ``name`` is the module's, ``index`` is 0 for its first use in the pass, and ``uses`` how often the pass used it.
+    Reading what is not there raises a ``RuntimeError`` that says why.
     """
 
-    def __init__(self, name: str, module: nn.Module, uses: list[Call], record: Record, session: Session) -> None:
+    def __init__(self, name: str, index: int, module: nn.Module, record: Record, session: Session) -> None:
         self.name = name
-        self.index = len(uses)
+        self.index = index
+        self.uses = 1
         self.start: tuple[Any, ...] | None = None
         self.end: tuple[Any, ...] | None = None
         self._module = module
-        self._uses = uses  # of this module, this one included
         self._record = record
         self._session = session
-        uses.append(self)
 
     @property
     def output(self) -> Any:
@@ -140,10 +144,10 @@ class Call:
             return name, "did not finish", 0
         _, tree, versions, _ = self.end
         note = " (changed in place)" if _is_changed(tree, versions) else ""
-        return (f"{name} #{self.index}" if len(self._uses) > 1 else name), describe(tree) + note, nbytes(tree)
+        return (f"{name} #{self.index}" if self.uses > 1 else name), describe(tree) + note, nbytes(tree)
 
     def __str__(self) -> str:
-        return f"call {self.index} of {self.name!r}" if len(self._uses) > 1 else repr(self.name)
+        return f"call {self.index} of {self.name!r}" if self.uses > 1 else repr(self.name)
 
     def __repr__(self) -> str:
         return f"<call {self.index} of {self.name!r}: {self.row()[1]}>"
@@ -157,7 +161,7 @@ class Call:
         again = self._record.recomputed.get(self._module, [])
         if any(gradients) or not again:
             return gradients
-        if len(self._uses) > 1 or len(again) > 1:
+        if self.uses > 1 or len(again) > 1:
             raise RuntimeError(
                 f"{self} ran inside a reentrant checkpoint, as did other uses of the same module; which gradient is "
                 "whose cannot be told. Use checkpoint(..., use_reentrant=False)."
