@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # for editors and type checkers; never run
     from hooklab.editing import edit as edit
     from hooklab.editing import run_until as run_until
     from hooklab.leftover import leftover_hooks as leftover_hooks
+    from hooklab.mixup import ManifoldMixup as ManifoldMixup
     from hooklab.selecting import select as select
     from hooklab.tracing import timeline as timeline
 
@@ -28,6 +29,7 @@ _HOME = {
     "edit": "hooklab.editing",
     "run_until": "hooklab.editing",
     "leftover_hooks": "hooklab.leftover",
+    "ManifoldMixup": "hooklab.mixup",
     "select": "hooklab.selecting",
     "timeline": "hooklab.tracing",
 }

@@ -1,0 +1,513 @@
+"""ManifoldMixup against the same computation written into the model's forward, and its errors."""
+
+import copy
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hooklab.mixup import ManifoldMixup, Mixed, draw_lambda
+
+
+class SmallCNN(nn.Module):
+    """A CNN that can also mix by hand, for comparison: ``model(x, at=..., lam=..., permutation=...)``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stage1 = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+        self.stage2 = nn.Sequential(nn.Conv2d(4, 8, 3, padding=1), nn.ReLU(inplace=True), nn.MaxPool2d(2))
+        self.hidden = nn.Linear(8 * 4 * 4, 16)
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x: Tensor, at: str = "", lam: float = 1.0, permutation: Tensor | None = None) -> Tensor:
+        def maybe_mix(name: str, value: Tensor) -> Tensor:
+            return lam * value + (1 - lam) * value[permutation] if name == at else value
+
+        out = maybe_mix("input", x)
+        out = maybe_mix("stage1", self.stage1(out))
+        out = maybe_mix("stage2", self.stage2(out))
+        out = maybe_mix("hidden", self.hidden(out.flatten(1)))
+        return maybe_mix("head", self.head(out.relu()))
+
+
+LAYERS = ["stage1", "stage2", "hidden", "head"]
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def digits_like(n: int = 6) -> tuple[Tensor, Tensor]:
+    g = seeded(1)
+    return torch.rand(n, 1, 8, 8, generator=g), torch.randint(10, (n,), generator=g)
+
+
+def hooks_in(model: nn.Module) -> int:
+    return sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
+
+
+def mixer(model: nn.Module, at: str, seed: int = 0) -> ManifoldMixup:
+    """A mixer that can only choose ``at``."""
+    return ManifoldMixup(model, [] if at == "input" else [at], include_input=at == "input", generator=seeded(seed))
+
+
+@pytest.fixture
+def model() -> SmallCNN:
+    torch.manual_seed(0)
+    return SmallCNN()
+
+
+# The computation
+
+
+@pytest.mark.parametrize("at", ["input", *LAYERS])
+def test_loss_and_gradients_equal_mixup_written_into_the_forward_to_the_last_bit(model: SmallCNN, at: str) -> None:
+    by_hand, (x, y) = copy.deepcopy(model), digits_like()
+    with mixer(model, at)(x, y) as mixed:
+        logits = model(mixed.x)
+        loss = mixed.loss(F.cross_entropy, logits)
+    loss.backward()
+
+    expected = by_hand(x, at=at, lam=mixed.lam, permutation=mixed.permutation)
+    lam, partner = mixed.lam, y[mixed.permutation]
+    expected_loss = lam * F.cross_entropy(expected, y) + (1 - lam) * F.cross_entropy(expected, partner)
+    expected_loss.backward()
+
+    assert mixed.layer == at
+    assert 0 < lam < 1
+    assert torch.equal(logits, expected)
+    assert torch.equal(loss, expected_loss)
+    for ours, theirs in zip(model.parameters(), by_hand.parameters(), strict=True):
+        assert torch.equal(ours.grad, theirs.grad)
+
+
+def test_gradients_reach_both_the_example_and_its_partner() -> None:
+    model = nn.Sequential(nn.Identity())
+    x = torch.zeros(4, 1, requires_grad=True)
+    with mixer(model, "0")(x, torch.zeros(4)) as mixed:
+        model(mixed.x)[0].sum().backward()
+    expected = torch.zeros(4, 1)
+    expected[0] += mixed.lam
+    expected[mixed.permutation[0]] += 1 - mixed.lam
+    assert torch.allclose(x.grad, expected)
+
+
+def test_features_and_targets_use_the_same_permutation_and_lambda() -> None:
+    model = nn.Sequential(nn.Identity())
+    x = torch.arange(5.0)
+    with mixer(model, "0")(x, x) as mixed:
+        features = model(mixed.x)
+    assert torch.equal(features, mixed.soft_targets())
+
+
+def test_every_choice_comes_up_equally_often() -> None:
+    model = nn.Sequential(nn.Identity(), nn.Identity())
+    mix = ManifoldMixup(model, ["0", "1"], generator=seeded())
+    x = torch.zeros(2)
+    counts = dict.fromkeys(mix.choices, 0)
+    for _ in range(600):
+        with mix(x, x) as mixed:
+            model(mixed.x)
+        counts[mixed.layer] += 1
+    assert list(counts) == ["input", "0", "1"]
+    assert all(150 < count < 250 for count in counts.values()), counts
+
+
+def test_the_input_is_never_chosen_when_it_is_left_out(model: SmallCNN) -> None:
+    mix = ManifoldMixup(model, ["stage1", "head"], include_input=False, generator=seeded())
+    x, y = digits_like()
+    chosen = set()
+    for _ in range(40):
+        with mix(x, y) as mixed:
+            model(mixed.x)
+        chosen.add(mixed.layer)
+    assert chosen == {"stage1", "head"}
+
+
+def test_without_layers_it_is_input_mixup(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with ManifoldMixup(model, [], generator=seeded())(x, y) as mixed:
+        pass_through = mixed.x
+    assert mixed.layer == "input"
+    assert torch.equal(pass_through, mixed.lam * x + (1 - mixed.lam) * x[mixed.permutation])
+
+
+def test_one_name_may_come_without_a_list(model: SmallCNN) -> None:
+    assert ManifoldMixup(model, "stage1").choices == ["input", "stage1"]
+
+
+def test_layers_may_be_given_by_type(model: SmallCNN) -> None:
+    assert ManifoldMixup(model, [nn.Linear], include_input=False).choices == ["hidden", "head"]
+
+
+# Randomness
+
+
+def test_the_generator_alone_decides_layer_lambda_and_permutation(model: SmallCNN) -> None:
+    x, y = digits_like()
+
+    def three_batches(global_seed: int) -> list[tuple[str, float, list[int]]]:
+        torch.manual_seed(global_seed)
+        mix = ManifoldMixup(model, LAYERS, generator=seeded(7))
+        drawn = []
+        for _ in range(3):
+            with mix(x, y) as mixed:
+                model(mixed.x)
+            drawn.append((mixed.layer, mixed.lam, mixed.permutation.tolist()))
+        return drawn
+
+    first = three_batches(1)
+    assert first == three_batches(2)
+    assert len({lam for _, lam, _ in first}) == 3
+    assert len({tuple(permutation) for _, _, permutation in first}) == 3
+
+
+def test_without_a_generator_manual_seed_decides(model: SmallCNN) -> None:
+    x, y = digits_like()
+    drawn = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        with ManifoldMixup(model, [])(x, y) as mixed:
+            model(mixed.x)
+        drawn.append((mixed.lam, mixed.permutation.tolist()))
+    assert drawn[0] == drawn[1]
+
+
+def test_a_batch_takes_the_same_amount_of_randomness_whatever_its_length(model: SmallCNN) -> None:
+    after = []
+    for n in (1, 6):
+        generator = seeded()
+        x, y = digits_like(n)
+        with ManifoldMixup(model, [], generator=generator)(x, y) as mixed:
+            model(mixed.x)
+        after.append(generator.get_state())
+    assert torch.equal(*after)
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.5, 1.0, 2.0, 8.0, 100.0])
+def test_lambda_is_beta_distributed(alpha: float) -> None:
+    n, generator = 4000, seeded(11)
+    ours = sorted(draw_lambda(alpha, generator) for _ in range(n))
+    theirs = np.sort(np.random.default_rng(0).beta(alpha, alpha, n))
+    together = np.concatenate([ours, theirs])
+    share_below_ours = np.searchsorted(ours, together, side="right") / n
+    share_below_theirs = np.searchsorted(theirs, together, side="right") / n
+    distance = np.abs(share_below_ours - share_below_theirs).max()
+    assert distance < 1.36 * (2 / n) ** 0.5  # Kolmogorov-Smirnov, two samples, 5 %; the seeds are fixed
+
+
+def test_a_tiny_alpha_gives_zero_or_one_and_no_nan() -> None:
+    generator = seeded()
+    sample = [draw_lambda(1e-6, generator) for _ in range(200)]
+    assert set(sample) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize("alpha", [0.0, -1.0, float("nan"), float("inf")])
+def test_alpha_must_be_above_zero(model: SmallCNN, alpha: float) -> None:
+    with pytest.raises(ValueError, match="alpha must be a finite number above 0"):
+        ManifoldMixup(model, ["stage1"], alpha=alpha)
+    with pytest.raises(ValueError, match="alpha must be a finite number above 0"):
+        draw_lambda(alpha)
+
+
+# Targets and losses
+
+
+def test_one_hot_targets_give_the_loss_of_class_indices(model: SmallCNN) -> None:
+    x, y = digits_like()
+    losses = []
+    for targets in (y, F.one_hot(y, 10).float()):
+        with mixer(model, "stage1")(x, targets) as mixed:
+            losses.append(mixed.loss(F.cross_entropy, model(mixed.x)))
+    assert torch.allclose(*losses)
+
+
+def test_cross_entropy_against_soft_targets_equals_the_two_term_loss(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with mixer(model, "stage1")(x, y) as mixed:
+        logits = model(mixed.x)
+    assert torch.allclose(F.cross_entropy(logits, mixed.soft_targets(10)), mixed.loss(F.cross_entropy, logits))
+
+
+def test_soft_targets_hold_the_shares_of_both_classes() -> None:
+    mixed = Mixed(None, torch.tensor([0, 1, 2]), 0.75, torch.tensor([1, 2, 0]), "layer")
+    assert mixed.soft_targets(3).tolist() == [[0.75, 0.25, 0], [0, 0.75, 0.25], [0.25, 0, 0.75]]
+
+
+def test_soft_targets_of_integer_one_hot_need_no_class_count() -> None:
+    mixed = Mixed(None, torch.tensor([[1, 0], [0, 1]]), 0.75, torch.tensor([1, 0]), "layer")
+    assert mixed.soft_targets().tolist() == [[0.75, 0.25], [0.25, 0.75]]
+
+
+def test_soft_targets_of_class_indices_ask_for_the_number_of_classes() -> None:
+    mixed = Mixed(None, torch.tensor([0, 1]), 0.75, torch.tensor([1, 0]), "layer")
+    with pytest.raises(ValueError, match="num_classes"):
+        mixed.soft_targets()
+
+
+def test_bce_loss_is_bce_of_softmax_against_soft_targets() -> None:
+    mixed = Mixed(None, torch.tensor([0, 1]), 0.75, torch.tensor([1, 0]), "layer")
+    logits = torch.tensor([[2.0, 0.0], [0.0, 0.0]])
+    expected = nn.BCELoss()(nn.Softmax(dim=1)(logits), torch.tensor([[0.75, 0.25], [0.25, 0.75]]))
+    assert torch.equal(mixed.bce_loss(logits), expected)
+
+
+def test_bce_loss_works_inside_autocast_in_float32() -> None:
+    mixed = Mixed(None, torch.tensor([0, 1]), 0.75, torch.tensor([1, 0]), "layer")
+    logits = torch.tensor([[2.0, 0.0], [0.0, 0.0]], dtype=torch.bfloat16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = mixed.bce_loss(logits)
+    assert torch.equal(loss, mixed.bce_loss(logits.float()))
+
+
+def test_loss_keeps_the_shape_that_the_function_returns(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with mixer(model, "hidden")(x, y) as mixed:
+        each = mixed.loss(lambda logits, target: F.cross_entropy(logits, target, reduction="none"), model(mixed.x))
+    assert each.shape == (6,)
+
+
+# What layers may return
+
+
+class Returning(nn.Module):
+    """A layer that returns whatever ``make`` makes of its input."""
+
+    def __init__(self, make: Callable[[Tensor], object]) -> None:
+        super().__init__()
+        self.make = make
+
+    def forward(self, x: Tensor) -> object:
+        return self.make(x)
+
+
+@pytest.mark.parametrize(
+    ("make", "take"),
+    [
+        (lambda x: (x, x + 1), lambda out: out),
+        (lambda x: {"a": x, "b": [x + 1]}, lambda out: (out["a"], out["b"][0])),
+    ],
+    ids=["tuple", "dict"],
+)
+def test_every_tensor_of_a_nested_output_is_mixed(make: Callable, take: Callable) -> None:
+    model, x = nn.Sequential(Returning(make)), torch.arange(4.0)
+    with mixer(model, "0")(x, x) as mixed:
+        first, second = take(model(mixed.x))
+    assert torch.equal(first, mixed.soft_targets())
+    assert torch.equal(second, mixed.lam * (x + 1) + (1 - mixed.lam) * (x + 1)[mixed.permutation])
+
+
+def test_none_in_a_tuple_output_stays_none() -> None:
+    model, x = nn.Sequential(Returning(lambda x: (x, None))), torch.arange(4.0)
+    with mixer(model, "0")(x, x) as mixed:
+        assert model(mixed.x)[1] is None
+
+
+def test_attention_with_its_weights_is_mixed() -> None:
+    torch.manual_seed(0)
+    model = nn.ModuleDict({"attention": nn.MultiheadAttention(4, 1, batch_first=True)})
+    x = torch.rand(3, 5, 4)
+    plain, plain_weights = model["attention"](x, x, x)
+    with mixer(model, "attention")(x, torch.zeros(3)) as mixed:
+        out, weights = model["attention"](mixed.x, mixed.x, mixed.x)
+    lam, permutation = mixed.lam, mixed.permutation
+    assert torch.equal(out, lam * plain + (1 - lam) * plain[permutation])
+    assert torch.equal(weights, lam * plain_weights + (1 - lam) * plain_weights[permutation])
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [(lambda x: x[:-1], r"\(5,\)"), (lambda x: x.sum(), r"\(\)"), (lambda x: (x, x.repeat(2)), r"\(12,\)")],
+    ids=["short", "scalar", "second of a tuple"],
+)
+def test_an_output_without_the_batch_first_is_an_error_that_shows_its_shape(make: Callable, shape: str) -> None:
+    model, x = nn.Sequential(Returning(make)), torch.arange(6.0)
+    with (
+        pytest.raises(ValueError, match=f"output of layer '0' holds a tensor of shape {shape}"),
+        mixer(model, "0")(x, x) as mixed,
+    ):
+        model(mixed.x)
+    assert hooks_in(model) == 0
+
+
+def test_an_lstm_state_which_has_layers_first_is_an_error() -> None:
+    model = nn.Sequential(nn.LSTM(4, 2, batch_first=True))
+    x = torch.rand(3, 5, 4)
+    with (
+        pytest.raises(ValueError, match=r"shape \(1, 3, 2\), but y has length 3"),
+        mixer(model, "0")(x, torch.zeros(3)) as mixed,
+    ):
+        model(mixed.x)
+
+
+def test_an_output_of_integers_is_an_error() -> None:
+    model, x = nn.Sequential(Returning(lambda x: (x, x.long()))), torch.arange(4.0)
+    with pytest.raises(ValueError, match=r"torch.int64, which cannot be mixed"), mixer(model, "0")(x, x) as mixed:
+        model(mixed.x)
+
+
+def test_a_dict_input_is_mixed_tensor_by_tensor() -> None:
+    model = nn.Sequential(nn.Identity())
+    x = {"a": torch.arange(4.0), "b": torch.arange(8.0).reshape(4, 2)}
+    with mixer(model, "input")(x, torch.zeros(4)) as mixed:
+        out = model(mixed.x)
+    for key, value in x.items():
+        assert torch.equal(out[key], mixed.lam * value + (1 - mixed.lam) * value[mixed.permutation])
+
+
+def test_an_input_of_integers_is_an_error_if_it_could_be_chosen() -> None:
+    model = nn.Sequential(nn.Embedding(5, 2))
+    tokens = torch.tensor([0, 1, 2])
+    with pytest.raises(ValueError, match="include_input=False"), ManifoldMixup(model, ["0"])(tokens, tokens):
+        pass
+
+
+def test_an_input_of_integers_is_fine_if_only_layers_can_be_chosen() -> None:
+    model = nn.Sequential(nn.Embedding(5, 2))
+    tokens = torch.tensor([0, 1, 2])
+    plain = model(tokens)
+    with mixer(model, "0")(tokens, tokens) as mixed:
+        out = model(mixed.x)
+    assert torch.equal(out, mixed.lam * plain + (1 - mixed.lam) * plain[mixed.permutation])
+
+
+def test_a_batch_of_one_is_its_own_partner(model: SmallCNN) -> None:
+    x, y = digits_like(1)
+    plain = model(x)
+    with mixer(model, "hidden")(x, y) as mixed:
+        logits = model(mixed.x)
+    assert mixed.permutation.tolist() == [0]
+    assert torch.allclose(logits, plain, atol=1e-6)
+
+
+# Misuse
+
+
+def test_a_layer_that_did_not_run_is_an_error(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with (
+        pytest.raises(RuntimeError, match="layer 'stage1' was chosen for mixing, but did not run"),
+        mixer(model, "stage1")(x, y),
+    ):
+        pass
+    assert hooks_in(model) == 0
+
+
+def test_calling_forward_past_the_hooks_is_an_error() -> None:
+    model = nn.Sequential(nn.Linear(1, 1))
+    x = torch.zeros(2, 1)
+    with pytest.raises(RuntimeError, match=r"not model\.forward"), mixer(model, "0")(x, x) as mixed:
+        model[0].forward(mixed.x)
+
+
+def test_a_model_that_runs_twice_in_a_block_is_an_error(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with (
+        pytest.raises(RuntimeError, match="layer 'stage1' ran a second time"),
+        mixer(model, "stage1")(x, y) as mixed,
+    ):
+        model(mixed.x) + model(mixed.x)
+    assert hooks_in(model) == 0
+
+
+def test_a_layer_used_twice_in_one_pass_is_an_error() -> None:
+    act = nn.ReLU()
+    model = nn.Sequential(nn.Linear(1, 1), act, nn.Linear(1, 1), act)
+    x = torch.zeros(2, 1)
+    with pytest.raises(RuntimeError, match="ran a second time"), mixer(model, "1")(x, x) as mixed:
+        model(mixed.x)
+
+
+def test_forgetting_mixed_x_is_an_error_when_the_input_was_chosen(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with pytest.raises(RuntimeError, match=r"call model\(mixed\.x\)"), mixer(model, "input")(x, y):
+        model(x)
+
+
+def test_x_and_y_of_different_lengths_are_an_error(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with pytest.raises(ValueError, match=r"x holds a tensor of shape \(6, 1, 8, 8\), but y has length 5"):
+        mixer(model, "stage1")(x, y[:5]).__enter__()
+    assert hooks_in(model) == 0
+
+
+def test_a_target_without_a_batch_dimension_is_an_error(model: SmallCNN) -> None:
+    x, _ = digits_like(1)
+    with pytest.raises(ValueError, match="got a single number"):
+        mixer(model, "stage1")(x, torch.tensor(3)).__enter__()
+
+
+def test_a_model_in_eval_mode_is_an_error(model: SmallCNN) -> None:
+    model.eval()
+    with pytest.raises(RuntimeError, match=r"call model\.train\(\)"):
+        mixer(model, "stage1")(*digits_like()).__enter__()
+
+
+def test_a_name_that_matches_nothing_is_an_error_with_near_names(model: SmallCNN) -> None:
+    with pytest.raises(LookupError, match="stage1"):
+        ManifoldMixup(model, ["stage2", "stag1"])
+
+
+def test_nothing_to_choose_from_is_an_error(model: SmallCNN) -> None:
+    with pytest.raises(ValueError, match="nothing to choose from"):
+        ManifoldMixup(model, [], include_input=False)
+
+
+# The hook does not stay
+
+
+def test_no_hook_stays_after_the_block(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with mixer(model, "stage1")(x, y) as mixed:
+        assert hooks_in(model) == 1
+        model(mixed.x)
+    assert hooks_in(model) == 0
+
+
+@pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt, GeneratorExit])
+def test_no_hook_stays_when_the_block_raises_and_the_exception_passes_through(
+    model: SmallCNN, failure: type[BaseException]
+) -> None:
+    with pytest.raises(failure), mixer(model, "stage1")(*digits_like()):
+        raise failure
+    assert hooks_in(model) == 0
+
+
+def test_no_hook_stays_after_break_from_a_generator_around_the_block(model: SmallCNN) -> None:
+    def batches() -> Iterator[Mixed]:
+        with mixer(model, "stage1")(*digits_like()) as mixed:
+            yield mixed
+
+    generator = batches()
+    next(generator)
+    assert hooks_in(model) == 1
+    generator.close()
+    assert hooks_in(model) == 0
+
+
+def test_an_error_of_the_models_own_is_not_hidden_by_ours(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with pytest.raises(RuntimeError, match="channels"), mixer(model, "stage2")(x.repeat(1, 2, 1, 1), y) as mixed:
+        model(mixed.x)
+
+
+def test_hooks_of_the_user_stay(model: SmallCNN) -> None:
+    seen = []
+    model.stage1.register_forward_hook(lambda module, args, output: seen.append(output))
+    with mixer(model, "stage1")(*digits_like()) as mixed:
+        model(mixed.x)
+    assert len(seen) == 1
+    assert hooks_in(model) == 1
+
+
+def test_a_thousand_blocks_leave_nothing_behind() -> None:
+    model = nn.Sequential(nn.Identity())
+    x = torch.zeros(1)
+    mix = mixer(model, "0")
+    for _ in range(1000):
+        with mix(x, x) as mixed:
+            model(mixed.x)
+    assert hooks_in(model) == 0

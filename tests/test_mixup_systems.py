@@ -1,0 +1,230 @@
+"""ManifoldMixup under autocast, torch.compile, activation checkpointing and two processes."""
+
+import copy
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import CheckpointError, checkpoint
+
+from hooklab.mixup import ManifoldMixup, Mixed
+
+
+def three_stages() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Sequential(nn.Linear(4, 8), nn.ReLU()), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3)
+    )
+
+
+def batch(n: int = 6, seed: int = 1) -> tuple[Tensor, Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    return torch.rand(n, 4, generator=g), torch.randint(3, (n,), generator=g)
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def mixed_by_hand(stages: nn.Sequential, x: Tensor, mixed: Mixed) -> Tensor:
+    """The forward pass of ``three_stages`` with the mixing written into it."""
+    out = x
+    if mixed.layer == "input":
+        out = mixed.lam * out + (1 - mixed.lam) * out[mixed.permutation]
+    for name, stage in stages.named_children():
+        out = stage(out)
+        if name == mixed.layer.split(".")[-1]:
+            out = mixed.lam * out + (1 - mixed.lam) * out[mixed.permutation]
+    return out
+
+
+# Mixed precision
+
+
+@pytest.mark.parametrize("layers", [[], ["0"], ["2"]])
+def test_under_autocast_logits_equal_mixup_by_hand_and_keep_bfloat16(layers: list[str]) -> None:
+    model, (x, y) = three_stages(), batch()
+    by_hand = copy.deepcopy(model)
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        ManifoldMixup(model, layers, include_input=not layers, generator=seeded())(x, y) as mixed,
+    ):
+        logits = model(mixed.x)
+        loss = mixed.loss(F.cross_entropy, logits)
+        expected = mixed_by_hand(by_hand, x, mixed)
+    loss.backward()
+    assert logits.dtype == torch.bfloat16
+    assert torch.equal(logits, expected)
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
+
+
+# torch.compile
+
+
+def compiled(model: nn.Module) -> nn.Module:
+    torch._dynamo.reset()
+    return torch.compile(model, backend="eager")
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["compiled in the block", "compiled before the block"])
+@pytest.mark.parametrize("layers", [[], ["0"], ["1"]])
+def test_a_compiled_model_is_mixed_like_the_plain_one(layers: list[str], warm: bool) -> None:
+    model, (x, y) = three_stages(), batch()
+    fast = compiled(model)
+    if warm:
+        fast(x)
+    mix = ManifoldMixup(fast, layers, include_input=not layers, generator=seeded())
+    for _ in range(2):
+        with mix(x, y) as mixed:
+            logits = fast(mixed.x)
+        assert torch.equal(logits, mixed_by_hand(model, x, mixed))
+
+
+def test_after_the_block_the_compiled_model_is_plain_again() -> None:
+    model, (x, y) = three_stages(), batch()
+    fast, plain = compiled(model), copy.deepcopy(model)(x)
+    with ManifoldMixup(fast, ["0"], include_input=False, generator=seeded())(x, y) as mixed:
+        fast(mixed.x)
+    assert torch.equal(fast(x), plain)
+    assert torch.equal(model(x), plain)
+
+
+def test_a_model_compiled_in_place_is_mixed() -> None:
+    model, (x, y) = three_stages(), batch()
+    torch._dynamo.reset()
+    mix = ManifoldMixup(model, ["0"], include_input=False, generator=seeded())
+    model.compile(backend="eager")
+    model(x)
+    with mix(x, y) as mixed:
+        logits = model(mixed.x)
+    assert torch.equal(logits, mixed_by_hand(three_stages(), x, mixed))
+
+
+def test_compiled_stages_stay_compiled_while_their_outputs_are_mixed() -> None:
+    model, (x, y) = three_stages(), batch()
+    plain = copy.deepcopy(model)
+    graphs = []
+
+    def counting_backend(graph: torch.fx.GraphModule, example_inputs: object) -> object:
+        def run(*args: object) -> object:
+            graphs.append(graph)
+            return graph(*args)
+
+        return run
+
+    torch._dynamo.reset()
+    model[0] = torch.compile(model[0], backend=counting_backend)
+    model(x)
+    graphs.clear()
+    with ManifoldMixup(model, ["0"], include_input=False, generator=seeded())(x, y) as mixed:
+        logits = model(mixed.x)
+    assert torch.equal(logits, mixed_by_hand(plain, x, mixed))
+    assert len(graphs) == 1
+
+
+def test_a_model_compiled_behind_the_back_of_the_mixer_is_mixed() -> None:
+    model, (x, y) = three_stages(), batch()
+    fast = compiled(model)
+    fast(x)
+    with ManifoldMixup(model, ["0"], include_input=False, generator=seeded())(x, y) as mixed:
+        logits = fast(mixed.x)
+    assert torch.equal(logits, mixed_by_hand(three_stages(), x, mixed))
+
+
+# Activation checkpointing
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_a_checkpointed_layer_has_the_right_gradient_when_backward_is_inside_the_block(use_reentrant: bool) -> None:
+    model, (x, y) = three_stages(), batch()
+    by_hand = copy.deepcopy(model)
+    with ManifoldMixup(model, ["0"], include_input=False, generator=seeded())(x, y) as mixed:
+        logits = checkpoint(model, mixed.x.requires_grad_(), use_reentrant=use_reentrant)
+        mixed.loss(F.cross_entropy, logits).backward()
+    mixed.loss(F.cross_entropy, mixed_by_hand(by_hand, x, mixed)).backward()
+    for ours, theirs in zip(model.parameters(), by_hand.parameters(), strict=True):
+        assert torch.equal(ours.grad, theirs.grad)
+
+
+def test_a_checkpointed_layer_is_an_error_when_backward_comes_after_the_block() -> None:
+    model, (x, y) = three_stages(), batch()
+    with ManifoldMixup(model, ["0"], include_input=False, generator=seeded())(x, y) as mixed:
+        loss = mixed.loss(F.cross_entropy, checkpoint(model, mixed.x, use_reentrant=False))
+    with pytest.raises(CheckpointError):
+        loss.backward()
+
+
+# Two processes
+
+
+def one_rank(rank: int, folder: Path) -> None:
+    """Three batches of different lengths on each rank; what was drawn and the averaged gradient go to a file."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    model = DistributedDataParallel(three_stages())
+    mix = ManifoldMixup(model, ["module.0", "module.1"], generator=seeded(5))
+    drawn = []
+    for step in range(3):
+        model.zero_grad()
+        x, y = batch(n=6 if step == 2 else 4 + 3 * rank, seed=10 * step + rank)
+        with mix(x, y) as mixed:
+            loss = mixed.loss(F.cross_entropy, model(mixed.x))
+        loss.backward()
+        drawn.append((mixed.layer, mixed.lam, mixed.permutation.tolist()))
+    gradients = [p.grad for p in model.parameters()]
+    try:
+        ManifoldMixup(model, ["module.0"])(x, y).__enter__()
+        refused = ""
+    except RuntimeError as error:
+        refused = str(error)
+    torch.save({"drawn": drawn, "gradients": gradients, "refused": refused}, folder / f"rank{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+    folder = tmp_path_factory.mktemp("two_ranks")
+    # A forked rank has torch already; a spawned one needs seconds to import it.
+    method = "fork" if sys.platform == "linux" else "spawn"
+    ranks = torch.multiprocessing.start_processes(one_rank, (folder,), nprocs=2, join=False, start_method=method)
+    deadline = time.monotonic() + 120
+    while not ranks.join(timeout=1):
+        if time.monotonic() > deadline:
+            for process in ranks.processes:
+                process.kill()
+            pytest.fail("the two processes did not finish within 120 s")
+    return [torch.load(folder / f"rank{rank}.pt") for rank in range(2)]
+
+
+def test_two_ranks_agree_on_layer_and_lambda_even_with_batches_of_different_lengths(two_ranks: list[dict]) -> None:
+    first, second = ([(layer, lam) for layer, lam, _ in rank["drawn"]] for rank in two_ranks)
+    assert first == second
+    assert len(set(first)) == 3
+
+
+def test_each_rank_has_its_own_permutation(two_ranks: list[dict]) -> None:
+    (_, _, first), (_, _, second) = (rank["drawn"][2] for rank in two_ranks)
+    assert sorted(first) == sorted(second) == list(range(6))
+    assert first != second
+
+
+def test_the_gradient_of_two_ranks_is_the_mean_of_their_mixed_losses(two_ranks: list[dict]) -> None:
+    model = three_stages()
+    for rank, result in enumerate(two_ranks):
+        layer, lam, permutation = result["drawn"][2]
+        x, y = batch(n=6, seed=20 + rank)
+        mixed = Mixed(x, y, lam, torch.tensor(permutation), layer)
+        (mixed.loss(F.cross_entropy, mixed_by_hand(model, x, mixed)) / 2).backward()
+    for result in two_ranks:
+        for distributed, p in zip(result["gradients"], model.parameters(), strict=True):
+            assert torch.allclose(distributed, p.grad, atol=1e-6)
+
+
+def test_several_processes_without_a_generator_are_an_error(two_ranks: list[dict]) -> None:
+    assert all("with the same seed" in rank["refused"] for rank in two_ranks)
