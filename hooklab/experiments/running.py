@@ -1,0 +1,104 @@
+"""What any experiment needs: run many small jobs with a progress bar, and compare paired results."""
+
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from typing import Any, TextIO
+
+
+def run_all(
+    job: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], processes: int, stream: TextIO = sys.stderr
+) -> list[Any]:
+    """``[job(*a) for a in arguments]``, spread over ``processes``, with a progress bar on ``stream``.
+
+    ``job`` and its arguments must be picklable when there is more than one process. The first failing job's
+    exception is raised, and jobs that have not started are dropped.
+    """
+    if processes == 1:
+        return [job(*a) for a in _with_bar(arguments, len(arguments), stream)]
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(job, *a) for a in arguments]
+        try:
+            for done in _with_bar(as_completed(futures), len(futures), stream):
+                done.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+        return [future.result() for future in futures]
+
+
+def bar(done: int, total: int, seconds: float, width: int = 30) -> str:
+    """One line of progress: a bar, a count, and the time that is left if the rest goes at the pace so far.
+
+    >>> bar(3, 12, 60.0)
+    '[#######-----------------------]  3/12  3:00 left'
+    """
+    filled = "#" * (width * done // total)
+    left = f"{_clock(seconds / done * (total - done))} left" if done else "starting"
+    return f"[{filled:-<{width}}] {done:{len(str(total))}d}/{total}  {left}"
+
+
+def paired_difference(ours: Sequence[float], theirs: Sequence[float], level: float = 0.95) -> dict[str, Any]:
+    """Mean of ``ours - theirs`` over the pairs, with its t-interval.
+
+    Returns ``{"n", "mean", "low", "high", "significant"}``. ``significant``: the interval does not contain 0, which is
+    the two-sided paired t-test at ``1 - level``. With one pair there is no interval: ``low`` and ``high`` are None.
+
+    >>> paired_difference([1.0, 2.0, 3.0], [3.0, 4.0, 5.0])
+    {'n': 3, 'mean': -2.0, 'low': -2.0, 'high': -2.0, 'significant': True}
+    """
+    from scipy import stats  # type: ignore[import-untyped]  # a second to import, and only needed at the end
+
+    differences = [a - b for a, b in zip(ours, theirs, strict=True)]
+    n, mean = len(differences), statistics.fmean(differences)
+    if n < 2:
+        return {"n": n, "mean": mean, "low": None, "high": None, "significant": False}
+    half = float(stats.t.ppf(0.5 + level / 2, n - 1)) * statistics.stdev(differences) / math.sqrt(n)
+    low, high = mean - half, mean + half
+    return {"n": n, "mean": mean, "low": low, "high": high, "significant": low > 0 or high < 0}
+
+
+def readable_json(results: Mapping[str, Any]) -> str:
+    """JSON with a line per run or table row, so that a change of results is a readable diff; six digits a number."""
+
+    def dump(value: Any, indent: int) -> str:
+        flat = json.dumps(value, ensure_ascii=False)
+        if len(flat) <= 200 or not isinstance(value, (dict, list)):
+            return flat
+        pad = "\n" + " " * (indent + 1)
+        if isinstance(value, list):
+            return "[" + pad + f",{pad}".join(dump(item, indent + 1) for item in value) + "\n" + " " * indent + "]"
+        items = (f"{json.dumps(key, ensure_ascii=False)}: {dump(item, indent + 1)}" for key, item in value.items())
+        return "{" + pad + f",{pad}".join(items) + "\n" + " " * indent + "}"
+
+    return dump(_six_digits(results), 0) + "\n"
+
+
+def _six_digits(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _six_digits(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_six_digits(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _with_bar(items: Iterable[Any], total: int, stream: TextIO) -> Iterator[Any]:
+    """Pass ``items`` on and show how many were dealt with: redrawn on a terminal, a line per tenth in a log."""
+    start, in_place = time.monotonic(), stream.isatty()
+    for done, item in enumerate(items, start=1):
+        yield item
+        if in_place or done == total or done * 10 // total > (done - 1) * 10 // total:
+            line = bar(done, total, time.monotonic() - start)
+            text = f"\r{line}" if in_place else f"{line}\n"
+            stream.write(text + "\n" * (in_place and done == total))
+            stream.flush()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"
