@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 BATCH = 64
-LEARNING_RATE = 1e-2
+LEARNING_RATE = 5e-3
 TEST_EVERY = 5
 
 
@@ -77,10 +77,10 @@ class DigitsCNN(nn.Module):
         return scores
 
 
-def trained_digits_cnn(seed: int = 0, epochs: int = 6) -> DigitsCNN:
+def trained_digits_cnn(seed: int = 0, epochs: int = 8) -> DigitsCNN:
     """Return a `DigitsCNN` that was trained on the training digits, in evaluation mode, with no gradients stored.
 
-    With six epochs more than nine of ten test digits are read right. The same seed gives the same network on the same
+    With eight epochs more than nine of ten test digits are read right. The same seed gives the same network on the same
     machine. The global random state is left as it was.
 
     Args:
