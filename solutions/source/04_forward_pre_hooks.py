@@ -555,7 +555,7 @@ assert adapter_learns(True)
 #
 # | term | 中文 | in a sentence |
 # |---|---|---|
-# | forward pre-hook | 前向预处理钩子 | called before `forward`, with the module and its arguments |
+# | forward pre-hook | 前向预钩子 | called before `forward`, with the module and its arguments |
 # | positional arguments | 位置参数 | what the hook gets as a tuple |
 # | keyword arguments | 关键字参数 | only seen with `with_kwargs=True` |
 # | parametrization | 参数化 | a weight that is computed from other parameters whenever it is read |
