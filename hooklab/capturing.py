@@ -113,9 +113,9 @@ class Capture(Block):
         self.device = device
         self.detach = detach
         self.keep = keep
-        chosen = set(self.modules.values())
-        # every name of every selected module, so that a shared module can be read by any of its names
-        self.known_as = {name: module for name, module in named_modules(model) if module in chosen}
+        # a shared module has one name to be listed by, and can be read by any of its names
+        self.names = {module: name for name, module in reversed(self.modules.items())}
+        self.known_as = {name: module for name, module in named_modules(model) if module in self.names}
 
     def __enter__(self) -> Seen:
         session = CaptureSession(self)
@@ -158,16 +158,17 @@ class CaptureSession(Session):
 
     def attach(self) -> None:
         on_input, on_output = _OnInput(self), _OnOutput(self)
-        modules = list(dict.fromkeys(self.options.modules.values()))
         if self.options.inputs:
-            for module in modules:
+            for module in self.options.names:
                 self.handles.append(module.register_forward_pre_hook(on_input, with_kwargs=True))
-        for module in modules:
+        for module in self.options.names:
             self.handles.append(module.register_forward_hook(on_output))
 
     def close(self) -> None:
-        super().close()
-        remove_all(self.gradient_handles)
+        try:
+            super().close()
+        finally:
+            remove_all(self.gradient_handles)
 
     def new_pass(self) -> None:
         if self.options.keep == "last":

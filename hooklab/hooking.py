@@ -131,8 +131,10 @@ class Block:
         mine = [session for session in self._open if session.thread == threading.get_ident()]
         # a generator that holds the block may be closed by another thread than the one that started it
         session = (mine or self._open)[-1]
-        self._open.remove(session)
-        session.close()
+        try:
+            session.close()
+        finally:
+            self._open.remove(session)
 
 
 class _PassBegins(Hook):

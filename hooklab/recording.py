@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
@@ -49,30 +50,28 @@ class Record:
     def ends(self) -> list[tuple[Any, ...]]:
         return [event for event in self.events if len(event) == 4]
 
-    def calls(self, names: dict[nn.Module, str], session: Session) -> dict[nn.Module, list[Call]]:
-        """The calls of each module in ``names`` that ran, in the order of the first calls."""
-        calls: dict[nn.Module, list[Call]] = {}
-        running: dict[nn.Module, list[Call]] = {}
-        for event in self.events:
-            module = event[0]
-            if module not in names:  # a shallow copy shares the hooks of its original
-                continue
-            is_end = len(event) == 4
+    def uses(self) -> dict[nn.Module, list[Use]]:
+        """The uses of each module that ran, in the order of the first uses."""
+        uses: dict[nn.Module, list[Use]] = {}
+        running: dict[nn.Module, list[Use]] = {}
+        for place, event in enumerate(self.events):
+            module, is_end = event[0], len(event) == 4
             if is_end and running.get(module):
-                running[module].pop().end = event
+                running[module].pop().end = place
                 continue
-            uses = calls.setdefault(module, [])
-            call = Call(names[module], len(uses), module, self, session)
-            uses.append(call)
-            if is_end:
-                call.end = event
-            else:
-                call.start = event
-                running.setdefault(module, []).append(call)
-        for uses in calls.values():
-            for call in uses:
-                call.uses = len(uses)
-        return calls
+            use = Use(None, place) if is_end else Use(place, None)
+            uses.setdefault(module, []).append(use)
+            if not is_end:
+                running.setdefault(module, []).append(use)
+        return uses
+
+
+@dataclass
+class Use:
+    """Where the events of one use of a module stand in the record, if they were recorded."""
+
+    start: int | None
+    end: int | None
 
 
 class Inputs(NamedTuple):
@@ -89,12 +88,13 @@ class Call:
     Reading what is not there raises a ``RuntimeError`` that says why.
     """
 
-    def __init__(self, name: str, index: int, module: nn.Module, record: Record, session: Session) -> None:
+    def __init__(self, name: str, index: int, uses: list[Use], module: nn.Module, record: Record, session: Session):
         self.name = name
         self.index = index
-        self.uses = 1
-        self.start: tuple[Any, ...] | None = None
-        self.end: tuple[Any, ...] | None = None
+        self.uses = len(uses)
+        start, end = uses[index].start, uses[index].end
+        self._start = None if start is None else record.events[start]
+        self._end = None if end is None else record.events[end]
         self._module = module
         self._record = record
         self._session = session
@@ -102,27 +102,27 @@ class Call:
     @property
     def output(self) -> Any:
         """What the module put out, in its own structure."""
-        if self.end is None:
+        if self._end is None:
             raise RuntimeError(f"{self} has no output: its forward did not get to its end.")
-        _, tree, versions, _ = self.end
+        _, tree, versions, _ = self._end
         _refuse_changed(tree, versions, f"the output of {self}")
         return tree
 
     @property
     def input(self) -> Inputs:
         """The arguments of the call, as they were before the module ran."""
-        if self.start is None:
+        if self._start is None:
             raise RuntimeError(
                 f"inputs were not recorded: open the block with capture(..., inputs=True) to read {self}."
             )
-        _, tree, versions = self.start
+        _, tree, versions = self._start
         _refuse_changed(tree, versions, f"an input of {self}")
         return Inputs(*tree)
 
     @property
     def grad(self) -> Any:
         """The gradient of the output, in the output's structure; None for a part that got none."""
-        if self.end is None:
+        if self._end is None:
             raise RuntimeError(f"{self} has no gradient: its forward did not get to its end.")
         values = [gradient.kept if gradient is not None else None for gradient in self._gradients()]
         reached = [value for value in values if value is not None]
@@ -135,14 +135,14 @@ class Call:
             value = next(one_by_one)
             return None if value is None else value[0]
 
-        return map_tensors(gradient_of, self.end[1])
+        return map_tensors(gradient_of, self._end[1])
 
     def row(self) -> tuple[str, str, int]:
         """Name, output and bytes, for a table."""
         name = self.name or repr(self.name)
-        if self.end is None:
+        if self._end is None:
             return name, "did not finish", 0
-        _, tree, versions, _ = self.end
+        _, tree, versions, _ = self._end
         note = " (changed in place)" if _is_changed(tree, versions) else ""
         return (f"{name} #{self.index}" if self.uses > 1 else name), describe(tree) + note, nbytes(tree)
 
@@ -153,7 +153,7 @@ class Call:
         return f"<call {self.index} of {self.name!r}: {self.row()[1]}>"
 
     def _gradients(self) -> list[Gradient | None]:
-        gradients: list[Gradient | None] | None = self.end[3] if self.end is not None else None
+        gradients: list[Gradient | None] | None = self._end[3] if self._end is not None else None
         if gradients is None:
             raise RuntimeError(
                 f"gradients were not recorded: open the block with capture(..., grads=True) to read {self}."

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from hooklab.recording import Call, Inputs, Record
+from hooklab.recording import Call, Inputs, Record, Use
 from hooklab.selecting import MissingName, near_names, without_compile_prefix
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ class Pass(Mapping[str, Any]):
         self._options = options
         self._session = session
         self._own_record = record
-        self._cache: tuple[Record, int, dict[nn.Module, list[Call]]] = (record, 0, {})
+        self._index_of: tuple[weakref.ref[Record], int] = (weakref.ref(record), 0)
+        self._index: dict[nn.Module, list[Use]] = {}
 
     def __getitem__(self, name: str) -> Any:
         return self._only_call(name).output
@@ -46,26 +48,26 @@ class Pass(Mapping[str, Any]):
         module = known.get(without_compile_prefix(name))
         if module is None:
             raise MissingName(f"{name!r} was not selected for capture. {near_names(name, known)}")
-        return list(self._calls().get(module, []))
+        return self._calls(module)
 
     @property
     def silent(self) -> list[str]:
         """The selected modules that did not run: never called, or called by ``.forward(x)``, which runs no hooks."""
-        ran = self._calls()
+        ran = self._uses()
         return [name for name, module in self._options.modules.items() if module not in ran]
 
     def __contains__(self, name: object) -> bool:
         module = self._options.known_as.get(without_compile_prefix(name)) if isinstance(name, str) else None
-        return module in self._calls()
+        return module in self._uses()
 
     def __iter__(self) -> Iterator[str]:
-        return (calls[0].name for calls in self._calls().values())
+        return (self._options.names[module] for module in self._uses())
 
     def __len__(self) -> int:
-        return len(self._calls())
+        return len(self._uses())
 
     def __repr__(self) -> str:
-        rows = [call.row() for calls in self._calls().values() for call in calls]
+        rows = [call.row() for module in self._uses() for call in self._calls(module)]
         model = type(self._options.model).__name__
         lines = [f"{len(self)} of {len(self._options.modules)} selected modules of {model} ran"]
         if rows:
@@ -81,12 +83,21 @@ class Pass(Mapping[str, Any]):
     def _record(self) -> Record:
         return self._own_record
 
-    def _calls(self) -> dict[nn.Module, list[Call]]:
+    def _uses(self) -> dict[nn.Module, list[Use]]:
+        """The uses of each selected module that ran. Kept, until there are new events, without keeping the values."""
         record = self._record
-        if self._cache[0] is not record or self._cache[1] != len(record.events):
-            names = {module: name for name, module in reversed(self._options.modules.items())}
-            self._cache = (record, len(record.events), record.calls(names, self._session))
-        return self._cache[2]
+        index_of = (weakref.ref(record), len(record.events))
+        if self._index_of != index_of:
+            self._index_of = index_of
+            # a shallow copy of a module shares its hooks, but is not it
+            chosen = set(self._options.modules.values())
+            self._index = {module: uses for module, uses in record.uses().items() if module in chosen}
+        return self._index
+
+    def _calls(self, module: nn.Module) -> list[Call]:
+        uses = self._uses().get(module, [])
+        name = self._options.names[module]
+        return [Call(name, index, uses, module, self._record, self._session) for index in range(len(uses))]
 
     def _only_call(self, name: str) -> Call:
         calls = self.calls(name)
