@@ -31,8 +31,7 @@ def kernel() -> Answer:
 
     manager, client = start_new_kernel(kernel_name="python3", cwd="lessons")
     try:
-        client.execute("import sys, hooklab; assert sys.executable")
-        reply = client.get_shell_msg(timeout=60)["content"]
+        reply = client.execute("import hooklab", reply=True, timeout=60)["content"]
         if reply["status"] == "ok":
             return True, "python3 starts, and imports hooklab"
         return False, f"python3 starts, but: {reply['ename']}: {reply['evalue']}"

@@ -60,7 +60,7 @@ def diagnose(root: Path, pins: list[Pin]) -> tuple[list[Row], str]:
         rows += [_package(pin, python) for pin in pins]
         if any(row.mark == "MISSING" for row in rows):
             advice = "What to do: " + shlex.join([str(python.path), "-m", "pip", "install", "-r", "requirements.txt"])
-        rows += checkup(root, python.path)
+        rows += _works(root, python.path)
     rows += [_lessons(root), _browser()]
     for row in rows:
         if row.mark in ("MISSING", "BROKEN") and not advice:
@@ -68,14 +68,19 @@ def diagnose(root: Path, pins: list[Pin]) -> tuple[list[Row], str]:
     return rows, advice
 
 
-def checkup(root: Path, python: Path) -> list[Row]:
-    """Run :mod:`hooklab.launcher.checkup` there: does what is installed work?"""
-    done = subprocess.run(
+def run_checkup(root: Path, python: Path) -> subprocess.CompletedProcess[bytes]:
+    """Run :mod:`hooklab.launcher.checkup` with that Python."""
+    return subprocess.run(
         [str(python), "-m", "hooklab.launcher.checkup"],
         cwd=root,
         env=child_environment(root, python),
         capture_output=True,
     )
+
+
+def _works(root: Path, python: Path) -> list[Row]:
+    """A row for each question of the checkup."""
+    done = run_checkup(root, python)
     try:
         answers = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):

@@ -58,28 +58,35 @@ def ready_python(root: Path) -> Path:
     if python is not None:
         return python.path
     with os_errors_in_one_line("work on .venv"), alone(root / ".cache" / "hooklab.lock") as lock:
-        python = chosen_python(root, pins)  # the launch that we waited for may have done it all
-        if python is None:
-            python = _usable_venv(root)
-            _install(root, python, lock)
-    return python.path
+        inside = _look_inside(root, pins)
+        if inside is None or not _is_ready(root, pins, inside):  # else the launch that we waited for has made it so
+            inside = _usable_venv(root, inside)
+            _install(root, inside, lock)
+    return inside.path
 
 
 def chosen_python(root: Path, pins: list[Pin]) -> Interpreter | None:
     """The Python that has everything, without changing anything; None if there is none yet."""
-    names = [pin.name for pin in pins]
-    running = look_at(Path(sys.executable), names)
+    running = look_at(Path(sys.executable), [pin.name for pin in pins])
     if running is not None and running.has_everything(root, pins):
         return running
+    inside = _look_inside(root, pins)
+    return inside if inside is not None and _is_ready(root, pins, inside) else None
+
+
+def _look_inside(root: Path, pins: list[Pin]) -> Interpreter | None:
+    return look_at(python_of(root / ".venv"), [pin.name for pin in pins])
+
+
+def _is_ready(root: Path, pins: list[Pin], inside: Interpreter) -> bool:
+    """Whether the Python in ``.venv`` can be used as it is."""
     venv = root / ".venv"
-    inside = look_at(python_of(venv), names)
-    if inside is None or why_useless(venv, inside):
-        return None
+    if why_useless(venv, inside):
+        return False
     if inside.has_everything(root, pins):
-        return inside
+        return True
     # pip ran for this very requirements.txt: what was changed by hand since then is the user's wish
-    up_to_date = Notes.read(venv).installed == fingerprint(root) and inside.has_course(root)
-    return inside if up_to_date else None
+    return Notes.read(venv).installed == fingerprint(root) and inside.has_course(root)
 
 
 def python_of(venv: Path) -> Path:
@@ -99,18 +106,15 @@ def why_useless(venv: Path, inside: Interpreter | None) -> str | None:
     return None
 
 
-def _usable_venv(root: Path) -> Interpreter:
-    """The Python of ``root/.venv``, which is made, or made anew, if need be."""
+def _usable_venv(root: Path, inside: Interpreter | None) -> Interpreter:
+    """The Python of ``root/.venv``, which is made, or made anew, if what is inside is of no use."""
     venv = root / ".venv"
-    inside = look_at(python_of(venv), [])
-    if os.path.lexists(venv):
-        reason = why_useless(venv, inside)
-        if reason is not None:
-            _may_be_removed(venv, reason)
-            say(f"{reason}; making .venv anew")
-            _remove(venv)
-            inside = None
-    if inside is None:
+    reason = why_useless(venv, inside)
+    if reason is not None and os.path.lexists(venv):
+        _may_be_removed(venv, reason)
+        say(f"{reason}; making .venv anew")
+        _remove(venv)
+    if reason is not None:
         _create(venv)
         inside = look_at(python_of(venv), [])
     if inside is None:

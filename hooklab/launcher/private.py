@@ -20,6 +20,7 @@ FOLDERS = {
     "JUPYTERLAB_WORKSPACES_DIR": "jupyter/workspaces",
     "IPYTHONDIR": "ipython",
     "MPLCONFIGDIR": "matplotlib",
+    "npm_config_cache": "npm",  # JupyterLab asks npm where it is, and npm writes a log about that
 }
 
 # A default, not a decision for the learner: Settings > Notifications still changes it.

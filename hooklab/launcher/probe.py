@@ -4,15 +4,10 @@ Run as ``PYTHON probe.py torch numpy ...``; the names are those of the packages 
 Python is found, so it keeps to old syntax and imports nothing that may be missing.
 """
 
+import importlib.util
+import json
 import os
 import sys
-
-# A script's own folder comes first on sys.path: not there when the lessons run, so not there for this look either.
-_HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [folder for folder in sys.path if folder and os.path.abspath(folder) != _HERE]
-
-import importlib.util  # noqa: E402
-import json  # noqa: E402
 
 
 def installed_versions(names):
@@ -38,7 +33,15 @@ def package_folder(name):
     return os.path.dirname(spec.origin) if spec is not None and spec.origin else None
 
 
+def leave_out(folder):
+    # type: (str) -> None
+    """Take a folder off sys.path."""
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != folder]
+
+
 if __name__ == "__main__":
+    # A script's own folder comes first on sys.path; when a lesson runs it is not there.
+    leave_out(os.path.dirname(os.path.abspath(__file__)))
     print(
         json.dumps(
             {
