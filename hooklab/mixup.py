@@ -29,11 +29,8 @@ INPUT = "input"
 def draw_lambda(alpha: float, generator: torch.Generator | None = None) -> float:
     """Draw λ ~ Beta(α, α), in [0, 1], from four uniform numbers of ``generator`` (default: torch's global one).
 
-    ``torch.distributions.Beta`` takes no generator, and its sampler uses up a varying amount of randomness. This one is
-    exact and always uses four numbers, so that processes with equally seeded generators stay in step:
-    B ~ Beta(α+1, α+1) in closed form (Ulrich, "Computer Generation of Distributions on the m-Sphere", Applied
-    Statistics 33, 1984), then down to α by U^(1/α) (Stuart's theorem; Devroye, "Non-Uniform Random Variate
-    Generation", 1986, chapter IX). Working with log(λ / (1-λ)) keeps it exact for small α as well.
+    ``torch.distributions.Beta`` takes no generator, and its sampler uses up a varying amount of randomness. This one
+    always uses four numbers, so that processes with equally seeded generators stay in step.
 
     Raises:
         ValueError: ``alpha`` is not a finite number above 0.
@@ -42,13 +39,7 @@ def draw_lambda(alpha: float, generator: torch.Generator | None = None) -> float
     True
     """
     _check_alpha(alpha)
-    device = generator.device if generator is not None else "cpu"
-    uniform = torch.rand(4, dtype=torch.float64, generator=generator, device=device)
-    u, turn, v, w = (1.0 - uniform).tolist()  # in (0, 1], so that the logarithms exist
-    radius = math.sqrt(-math.expm1(math.log(u) / (alpha + 0.5)))
-    logit_of_b = 2.0 * math.atanh(radius * math.cos(2.0 * math.pi * turn))
-    logit = logit_of_b + (math.log(v) - math.log(w)) / alpha
-    return 0.5 + 0.5 * math.tanh(0.5 * logit)
+    return _beta(alpha, *_uniform(4, generator))
 
 
 class Mixed:
@@ -180,6 +171,7 @@ class ManifoldMixup:
         self.alpha = alpha
         self.include_input = include_input
         self.generator = generator
+        self._for_permutations = torch.Generator()
         self._layers = [(name, _outermost_wrapper(model, layer)) for name, layer in found.items()]
         self._around = {name: _modules_around(model, layer) for name, layer in self._layers}
 
@@ -205,14 +197,14 @@ class ManifoldMixup:
         hook = _MixOutput(mixed)
         stays_compiled = _hooks_run_outside_compiled_code(layer, self._around[name])
         handle = layer.register_forward_hook(hook)
+        if not stays_compiled:
+            run_eagerly()
         try:
-            if stays_compiled:
-                yield mixed
-            else:
-                with _running_eagerly():
-                    yield mixed
+            yield mixed
         finally:
             handle.remove()
+            if not stays_compiled:
+                stop_running_eagerly()
         if hook.runs == 0:
             raise RuntimeError(
                 f"layer {name!r} was chosen for mixing, but did not run inside the block: targets would be mixed, "
@@ -238,13 +230,12 @@ class ManifoldMixup:
                     "several processes must agree on layer and λ: give each rank ManifoldMixup(..., "
                     "generator=torch.Generator().manual_seed(seed)) with the same seed"
                 )
-        device = self.generator.device if self.generator is not None else "cpu"
-        choice, seed = torch.randint(2**62, (2,), generator=self.generator, device=device).tolist()
-        lam = draw_lambda(self.alpha, self.generator)
+        choice, seed, *four = _uniform(6, self.generator)
         # From a generator of its own: the shared one must not advance by this rank's batch length.
-        permutation = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed + rank)).to(y.device)
+        self._for_permutations.manual_seed(int(seed * 2**53) + rank)
+        permutation = torch.randperm(len(y), generator=self._for_permutations).to(y.device)
         first = -1 if self.include_input else 0
-        return first + choice % (len(self._layers) - first), lam, permutation
+        return first + int(choice * (len(self._layers) - first)), _beta(self.alpha, *four), permutation
 
 
 class _MixOutput(Hook):
@@ -272,6 +263,26 @@ class _MixOutput(Hook):
 def _check_alpha(alpha: float) -> None:
     if not 0 < alpha < math.inf:
         raise ValueError(f"alpha must be a finite number above 0, got {alpha}; for no mixup, leave the block out")
+
+
+def _uniform(count: int, generator: torch.Generator | None) -> list[float]:
+    device = generator.device if generator is not None else "cpu"
+    numbers: list[float] = torch.rand(count, dtype=torch.float64, generator=generator, device=device).tolist()
+    return numbers
+
+
+def _beta(alpha: float, u: float, turn: float, v: float, w: float) -> float:
+    """Beta(α, α) from four uniform numbers in [0, 1), exact for every α > 0.
+
+    First B ~ Beta(α+1, α+1) in closed form (Ulrich, "Computer Generation of Distributions on the m-Sphere", Applied
+    Statistics 33, 1984). B is G/(G+H) of two gamma variables of shape α+1; G·V^(1/α) and H·W^(1/α) have shape α
+    (Stuart's theorem). Both are in Devroye, "Non-Uniform Random Variate Generation", 1986, chapter IX. In terms of
+    log(λ / (1-λ)) the last step is a sum, which stays exact where V^(1/α) would be 0.
+    """
+    radius = math.sqrt(-math.expm1(math.log1p(-u) / (alpha + 0.5)))
+    logit_of_b = 2.0 * math.atanh(radius * math.cos(2.0 * math.pi * turn))
+    logit = logit_of_b + (math.log1p(-v) - math.log1p(-w)) / alpha
+    return 0.5 + 0.5 * math.tanh(0.5 * logit)
 
 
 def _blend(tensor: Tensor, lam: float, permutation: Tensor) -> Tensor:
@@ -322,12 +333,3 @@ def _hooks_run_outside_compiled_code(layer: nn.Module, around: list[nn.Module]) 
         module._compiled_call_impl is not None or (module is not layer and uncompiled(module) is not module)
         for module in around
     )
-
-
-@contextmanager
-def _running_eagerly() -> Iterator[None]:
-    run_eagerly()
-    try:
-        yield
-    finally:
-        stop_running_eagerly()

@@ -116,7 +116,7 @@ def main(argv: Sequence[str]) -> int:
     runs, check = rows[: -len(SETTINGS) * len(METHODS)], rows[-len(SETTINGS) * len(METHODS) :]
     results = {
         "experiment": "manifold mixup on scikit-learn's digits",
-        "command": " ".join(["python -m hooklab experiment mixup", *argv]),
+        "command": f"python -m hooklab experiment mixup --seeds {options.seeds}" + " --quick" * options.quick,
         "seconds": round(time.monotonic() - start),
         "processes": options.processes,
         "seeds": list(seeds),

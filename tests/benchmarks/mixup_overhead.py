@@ -1,0 +1,119 @@
+"""What ManifoldMixup costs per training step, next to mixup written into the model's forward.
+
+``python tests/benchmarks/mixup_overhead.py`` prints a table. The variants take turns step by step in one run, on one
+thread, and each step is timed in CPU time, so that other programs on the machine disturb the ratios little.
+Every step: zero_grad, forward, loss, backward, SGD, batch of 50 digits, layers {0, 1, 2}, alpha 2.
+"""
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import hooklab
+from hooklab.experiments.manifold_mixup import DigitsCNN, split
+
+Step = Callable[[Tensor, Tensor], None]
+
+
+class HandMixedCNN(DigitsCNN):
+    """The digits CNN with the mixing written into its forward, nothing checked."""
+
+    def forward(self, x: Tensor, at: int = -1, lam: float = 1.0, permutation: Tensor | None = None) -> Tensor:
+        if at == 0:
+            x = lam * x + (1 - lam) * x[permutation]
+        x = self.block1(x)
+        if at == 1:
+            x = lam * x + (1 - lam) * x[permutation]
+        x = self.block2(x)
+        if at == 2:
+            x = lam * x + (1 - lam) * x[permutation]
+        return self.head(self.hidden(x))
+
+
+def plain(model: nn.Module) -> Step:
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(model(x), y)
+
+    return _training_step(model, loss)
+
+
+def by_hand(model: HandMixedCNN) -> Step:
+    rng = np.random.default_rng(0)
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        lam, permutation = rng.beta(2.0, 2.0), torch.randperm(len(y))
+        logits = model(x, random.randrange(3), lam, permutation)
+        return lam * F.cross_entropy(logits, y) + (1 - lam) * F.cross_entropy(logits, y[permutation])
+
+    return _training_step(model, loss)
+
+
+def with_hooklab(model: nn.Module) -> Step:
+    mix = hooklab.ManifoldMixup(model, ["block1", "block2"], generator=torch.Generator().manual_seed(0))
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        with mix(x, y) as mixed:
+            return mixed.loss(F.cross_entropy, model(mixed.x))
+
+    return _training_step(model, loss)
+
+
+def _training_step(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> Step:
+    sgd = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def step(x: Tensor, y: Tensor) -> None:
+        sgd.zero_grad()
+        loss(x, y).backward()
+        sgd.step()
+
+    return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=40, help="default: %(default)s rounds of --steps steps")
+    parser.add_argument("--steps", type=int, default=30, help="default: %(default)s steps of each variant per round")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    random.seed(0)
+
+    data = split(0, "20 % wrong labels")
+    x, y = data.x_train[:50], data.y_train[:50]
+    steps = {
+        "no mixup": plain(DigitsCNN()),
+        "by hand": by_hand(HandMixedCNN()),
+        "by hand again": by_hand(HandMixedCNN()),
+        "ManifoldMixup": with_hooklab(DigitsCNN()),
+    }
+    totals: dict[str, list[float]] = {name: [] for name in steps}
+    for round_number in range(options.rounds + 1):
+        spent = dict.fromkeys(steps, 0.0)
+        for _ in range(options.steps):
+            for name, step in steps.items():
+                before = time.thread_time()
+                step(x, y)
+                spent[name] += time.thread_time() - before
+        if round_number > 0:  # the first round warms up
+            for name, seconds in spent.items():
+                totals[name].append(seconds / options.steps)
+
+    print(f"{options.rounds} rounds of {options.steps} steps, one thread, torch {torch.__version__}")
+    print(f"{'variant':15s} {'ms per step':>11s} {'to by hand':>11s} {'quartiles':>15s} {'extra µs':>9s}")
+    for name, times in totals.items():
+        ratios = [ours / theirs for ours, theirs in zip(times, totals["by hand"], strict=True)]
+        extra = statistics.median(ours - theirs for ours, theirs in zip(times, totals["by hand"], strict=True))
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        milliseconds = 1000 * statistics.median(times)
+        print(f"{name:15s} {milliseconds:11.3f} {middle:11.3f} {low:7.3f}-{high:.3f} {1e6 * extra:9.0f}")
+
+
+if __name__ == "__main__":
+    main()
