@@ -43,6 +43,9 @@ COMMANDS = {
     "test": Command("run the tests; further arguments go to pytest", "hooklab.launcher.commands:test"),
     "doctor": Command("say whether all that the course needs is there", "hooklab.launcher.doctor:doctor"),
     "build": Command("make lessons/ and solutions/ from solutions/source/", "hooklab.building:main", inside=True),
+    "experiment": Command(
+        "run one of the experiments whose results the lessons show", "hooklab.experiments:main", inside=True
+    ),
 }
 
 
@@ -79,7 +82,7 @@ def main(argv: list[str]) -> int:
 
 def help_text() -> str:
     """The help: one line for each subcommand, and what happens at the first start."""
-    lines = [f"  {name:<8} {command.help}" for name, command in COMMANDS.items()]
+    lines = [f"  {name:<11} {command.help}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
             "usage: python -m hooklab COMMAND [arguments]",

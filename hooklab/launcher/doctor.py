@@ -1,6 +1,6 @@
 """``doctor``: is all that the course needs there? A short table, and what to do about what is missing.
 
-It examines the Python that ``lab`` and ``test`` would use, and makes or installs nothing.
+It examines the Python that ``lab`` and ``test`` would use, and installs or mends nothing.
 """
 
 import json

@@ -6,6 +6,7 @@ A ``.venv`` holds a small file of notes, ``hooklab.json``: who made it, which re
 something is being done to it, what. Notes that still say so at the next start mean that the last run was interrupted.
 """
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -193,7 +194,8 @@ def _install(root: Path, python: Interpreter, lock: int) -> None:
         installing.install(python.path, root, environment, lock)
     except LauncherError:  # pip has ended by itself and put its things in order
         notes.unfinished = ""
-        notes.write(venv)
+        with contextlib.suppress(OSError):  # on a full disk, what pip said matters more
+            notes.write(venv)
         raise
     write_news_setting(venv / "share/jupyter/lab/settings/overrides.d/hooklab.json")
     notes.unfinished = ""

@@ -77,4 +77,4 @@ def same_version(tested: str, installed: str) -> bool:
     >>> same_version("2.13.0", "2.13.0+cpu"), same_version("2.13.0", "2.13.1")
     (True, False)
     """
-    return installed == tested or ("+" not in tested and installed.partition("+")[0] == tested)
+    return tested in (installed, installed.partition("+")[0])

@@ -7,7 +7,7 @@ import pytest
 import hooklab
 from hooklab.launcher import main
 from hooklab.launcher.messages import LauncherError
-from hooklab.launcher.requirements import Pin, find_root, is_root, read_pins, same_version
+from hooklab.launcher.requirements import Pin, find_root, read_pins, same_version
 from tests.launcher.conftest import Course
 
 ROOT = Path(hooklab.__file__).parent.parent
@@ -52,7 +52,8 @@ def test_a_package_that_lies_in_no_course_asks_for_the_copy_of_the_course(
 @pytest.mark.parametrize("missing", ["requirements.txt", "lessons", "hooklab"])
 def test_a_folder_that_lacks_one_of_the_three_is_no_root(missing: str, course: Course) -> None:
     (course.root / missing).rename(course.root / "elsewhere")
-    assert not is_root(course.root)
+    with pytest.raises(LauncherError):
+        find_root()
 
 
 def test_pins_are_read_without_comments_and_options(tmp_path: Path) -> None:
