@@ -1,0 +1,262 @@
+"""capture beside the rest of PyTorch: modes, dtypes, devices, the compiler, threads, distributed training."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from hooklab import capture
+from tests.nets import Wrap, mlp, ones
+
+# modes
+
+
+def test_under_no_grad_the_values_are_there() -> None:
+    model, x = mlp(), ones(2, 3)
+    with capture(model, grads=True) as seen, torch.no_grad():
+        y = model(x)
+    assert torch.equal(seen["2"], y)
+
+
+def test_under_no_grad_an_in_place_change_is_noticed() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True))
+    with capture(model) as seen, torch.no_grad():
+        model(ones(2, 3))
+    with pytest.raises(RuntimeError, match="changed in place"):
+        _ = seen["0"]
+
+
+def test_under_inference_mode_a_value_is_kept_from_before_an_in_place_change() -> None:
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True)), ones(2, 3)
+    with capture(model, inputs=True, grads=True) as seen, torch.inference_mode():
+        model(x)
+    expected = model[0](x)
+    assert torch.equal(seen["0"], expected)
+    assert torch.equal(seen.input("1").args[0], expected)
+
+
+def test_under_autocast_values_have_the_dtype_that_the_module_gave() -> None:
+    model = mlp()
+    with capture(model, grads=True) as seen, torch.autocast("cpu", dtype=torch.bfloat16):
+        y = model(ones(2, 3))
+        y.float().sum().backward()
+    assert seen["0"].dtype == seen.grad("0").dtype == torch.bfloat16
+    assert "bfloat16" in repr(seen)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_models_have_half_precision_values(dtype: torch.dtype) -> None:
+    model = mlp().to(dtype)
+    with capture(model, grads=True) as seen:
+        y = model(ones(2, 3).to(dtype))
+        y.sum().backward()
+    assert torch.equal(seen["2"], y)
+    assert seen.grad("0").dtype == dtype
+    assert seen["0"].nbytes == 16
+
+
+# devices (the meta device stands for another one: it has shapes, and no values)
+
+
+def test_values_move_to_the_device_asked_for() -> None:
+    model = mlp()
+    with capture(model, inputs=True, grads=True, device="meta") as seen:
+        model(ones(2, 3)).sum().backward()
+    assert seen["0"].device.type == seen.grad("0").device.type == seen.input("0").args[0].device.type == "meta"
+
+
+def test_a_value_that_is_already_on_the_device_is_not_copied() -> None:
+    model = mlp()
+    with capture(model, "2", device="cpu") as seen:
+        y = model(ones(2, 3))
+    assert seen["2"].data_ptr() == y.data_ptr()
+
+
+def test_a_value_that_was_moved_is_safe_from_later_changes() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True))
+    with capture(model, device="meta") as seen:
+        model(ones(2, 3))
+    assert seen["0"].shape == (2, 4)
+
+
+# torch.compile
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> None:
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
+
+
+def test_a_model_that_was_compiled_and_run_before_is_captured() -> None:
+    model, x = mlp(), ones(2, 3)
+    compiled = torch.compile(model, backend="eager")
+    expected = compiled(x)
+    with capture(compiled, grads=True) as seen:
+        compiled(x).sum().backward()
+    assert torch.equal(seen["2"], expected)
+    assert seen.grad("0").shape == (2, 4)
+    assert torch.equal(seen["_orig_mod.2"], expected)
+
+
+def test_a_plain_model_is_captured_when_its_compiled_wrapper_is_called() -> None:
+    model, x = mlp(), ones(2, 3)
+    compiled = torch.compile(model, backend="eager")
+    compiled(x)
+    with capture(model) as seen:
+        y = compiled(x)
+    assert torch.equal(seen["2"], y)
+
+
+def test_a_model_compiled_after_the_capture_was_made_is_captured() -> None:
+    model = mlp()
+    block = capture(model)
+    compiled = torch.compile(model, backend="eager")
+    compiled(ones(2, 3))
+    with block as seen:
+        compiled(ones(2, 3))
+    assert list(seen) == ["0", "1", "2"]
+
+
+def test_a_model_compiled_inside_the_block_is_captured() -> None:
+    torch.compile(nn.ReLU(), backend="eager")  # loads the compiler
+    model = mlp()
+    with capture(model) as seen:
+        compiled = torch.compile(model, backend="eager", fullgraph=True)
+        compiled(ones(2, 3))
+    assert list(seen) == ["0", "1", "2"]
+
+
+def test_a_model_compiled_in_place_is_captured() -> None:
+    model = mlp()
+    model.compile(backend="eager")
+    model(ones(2, 3))
+    with capture(model) as seen:
+        model(ones(2, 3))
+    assert list(seen) == ["0", "1", "2"]
+
+
+def test_a_compiled_part_is_captured_inside() -> None:
+    part = mlp()
+    model = Wrap(torch.compile(part, backend="eager"))
+    model(ones(2, 3))
+    with capture(model) as seen:
+        model(ones(2, 3))
+    assert list(seen) == ["inner.0", "inner.1", "inner.2"]
+
+
+def test_a_compiled_function_around_the_model_is_captured() -> None:
+    model = mlp()
+    step = torch.compile(lambda x: model(x).sum(), backend="eager")
+    step(ones(2, 3))
+    with capture(model) as seen:
+        step(ones(2, 3))
+    assert list(seen) == ["0", "1", "2"]
+
+
+def test_after_the_block_the_compiled_code_from_before_runs_again() -> None:
+    graphs: list[torch.fx.GraphModule] = []
+
+    def counting(graph: torch.fx.GraphModule, example_inputs: object) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    model, x = mlp(), ones(2, 3)
+    compiled = torch.compile(model, backend=counting)
+    compiled(x)
+    with capture(model):
+        compiled(x)
+    compiled(x)
+    assert len(graphs) == 1
+
+
+FIRST_COMPILE_INSIDE = """
+    import sys, torch
+    from torch import nn
+    from hooklab import capture, edit, leftover_hooks, timeline
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU()), torch.ones(2, 3)
+    plain = model(x)
+    assert "torch._dynamo" not in sys.modules, "the test needs a process that has compiled nothing"
+    with capture(model, inputs=True, grads=True) as seen, timeline(model) as events:
+        with edit(model, lambda output, call: output * 0 + 7, "0"):
+            compiled = torch.compile(model, backend="eager")
+            for _ in range(2):
+                y = compiled(x)
+                y.sum().backward()
+    assert leftover_hooks(model) == []
+    assert y.tolist() == seen["1"].tolist() == [[7.0] * 4] * 2, y
+    assert seen.grad("1").tolist() == [[1.0] * 4] * 2
+    assert len(seen.calls("0")) == 1 and len(events) == 24, (len(seen.calls("0")), len(events))
+    assert torch.equal(compiled(x), plain)
+    print("done")
+"""
+
+
+def test_the_first_compilation_of_a_process_may_happen_inside_the_block() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(FIRST_COMPILE_INSIDE)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).parents[1],
+    )
+    assert run.stdout == "done\n", run.stderr
+
+
+# threads
+
+
+def test_calls_from_another_thread_are_not_recorded_and_the_error_says_so() -> None:
+    model = mlp()
+    with capture(model) as seen:
+        thread = threading.Thread(target=model, args=(ones(2, 3),))
+        thread.start()
+        thread.join()
+    with pytest.raises(LookupError, match="'0' did not run in the thread that opened the block"):
+        _ = seen["0"]
+
+
+def test_a_pass_in_another_thread_does_not_end_ours() -> None:
+    model = mlp()
+    with capture(model) as seen:
+        model(ones(2, 3))
+        thread = threading.Thread(target=model, args=(ones(5, 3),))
+        thread.start()
+        thread.join()
+    assert seen["0"].shape == (2, 4)
+
+
+def test_a_backward_in_another_thread_is_recorded() -> None:
+    model = mlp()
+    with capture(model, grads=True) as seen:
+        y = model(ones(2, 3)).sum()
+        thread = threading.Thread(target=y.backward)
+        thread.start()
+        thread.join()
+    assert seen.grad("2").tolist() == [[1, 1], [1, 1]]
+
+
+# distributed training
+
+
+def test_each_process_of_distributed_training_captures_its_own_part(tmp_path: Path) -> None:
+    program = Path(__file__).with_name("two_processes.py")
+    run = subprocess.run([sys.executable, program, tmp_path], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    saw = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
+    for one in saw:
+        assert one["names"] == ["module.0", "module.1", "module.2"]
+        assert one["inner names"] == ["0", "2"]
+        assert one["calls"] == [1, 1, 1]
+        assert torch.equal(one["output"], one["expected output"])
+        assert one["grad"].tolist() == [[1, 1], [1, 1]]
+        assert one["hooks left"] == 0
+    assert not torch.equal(saw[0]["output"], saw[1]["output"])
+    assert torch.equal(saw[0]["weight grad"], saw[1]["weight grad"])  # averaged, as without capture
