@@ -69,7 +69,7 @@ def _check(course: Course, drafts: list[Draft], whole: bool) -> int:
             stale.append(one.lesson.name)
     _show(problems)
     for name in stale:
-        print(f"{name}: run python -m hooklab build {name.split('_')[0]}")
+        print(f"{name}: run python -m hooklab build {name.split('_')[0]}", file=sys.stderr)
     if not problems:
         print(f"{_counted(drafts)} up to date")
     return 1 if problems else 0
@@ -126,6 +126,7 @@ def _refusals(draft: Draft, variant: Variant, run: Run) -> list[Problem]:
 
 
 def _show(problems: list[Problem]) -> None:
+    sys.stdout.flush()  # into a file, both streams in the order of what happened
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:

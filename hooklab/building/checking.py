@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import zip_longest
 from typing import Any
 
 import nbformat
@@ -63,9 +64,15 @@ def _cell_differences(cells: list[Any], wanted: list[Any]) -> list[tuple[int, st
 
 def _difference(cell: Any, want: Any) -> str:
     if cell.get("source") != want.source:
-        return f"not the source's cell, which begins {shortened(want.source)!r}"
+        return _text_difference(cell["source"], want.source)
     differing = sorted(key for key in {*cell, *want} if cell.get(key) != want.get(key))
     return f"{' and '.join(differing)} not as the source gives it"
+
+
+def _text_difference(text: str, want: str) -> str:
+    pairs = zip_longest(text.split("\n"), want.split("\n"), fillvalue="(nothing)")
+    number, line, wanted = next((n, one, other) for n, (one, other) in enumerate(pairs, start=1) if one != other)
+    return f"line {number} is `{shortened(line)}`, in the source `{shortened(wanted)}`"
 
 
 def _without_run(cell: Any) -> Any:

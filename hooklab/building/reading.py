@@ -83,11 +83,7 @@ def _faults(cell: Cell, metadata: dict[str, object]) -> list[str]:
 def _marker_lines(text: str) -> list[int]:
     """Return the lines of the `# %%` comments; one inside a string is no comment."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return [
-        token.start[0]
-        for token in tokens
-        if token.type == tokenize.COMMENT and token.start[1] == 0 and _MARKER.match(token.string)
-    ]
+    return [token.start[0] for token in tokens if token.start[1] == 0 and _MARKER.match(token.string)]
 
 
 def _line_of(error: Exception) -> int | None:
@@ -100,4 +96,4 @@ def _why_uneven(text: str, read: int, markers: int) -> str:
     before = next((line for line in text.split("\n") if line.strip()), "")
     if not _MARKER.match(before):
         return "the first line must be a `# %%` line: text before it would become a cell of its own"
-    return f"jupytext reads {read} cells where there are {markers} `# %%` lines"
+    return f"jupytext reads {read} cells where there are {markers} `# %%` lines; an indented one begins a cell too"

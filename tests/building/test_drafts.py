@@ -53,9 +53,10 @@ def test_a_source_in_another_encoding_is_refused(tmp_path: Path) -> None:
 def test_all_problems_of_a_source_are_told_at_once_in_its_order(tmp_path: Path) -> None:
     source = changed('["setup"]', '["setupp"]')
     source = changed("●●○ · 5 minutes", "●●○", source)
+    source = changed('["check"]', '["check", "chek"]', source)
     source = changed("Hint: I get 11", "I get 11", source)
     source = changed("    ### END SOLUTION\n", "", source)
 
     lines = [problem.split(":")[1] for problem in problems_of(tmp_path, source, checks="") if ".py:" in problem]
 
-    assert lines == ["4", "19", "19", "33"]
+    assert lines == ["4", "19", "19", "33", "40"]

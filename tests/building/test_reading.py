@@ -63,6 +63,12 @@ def test_text_before_the_first_marker_is_refused() -> None:
     assert "the first line must be a `# %%` line" in faults("import torch\n\n# %%\nx = 1\n")[0]
 
 
+def test_an_indented_marker_is_refused() -> None:
+    (fault,) = faults("# %%\ndef f():\n    # %% inside\n    return 1\n")
+
+    assert "jupytext reads 2 cells where there are 1 `# %%` lines" in fault
+
+
 def test_a_source_that_is_not_python_is_refused_with_the_line() -> None:
     (fault,) = faults('# %%\nx = 1\n\n# %%\ntext = """\n')
 

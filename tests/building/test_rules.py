@@ -99,11 +99,15 @@ def test_a_memory_address_in_printed_text_is_refused(lesson: Notebook) -> None:
 
 
 @pytest.mark.parametrize("place", ["root", "home", "temp", "kernel"])
-def test_a_path_of_this_machine_in_an_output_is_refused(lesson: Notebook, place: str) -> None:
+def test_a_path_of_this_machine_in_an_output_is_refused(
+    lesson: Notebook, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/scratch")
+    monkeypatch.setenv("HOME", "/people/ann")
     paths = {
         "root": f"{lesson.draft.lesson.root}/lessons",
-        "home": f"{Path.home()}/data",
-        "temp": f"{tempfile.gettempdir()}/a.txt",
+        "home": "/people/ann/data",
+        "temp": "/scratch/a.txt",
         "kernel": "/elsewhere/ipykernel_1234/56.py:1: UserWarning",
     }
     lesson.show(CLAIM, paths[place])
@@ -144,8 +148,9 @@ def test_a_lesson_with_a_line_of_a_solution_is_refused(lesson: Notebook, shown: 
     assert what.startswith("the lesson holds a line of a solution: ")
 
 
-def test_a_hint_that_gives_the_solution_away_is_refused(tmp_path: Path) -> None:
-    lesson = Notebook(tmp_path, "lesson", changed("Those were two strings.", "Write `return first + second`."))
+@pytest.mark.parametrize("hint", ["Write `return first + second`.", "return first + second"])
+def test_a_hint_that_gives_the_solution_away_is_refused(tmp_path: Path, hint: str) -> None:
+    lesson = Notebook(tmp_path, "lesson", changed("Those were two strings.", hint))
 
     assert lesson.findings() == [(CARD, "the lesson holds a line of a solution: 'return first + second'")]
 
