@@ -1,0 +1,96 @@
+"""panel: controls above, a picture below, a sentence beneath it; drawn anew whenever a control changes.
+
+The picture is one image widget whose bytes are replaced, so it neither flickers nor changes its size, and no figure is
+left in pyplot's list. What is drawn is a function of the controls' values alone; a position seen before comes from
+memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ipywidgets as widgets
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+DPI = 100
+
+
+def panel(
+    draw: Callable[..., Figure],
+    say: Callable[..., str],
+    controls: Mapping[str, widgets.Widget],
+    *,
+    intro: str,
+    rows: Sequence[Sequence[widgets.Widget]] | None = None,
+) -> widgets.VBox:
+    """Return an explorer.
+
+    Args:
+        draw: takes the controls' values by name and returns the figure; it must not use pyplot.
+        say: takes the same values and returns the sentence under the picture, which also serves as its description.
+        controls: name -> widget with a `value`; the values must be hashable.
+        intro: one sentence that says what to try.
+        rows: how the widgets are laid out, row by row; by default one row with all controls.
+    """
+    picture = widgets.Image(format="png")
+    sentence = widgets.HTML()
+
+    @functools.lru_cache(maxsize=256)
+    def position(values: tuple[Any, ...]) -> tuple[bytes, str, int]:
+        named = dict(zip(controls, values, strict=True))
+        figure = draw(**named)
+        return png(figure), say(**named), round(figure.get_figwidth() * DPI)
+
+    def show(_change: object = None) -> None:
+        values = tuple(control.value for control in controls.values())
+        picture.value, text, width = position(values)
+        picture.layout.width = f"{width}px"
+        picture.layout.max_width = "100%"
+        sentence.value = f"<div aria-live='polite' style='{_TEXT}'>{html.escape(text)}</div>"
+
+    for control in controls.values():
+        control.observe(show, names="value")
+    show()
+    head = widgets.HTML(f"<div style='{_TEXT}'>{html.escape(intro)}</div>")
+    rows = rows or [list(controls.values())]
+    lines = [widgets.HBox(list(row), layout=widgets.Layout(flex_flow="row wrap")) for row in rows]
+    return widgets.VBox([head, *lines, picture, sentence])
+
+
+def png(figure: Figure) -> bytes:
+    """Return the figure as PNG bytes at the course's resolution, on white so that both themes can show it."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=DPI, facecolor="white")
+    return file.getvalue()
+
+
+def stepper(last: int, label: str = "step") -> tuple[widgets.IntSlider, widgets.Play, Callable[[int], None]]:
+    """Return a slider from 0 to `last`, a play button linked to it, and a function that sets a new last step."""
+    slider = widgets.IntSlider(0, 0, last, 1, description=label, continuous_update=True)
+    play = widgets.Play(value=0, min=0, max=last, interval=900, show_repeat=False, tooltip="play the steps")
+    widgets.jslink((play, "value"), (slider, "value"))
+
+    def set_last(new: int) -> None:
+        slider.max = play.max = new
+
+    return slider, play, set_last
+
+
+_TEXT = "color:var(--jp-content-font-color1,inherit);line-height:1.4;min-height:1.4em"
+
+
+def canvas(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return a figure of this size in inches and one bare axes over all of it, without a layout engine.
+
+    Laying out takes longer than drawing, and an explorer has to answer in a blink.
+    """
+    figure = Figure(figsize=(width, height))
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.axis("off")
+    return figure, axes
