@@ -1,0 +1,128 @@
+"""leftover_hooks: what is still registered, by module, kind and function name."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+from hooklab import leftover_hooks
+from tests.nets import Shared, mlp
+
+
+def do_nothing(*args: Any) -> None:
+    return None
+
+
+REGISTER: dict[str, Callable[[nn.Module], Any]] = {
+    "forward_pre_hook": lambda module: module.register_forward_pre_hook(do_nothing),
+    "forward_hook": lambda module: module.register_forward_hook(do_nothing),
+    "full_backward_pre_hook": lambda module: module.register_full_backward_pre_hook(do_nothing),
+    "full_backward_hook": lambda module: module.register_full_backward_hook(do_nothing),
+    "backward_hook": lambda module: module.register_backward_hook(do_nothing),
+    "state_dict_pre_hook": lambda module: module.register_state_dict_pre_hook(do_nothing),
+    "state_dict_hook": lambda module: module.register_state_dict_post_hook(do_nothing),
+    "load_state_dict_pre_hook": lambda module: module.register_load_state_dict_pre_hook(do_nothing),
+    "load_state_dict_post_hook": lambda module: module.register_load_state_dict_post_hook(do_nothing),
+}
+
+
+def test_a_fresh_model_has_none() -> None:
+    assert leftover_hooks(mlp()) == []
+
+
+@pytest.mark.parametrize("kind", REGISTER)
+def test_each_kind_of_module_hook_is_listed_under_the_name_of_its_method(kind: str) -> None:
+    model = mlp()
+    handle = REGISTER[kind](model[1])
+    assert leftover_hooks(model) == [("1", kind, "do_nothing")]
+    handle.remove()
+    assert leftover_hooks(model) == []
+
+
+def test_hooks_of_a_parameter_are_listed_under_its_name() -> None:
+    model = mlp()
+    model[0].weight.register_hook(do_nothing)
+    model[0].bias.register_post_accumulate_grad_hook(do_nothing)
+    assert leftover_hooks(model) == [
+        ("0.weight", "tensor_hook", "do_nothing"),
+        ("0.bias", "post_accumulate_grad_hook", "do_nothing"),
+    ]
+
+
+def test_hooks_of_the_model_itself_have_the_empty_name() -> None:
+    model = nn.Linear(1, 1)
+    model.register_forward_hook(do_nothing)
+    model.weight.register_hook(do_nothing)
+    assert [left.name for left in leftover_hooks(model)] == ["", "weight"]
+
+
+GLOBAL = {
+    "forward_pre_hook": torch_module.register_module_forward_pre_hook,
+    "forward_hook": torch_module.register_module_forward_hook,
+    "full_backward_pre_hook": torch_module.register_module_full_backward_pre_hook,
+    "full_backward_hook": torch_module.register_module_full_backward_hook,
+}
+
+
+@pytest.fixture(params=GLOBAL)
+def global_kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    handle = GLOBAL[request.param](do_nothing)
+    yield request.param
+    handle.remove()
+
+
+def test_hooks_for_every_module_are_listed_once(global_kind: str) -> None:
+    assert leftover_hooks(mlp()) == [("(every module)", global_kind, "do_nothing")]
+
+
+def test_a_shared_module_and_a_tied_parameter_are_listed_once() -> None:
+    model = Shared()
+    model.encoder.register_forward_hook(do_nothing)
+    model.tied = nn.Linear(3, 3)
+    model.tied.weight = model.encoder.weight
+    model.encoder.weight.register_hook(do_nothing)
+    assert [left.name for left in leftover_hooks(model)] == ["encoder", "encoder.weight"]
+
+
+def test_a_compiled_model_has_the_names_of_the_plain_one() -> None:
+    model = mlp()
+    compiled = torch.compile(model, backend="eager")
+    model[0].register_forward_hook(do_nothing)
+    compiled.register_forward_hook(do_nothing)
+    assert [left.name for left in leftover_hooks(compiled)] == ["", "0"]
+
+
+class Recorder:
+    def __call__(self, *args: Any) -> None:
+        return None
+
+    def method(self, *args: Any) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("hook", "name"),
+    [
+        (lambda *args: None, "<lambda>"),
+        (functools.partial(do_nothing, 1), "do_nothing"),
+        (Recorder(), "Recorder"),
+        (Recorder().method, "Recorder.method"),
+    ],
+    ids=["lambda", "partial", "callable object", "method"],
+)
+def test_the_function_is_named(hook: Any, name: str) -> None:
+    model = nn.ReLU()
+    model.register_forward_hook(hook)
+    assert leftover_hooks(model)[0].function == name
+
+
+def test_a_lost_handle_is_found() -> None:
+    model = mlp()
+    model[2].register_forward_hook(do_nothing)  # nobody keeps what this returns
+    assert leftover_hooks(model) == [("2", "forward_hook", "do_nothing")]
