@@ -182,8 +182,9 @@ FIRST_COMPILE_INSIDE = """
     from torch import nn
     from hooklab import capture, edit, leftover_hooks, timeline
     model, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU()), torch.ones(2, 3)
-    plain = model(x)
-    assert "torch._dynamo" not in sys.modules, "the test needs a process that has compiled nothing"
+    with capture(model):
+        plain = model(x)
+    assert "torch._dynamo" not in sys.modules, "opening a block must not import the compiler"
     with capture(model, inputs=True, grads=True) as seen, timeline(model) as events:
         with edit(model, lambda output, call: output * 0 + 7, "0"):
             compiled = torch.compile(model, backend="eager")

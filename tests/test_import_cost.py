@@ -26,27 +26,6 @@ def test_importing_hooklab_loads_neither_torch_nor_a_module_of_its_own() -> None
     assert [name for name in loaded if name.startswith(("torch", "numpy", "hooklab."))] == []
 
 
-def test_using_capture_loads_neither_the_compiler_nor_the_rest_of_hooklab() -> None:
-    program = """
-        import sys
-        import torch
-        torch_alone = set(sys.modules)
-        from hooklab import capture
-        with capture(torch.nn.Linear(1, 1)):
-            pass
-        print(*sorted(set(sys.modules) - torch_alone))
-    """
-    loaded = set(_python(program).split())
-    assert {name for name in loaded if name.startswith("hooklab")} == {
-        "hooklab",
-        *(
-            f"hooklab.{name}"
-            for name in ("capturing", "compiling", "hooking", "recording", "seen", "selecting", "trees")
-        ),
-    }
-    assert {name for name in loaded if name.startswith("torch")} == set()
-
-
 def test_an_unknown_name_is_an_attribute_error() -> None:
     program = """
         import hooklab
