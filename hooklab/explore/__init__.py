@@ -14,12 +14,20 @@ if TYPE_CHECKING:
     from hooklab.explore.backward import describe_step as describe_step
     from hooklab.explore.backward import draw_step as draw_step
     from hooklab.explore.backward import record_backward as record_backward
+    from hooklab.explore.order import call_order as call_order
+    from hooklab.explore.order import describe_order as describe_order
+    from hooklab.explore.order import draw_order as draw_order
+    from hooklab.explore.order import record_order as record_order
 
 _HOME = {
     "backward_steps": "hooklab.explore.backward",
     "describe_step": "hooklab.explore.backward",
     "draw_step": "hooklab.explore.backward",
     "record_backward": "hooklab.explore.backward",
+    "describe_order": "hooklab.explore.order",
+    "draw_order": "hooklab.explore.order",
+    "call_order": "hooklab.explore.order",
+    "record_order": "hooklab.explore.order",
 }
 
 __all__ = sorted(_HOME)
