@@ -20,7 +20,8 @@ _LIKELY = {
     "expected Variable, but hook returned": "not a tensor: a hook returns None or one tensor, and a lambda returns "
     "whatever its expression is worth",
     "missing 1 required positional argument": "unbound method: taken from the class it has no self; take it from self",
-    "object is not callable": "called instead of handed over: register_hook takes the function, without ()",
+    "takes 1 positional argument but 2 were given": "no place for the gradient: in a class, a hook takes self and grad",
+    "'NoneType' object is not callable": "called instead of handed over: register_hook takes the function, without ()",
 }
 
 

@@ -5,11 +5,11 @@ The longer ones stand in modules of their own: `lesson02_memory` (2.4) and `less
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 from hooklab.checks.exercise import exercise
 from hooklab.checks.gradients import all_same, expect_arrived, misconception_named, stop_at_fault, why_empty
@@ -43,6 +43,8 @@ def one_gradient_for_each_loss(trial: Trial) -> str:
             raise NotYet("your list is empty", **shown, likely=why_empty(x.grad is not None))
         if all(one is None for one in got):
             raise NotYet("your list holds None", **shown, likely="y.grad of a non-leaf is not kept; a hook sees it")
+        if not all(isinstance(one, Tensor) for one in got):
+            raise NotYet("your list holds other things than tensors", expected="tensors", got=type(got[0]).__name__)
         if len(got) > len(wanted):
             raise NotYet(
                 f"{len(got)} gradients for {len(wanted)} losses",
@@ -56,7 +58,13 @@ def one_gradient_for_each_loss(trial: Trial) -> str:
                 **shown,
                 likely="reads .grad, where passes add up; what a hook gets is the gradient of this pass alone",
             )
-        if len(got) != len(wanted) or not all_same(got, wanted):
+        if len(wanted) > 1 and all_same(got, sums[-1:]):
+            raise NotYet(
+                "there is one gradient for all losses together",
+                **shown,
+                likely="one pass for a sum of losses: call backward() on each",
+            )
+        if not all_same(got, wanted):
             raise NotYet("these are not the gradients of y", **shown)
         expect_arrived("x", x.grad, sum(wanted, torch.zeros(2)))
         stop_at_fault(trial)
@@ -74,7 +82,16 @@ def turn_a_gradient_up_or_down(trial: Trial) -> str:
         hooked = bool(hidden_b._backward_hooks)
         trial.run(((hidden_a + hidden_b) ** 2).sum().backward)
         gradient = 2 * (a + b).detach()  # the sum hands this very gradient to both; the later, b, gets it first
-        _expect_only_b_scaled(factor, gradient, a.grad, b.grad, hooked)
+        if not hooked:
+            raise NotYet(
+                "there is no hook on the tensor when your function has returned",
+                expected=f"factor {factor:g}: {tensor_text(factor * gradient)}",
+                got=tensor_text(b.grad),
+                likely="removed too early: `with` and handle.remove() take the hook off before backward() comes"
+                if isinstance(handle, RemovableHandle)
+                else "not registered: nobody called tensor.register_hook",
+            )
+        _expect_only_b_scaled(factor, gradient, a.grad, b.grad)
         _expect_handle(handle)
     w = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
     handle = trial.call(w, 2.0, may_hook=True)
@@ -93,7 +110,7 @@ def turn_a_gradient_up_or_down(trial: Trial) -> str:
     return "the tensor's own gradient was scaled, no other one, and the handle takes the hook off again"
 
 
-def _expect_only_b_scaled(factor: float, gradient: Tensor, a: Tensor | None, b: Tensor | None, hooked: bool) -> None:
+def _expect_only_b_scaled(factor: float, gradient: Tensor, a: Tensor | None, b: Tensor | None) -> None:
     if not same(a, gradient):
         raise NotYet(
             "the gradient of another tensor changed too",
@@ -104,12 +121,6 @@ def _expect_only_b_scaled(factor: float, gradient: Tensor, a: Tensor | None, b: 
     if same(b, factor * gradient):
         return
     shown = {"expected": f"factor {factor:g}: {tensor_text(factor * gradient)}", "got": tensor_text(b)}
-    if same(b, gradient) and not hooked:
-        raise NotYet(
-            "there is no hook on the tensor when your function has returned",
-            **shown,
-            likely="removed too early: the end of `with` and handle.remove() take the hook off before backward()",
-        )
     if same(b, gradient):
         raise NotYet(
             "the gradient is as it would be without the hook",
@@ -122,7 +133,7 @@ def _expect_only_b_scaled(factor: float, gradient: Tensor, a: Tensor | None, b: 
 
 
 def _expect_handle(handle: Any) -> None:
-    if not callable(getattr(handle, "remove", None)):
+    if not isinstance(handle, RemovableHandle):
         raise NotYet(
             "your function did not return the handle",
             expected="what register_hook returned, so that the caller can remove the hook",
@@ -145,10 +156,27 @@ def gradients_by_name(trial: Trial) -> str:
         got = trial.call({name: tensors[name] for name in order}, (out**2).sum())
         out_gradient = 2 * out.detach()
         wanted = {"w": 2 * data * out_gradient, "hidden": 2 * out_gradient, "out": out_gradient}
-        _expect_by_name(got, wanted, order, passed=not same(w.grad, old), old=old)
-        expect_arrived("w", w.grad, old + wanted["w"])
+        _expect_by_name(got, wanted, passed=not same(w.grad, old), old=old)
+        _expect_sent_once(w.grad, old, wanted["w"])
+        if data.requires_grad:
+            raise NotYet(
+                "a tensor that was frozen requires grad now",
+                expected="requires_grad as before",
+                likely="thawed to be hooked: leave out what does not require grad",
+            )
         _expect_no_hook_left(trial, hooked=4)
     return "each gradient under its own name, the frozen and the unreached tensor left out, no hook left"
+
+
+def _expect_sent_once(got: Tensor | None, old: Tensor, gradient: Tensor) -> None:
+    shown = {"expected": f"w.grad = {tensor_text(old + gradient)}", "got": f"w.grad = {tensor_text(got)}"}
+    if same(got, old):
+        raise NotYet("nothing was added to w.grad", **shown, likely="z.backward() did not run")
+    if same(got, old + 2 * gradient):
+        raise NotYet("two passes were added to w.grad", **shown, likely="z.backward() ran twice")
+    if same(got, gradient):
+        raise NotYet("the old w.grad is gone", **shown, likely="cleared .grad: it is not yours, and you do not need to")
+    expect_arrived("w", got, old + gradient)
 
 
 def _expect_no_hook_left(trial: Trial, hooked: int) -> None:
@@ -163,7 +191,7 @@ def _expect_no_hook_left(trial: Trial, hooked: int) -> None:
     stop_at_fault(trial)
 
 
-def _expect_by_name(got: Any, wanted: dict[str, Tensor], order: Sequence[str], passed: bool, old: Tensor) -> None:
+def _expect_by_name(got: Any, wanted: dict[str, Tensor], passed: bool, old: Tensor) -> None:
     shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
     if got is None:
         raise NotYet("your function returned None", **shown, likely="forgotten return")
@@ -171,9 +199,12 @@ def _expect_by_name(got: Any, wanted: dict[str, Tensor], order: Sequence[str], p
         raise NotYet("that is not a dictionary", **shown)
     if not got:
         raise NotYet("your dictionary is empty", **shown, likely=why_empty(passed))
-    if len(got) == 1 and len(order) > 1:
+    if not all(isinstance(name, str) for name in got):
+        raise NotYet("the keys are not names", expected=sorted(wanted), got=type(next(iter(got))).__name__)
+    only = next(iter(got))
+    if len(got) == 1 and not (only in wanted and same(got[only], wanted[only])):
         raise NotYet(
-            f"every gradient went under one name, {next(iter(got))!r}",
+            f"every gradient went under one name, {only!r}",
             **shown,
             likely="late binding: the hook looks the loop's variable up when it runs, and then the loop is over",
         )

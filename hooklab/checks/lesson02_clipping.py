@@ -26,7 +26,7 @@ def clip_inside_somebody_elses_loop(trial: Trial) -> str:
         if train.calls != 1:
             raise NotYet(f"train() was called {train.calls} times", expected="one call, without arguments")
         for direction, length, stored in zip(DIRECTIONS, LENGTHS, train.stored, strict=True):
-            _expect_clipped(direction, length, limit, stored, train.saw_hooks)
+            _expect_clipped(direction, length, limit, stored, train.hooked)
         if got is not train.result:
             raise NotYet(
                 "your function does not return what train() returned",
@@ -61,23 +61,27 @@ class _Loop:
     def __init__(self, model: _Model):
         self.model = model
         self.result = object()
-        self.calls, self.saw_hooks = 0, False
+        self.calls = 0
+        self.hooked: set[str] = set()
         self.stored: list[dict[str, Tensor]] = []
 
     def __call__(self) -> object:
         self.calls += 1
-        tables = [(p._backward_hooks, getattr(p, "_post_accumulate_grad_hooks", None)) for p in self.model.parameters()]
-        self.saw_hooks = any(any(pair) for pair in tables)
-        optimizer = torch.optim.SGD([p for p in self.model.parameters() if p.requires_grad], lr=LEARNING_RATE)
+        parameters = dict(self.model.inner.items())
+        self.hooked = {n for n, p in parameters.items() if p._backward_hooks or p._post_accumulate_grad_hooks}
         for direction, length in zip(DIRECTIONS, LENGTHS, strict=True):
-            optimizer.zero_grad()
+            self.model.zero_grad()
             (length * direction * self.model()).sum().backward()
-            self.stored.append({n: p.grad.clone() for n, p in self.model.inner.items() if p.grad is not None})
-            optimizer.step()
+            self.stored.append({n: p.grad.clone() for n, p in parameters.items() if p.grad is not None})
+            with torch.no_grad():
+                for name, gradient in self.stored[-1].items():
+                    parameters[name] -= LEARNING_RATE * gradient
         return self.result
 
 
-def _expect_clipped(direction: Tensor, length: float, limit: float, stored: dict[str, Tensor], saw_hooks: bool) -> None:
+def _expect_clipped(
+    direction: Tensor, length: float, limit: float, stored: dict[str, Tensor], hooked: set[str]
+) -> None:
     """Hold the stored gradients against what arrived: shift's is to be clipped, scale's is short in any case."""
     shift, scale = stored.get("shift"), stored.get("scale")
     arriving, wanted = length * direction, min(length, limit) * direction
@@ -89,8 +93,10 @@ def _expect_clipped(direction: Tensor, length: float, limit: float, stored: dict
         raise NotYet("a gradient of zeros became NaN", **shown, likely="0/0: divide by the norm only above the limit")
     if length > limit and same(shift, arriving):
         likely = "forgotten return: the hook made a new tensor and threw it away, so None came back"
-        if not saw_hooks:
+        if not hooked:
             likely = "no hook was on any parameter while train() ran: register first, run, then remove"
+        elif "shift" not in hooked:
+            likely = "some parameters had a hook, others had none: model.parameters() names them all"
         raise NotYet("a long gradient was stored as it came", **shown, likely=likely)
     if not same(shift, wanted) and same(shift, arriving.clamp(-limit, limit)):
         raise NotYet(
@@ -128,7 +134,7 @@ def _expect_moved_by_gradients_only(model: _Model, start: dict[str, Tensor], sto
         wanted = start[f"inner.{name}"] - LEARNING_RATE * sum((seen[name] for seen in stored), torch.zeros(2))
         if not same(model.inner[name], wanted, 1e-4):
             raise NotYet(
-                f"the parameter {name!r} is not where SGD's steps left it",
+                f"the parameter {name!r} is not where the steps left it",
                 expected=tensor_text(wanted),
                 got=tensor_text(model.inner[name]),
                 likely="weights changed: clip gradients, not parameters",

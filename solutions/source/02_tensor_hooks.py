@@ -55,7 +55,7 @@ found = {}
 for hook in (first, second, third):
     x = torch.tensor([2.0, 2.0, 2.0, 2.0], requires_grad=True)
     z = torch.mean(torch.pow(x, 2))
-    with x.register_hook(hook):
+    with x.register_hook(hook):  # removed again at the end of this block
         z.backward()
     found[hook.__name__] = x.grad.tolist()
     print(f"{hook.__name__:<7}", found[hook.__name__])
@@ -108,7 +108,7 @@ with y.register_hook(print):  # `with` removes the hook at the end of the block
 # %% [markdown]
 # ### Which tensors can have a hook?
 #
-# **"cannot register a hook on a tensor that doesn't require gradient."** You froze a network, and now a tool that
+# **"`cannot register a hook on a tensor that doesn't require gradient`."** You froze a network, and now a tool that
 # hooks its activations stops with this line. Nothing in the frozen network asks for a gradient, so none will ever pass,
 # and PyTorch tells you at once. ([A thread about it](https://github.com/frgfm/torch-cam/issues/217))
 
@@ -183,7 +183,7 @@ check("2.1", record_gradients)
 # The signature in the documents is `hook(grad) -> Tensor or None`. You know `None`. A tensor **takes the gradient's
 # place**. What will `y.grad` and `x.grad` be?
 
-# %% tags=["claim-S0.6", "claim-S2.2"]
+# %% tags=["predict", "claim-S0.6", "claim-S2.2"]
 def ten_times(grad):
     return 10 * grad
 
@@ -204,7 +204,7 @@ assert x.grad.flatten().tolist() == [30.0, 50.0]  # and everything before y gets
 # One of the documents says that a tensor hook cannot change anything, and only offers a new value in `tensor.grad`. The
 # second assert shows the opposite: we hooked `y`, and `x.grad` is ten times as large.
 #
-# **"hook '<lambda>' has changed the size of value."** You meant to look at a norm, and got this error. What you return
+# **"`hook '<lambda>' has changed the size of value`."** You meant to look at a norm, and got this error. What you return
 # must fit the gradient's place: one tensor, with its shape and its dtype. And a lambda returns the value of its
 # expression, whether you want that or not. ([A thread about it](https://github.com/pytorch/pytorch/issues/5022))
 
@@ -329,7 +329,7 @@ check("2.2", scale_gradient)
 #
 # **"There are two hooks on my tensor. Which runs first, and what do I find in `.grad`?"** Hooks run in the order in
 # which they were registered. Each gets what the one before it made. And `retain_grad()` keeps what the **last** one
-# made, even if you asked for it first. ([The change that made this so](https://github.com/pytorch/pytorch/pull/85849))
+# made, even if you asked for it first: this is the tensor's own, final gradient. ([The change that made this so](https://github.com/pytorch/pytorch/pull/85849))
 
 # %% tags=["field", "field-07"]
 x = torch.tensor([[1.0], [3.0]], requires_grad=True)
@@ -399,7 +399,7 @@ assert y.grad.flatten().tolist() == [6.0, 6.0]  # added up, and kept as long as 
 #
 # The documents warn: `remove()` must come after `backward()`. **Predict:** which of these three hooks will run?
 
-# %% tags=["claim-S3.5"]
+# %% tags=["predict", "claim-S3.5"]
 ran = []
 y = x + 2
 
@@ -629,8 +629,7 @@ assert isinstance(door, Door)
 # ●●○ · 10 minutes
 #
 # Write a class that notes the **norm** (the length, `grad.norm()`) of every gradient that reaches a tensor while a `with`
-# block runs. Its method `keep` is the hook. Before and after the block no hook is on the tensor, even when the block
-# raises an error.
+# block runs. Its method `keep` is the hook.
 #
 # ```python
 # with GradientNorms(y) as log:
@@ -638,7 +637,9 @@ assert isinstance(door, Door)
 # log.norms  # a list of Python floats
 # ```
 #
-# <details><summary>Hint: "NoneType" object has no attribute "norms"</summary>
+# Before and after the block no hook is on the tensor, even when the block raises an error.
+#
+# <details><summary>Hint: "'NoneType' object has no attribute 'norms'"</summary>
 #
 # `as log` is whatever `__enter__` returns.
 # </details>
@@ -646,7 +647,7 @@ assert isinstance(door, Door)
 #
 # A hook that only looks returns `None`.
 # </details>
-# <details><summary>Hint: `__exit__` does not know what to remove</summary>
+# <details><summary>Hint: <code>__exit__</code> does not know what to remove</summary>
 #
 # `__enter__` can put the handle on `self`.
 # </details>
@@ -866,9 +867,9 @@ for name, norms in norms_clipped.items():  # 0.01 in each of n numbers: norm 0.0
     assert max(norms_plain[name]) > 5 * longest
 
 # %% [markdown]
-# *What to see:* without clipping the gradients shoot up within the first steps. Then, at the first two weights, **nothing**
-# arrives any more: a giant step has switched every neuron of a layer off, for good. (Lesson 8 looks into that.) With
-# the hook no step is giant, and the gradients keep coming.
+# *What to see:* without clipping the gradients shoot up within the first steps. Soon **nothing** arrives at the first two
+# weights any more: giant steps have switched every neuron of a layer off, for good. (Lesson 8 looks into that.) With the
+# hook no step is giant, and the gradients keep coming.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 2.5 · Clip inside somebody else's loop
@@ -970,7 +971,7 @@ y = x * 1
 seen = []
 with y.register_hook(lambda grad: seen.append(("hooked before mul_", grad.item()))):
     y.retain_grad()
-    y.mul_(5)  # z is 5x from now on
+    y.mul_(5)  # y is 5x from now on
     with y.register_hook(lambda grad: seen.append(("hooked after mul_", grad.item()))):
         y.sum().backward()
 

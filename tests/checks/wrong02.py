@@ -23,6 +23,14 @@ def reads_the_kept_grad(y, losses):
     return grads
 
 
+@wrong("2.1", says="one pass for a sum of losses")
+def sends_the_sum(y, losses):
+    grads = []
+    with y.register_hook(grads.append):
+        sum(losses).backward()
+    return grads
+
+
 @wrong("2.1", says="your list is empty")
 def removes_before_backward(y, losses):
     grads = []
@@ -105,6 +113,11 @@ def removes_it_at_once(tensor, factor):
         return handle
 
 
+@wrong("2.2", says="nobody called tensor.register_hook")
+def scales_the_tensor(tensor, factor):
+    return tensor * factor
+
+
 @wrong("2.2", says="replaced by the factor")
 def returns_the_factor(tensor, factor):
     return tensor.register_hook(lambda grad: torch.full_like(grad, factor))
@@ -161,6 +174,33 @@ def removes_the_last_one_only(named, z):
             handle = tensor.register_hook(lambda grad, name=name: seen.update({name: grad}))
     z.backward()
     handle.remove()
+    return seen
+
+
+@wrong("2.3", says="thawed to be hooked")
+def thaws_the_frozen_one(named, z):
+    seen = {}
+    handles = []
+    for name, tensor in named.items():
+        tensor.requires_grad_(True)
+        handles.append(tensor.register_hook(lambda grad, name=name: seen.update({name: grad})))
+    z.backward()
+    for handle in handles:
+        handle.remove()
+    return seen
+
+
+@wrong("2.3", says="cleared .grad")
+def clears_old_gradients(named, z):
+    seen = {}
+    handles = []
+    for name, tensor in named.items():
+        if tensor.requires_grad:
+            tensor.grad = None
+            handles.append(tensor.register_hook(lambda grad, name=name: seen.update({name: grad})))
+    z.backward()
+    for handle in handles:
+        handle.remove()
     return seen
 
 
@@ -282,6 +322,12 @@ class HooksTheFunctionOfTheClass(Log):
         return self
 
 
+@wrong("2.4", says="no place for the gradient")
+class ForgetsTheArgument(Log):
+    def keep(self):
+        self.norms.append(self.tensor.grad.norm().item())
+
+
 @wrong("2.4", says="has changed the size of value")
 class ReturnsTheNorm(Log):
     def keep(self, grad):
@@ -330,6 +376,13 @@ def thaws_frozen_parameters(model, limit, train):
 @wrong("2.5", says="always scaled")
 def stretches_short_gradients(model, limit, train):
     return hooked_run(model, train, lambda g: g * limit / g.norm())
+
+
+@wrong("2.5", says="others had none")
+def clips_the_first_parameter_only(model, limit, train):
+    parameter = next(p for p in model.parameters() if p.requires_grad)
+    with parameter.register_hook(lambda g: g * (limit / g.norm()).clamp(max=1)):
+        return train()
 
 
 @wrong("2.5", says="0/0")
