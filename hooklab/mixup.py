@@ -46,7 +46,7 @@ class Mixed:
     """One mixed batch, as ``with mix(x, y) as mixed`` gives it.
 
     Attributes:
-        x: what the model is to be called with: the mixed input if the input was chosen, else the ``x`` that came.
+        x: the mixed input if the input was chosen, else the ``x`` that came.
         y: the targets as they came, length n.
         lam: λ, a float in [0, 1]: the share of each example itself; 1-λ is the share of its partner.
         permutation: int64 tensor of length n on the targets' device; ``permutation[i]`` is the partner of example i.
@@ -65,6 +65,7 @@ class Mixed:
 
     @property
     def x(self) -> Any:
+        """What the model is to be called with."""
         self._x_was_read = True
         return self._x
 

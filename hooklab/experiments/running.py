@@ -12,13 +12,14 @@ from typing import Any, TextIO
 
 
 def run_all(
-    job: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], processes: int, stream: TextIO = sys.stderr
+    job: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], processes: int, stream: TextIO | None = None
 ) -> list[Any]:
-    """``[job(*a) for a in arguments]``, spread over ``processes``, with a progress bar on ``stream``.
+    """``[job(*a) for a in arguments]``, spread over ``processes``, with a progress bar on ``stream`` (default: stderr).
 
     ``job`` and its arguments must be picklable when there is more than one process. The first failing job's
     exception is raised, and jobs that have not started are dropped.
     """
+    stream = stream or sys.stderr
     if processes == 1:
         return [job(*a) for a in _with_bar(arguments, len(arguments), stream)]
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
