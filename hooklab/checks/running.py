@@ -163,20 +163,29 @@ def _is_stub(answer: Any) -> bool:
     except (OSError, TypeError, SyntaxError):
         return False  # no source at hand: the call will tell
     definitions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return any(_body_is_stub(node.body) for node in definitions)
+    if inspect.isclass(answer):  # a method may well be empty: only the stub's own line tells
+        return any(_raises_not_implemented(_without_docstring(node.body)) for node in definitions)
+    return bool(definitions) and _body_is_stub(definitions[0].body)
 
 
 def _body_is_stub(body: list[ast.stmt]) -> bool:
-    is_text = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-    rest = body[1:] if is_text and isinstance(body[0].value.value, str) else body  # type: ignore[attr-defined]
-    if not rest:
-        return True  # a docstring and nothing else
-    if len(rest) != 1:
+    rest = _without_docstring(body)
+    empty = all(isinstance(line, ast.Pass) or ast.unparse(line) == "..." for line in rest)
+    return empty or _raises_not_implemented(rest)
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    first = body[0]
+    is_text = (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    )
+    return body[1:] if is_text else body
+
+
+def _raises_not_implemented(body: list[ast.stmt]) -> bool:
+    if len(body) != 1 or not isinstance(body[0], ast.Raise) or body[0].exc is None:
         return False
-    only = rest[0]
-    if isinstance(only, ast.Raise):
-        return only.exc is not None and "NotImplementedError" in ast.unparse(only.exc)
-    return isinstance(only, ast.Pass) or ast.unparse(only) == "..."
+    return "NotImplementedError" in ast.unparse(body[0].exc)
 
 
 def _has_source(answer: Any) -> bool:

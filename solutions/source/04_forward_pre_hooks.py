@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import hooklab
-from hooklab import check, plots, progress
+from hooklab import check, progress
 from hooklab.figures import lesson04 as figures
 
 torch.set_num_threads(1)

@@ -59,6 +59,24 @@ def test_a_class_with_a_stub_method_is_not_attempted(monkeypatch):
     assert outcome_of(lambda trial: "fine", Meter, monkeypatch).state == "not attempted"
 
 
+def test_a_class_with_an_empty_method_is_attempted(monkeypatch):
+    class Meter:
+        def __exit__(self, *error):
+            pass
+
+    assert outcome_of(lambda trial: "fine", Meter, monkeypatch).state == "correct"
+
+
+def test_a_function_around_an_empty_inner_function_is_attempted(monkeypatch):
+    def answer(x):
+        def hook(grad):
+            pass
+
+        x.register_hook(hook).remove()
+
+    assert outcome_of(calls_with_tensor, answer, monkeypatch).state == "correct"
+
+
 def test_code_above_a_forgotten_stub_line_is_told_to_delete_that_line():
     def leaves(named):
         names = set(named)
