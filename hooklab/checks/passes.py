@@ -96,13 +96,17 @@ def hooked(trial: Trial, layer: nn.Module, *rest: Any, many: bool = False) -> It
             raise NotYet("your function returned None", expected=what, got="None", likely="forgotten return")
         handles = returned if many and isinstance(returned, list | tuple) else [returned]
         is_single = many and not isinstance(returned, list | tuple)
-        if is_single or not all(callable(getattr(handle, "remove", None)) for handle in handles):
+        if is_single or not all(_is_handle(handle) for handle in handles):
             raise NotYet(f"your function did not return {what}", expected=what, got=tensor_text(returned))
         try:
             yield
         finally:
             for handle in handles:
                 trial.run(handle.remove)
+
+
+def _is_handle(value: Any) -> bool:
+    return callable(getattr(value, "remove", None)) and not isinstance(value, list | set)
 
 
 @contextmanager
