@@ -117,6 +117,12 @@ def test_each_problem_is_one_line(partly_failed: tuple[Path, int, str, str]) -> 
     assert count == f"{len(lines)} problems"
 
 
+def test_what_follows_an_error_is_not_told_as_well(partly_failed: tuple[Path, int, str, str]) -> None:
+    told = [line for line in partly_failed[3].splitlines() if "10_raises" in line]
+
+    assert len(told) == 2  # one for the lesson, one for the solution
+
+
 def test_progress_tells_each_notebook_and_how_it_went(partly_failed: tuple[Path, int, str, str]) -> None:
     lines = partly_failed[2].splitlines()
 
