@@ -16,6 +16,7 @@ TAGS = frozenset(
     ["exercise", "solution", "check", "predict", "figure", "field", "recap", "quiz", "explorer", "setup"],
 )
 NUMBERED_TAG = re.compile(r"claim-S\d+\.\d+|field-\d\d")
+_NBVAL = re.compile(r"^\s*#+\s*(NBVAL_\w+|PYTEST_VALIDATE_IGNORE_OUTPUT)\s*$", re.M)
 _MARKER = re.compile(r"#\s*%%")
 
 
@@ -67,6 +68,8 @@ def _faults(cell: Cell, metadata: dict[str, object]) -> list[str]:
         faults.append(f"a {cell.kind} cell; only code and [markdown] are used")
     if not cell.text.strip():
         faults.append("an empty cell")
+    if cell.kind == "code" and _NBVAL.search(cell.text):
+        faults.append("a comment that tells nbval not to compare: every output of the course is compared")
     # jupytext adds lines_to_next_cell itself; everything else was written by hand.
     for option in sorted(set(metadata) - {"tags", "lines_to_next_cell"}):
         faults.append(f"unknown cell option {option!r}; a cell has tags=[…] and nothing else")

@@ -48,6 +48,7 @@ def test_the_tags_of_the_course_are_known(tags: str) -> None:
         ('# %% [markdown] tags=["claim-S1.2"]\n# assert\n', 1, 1, "tag 'claim-S1.2' on a cell without an assert"),
         ("# %% hide=true\nx = 1\n", 1, 1, "unknown cell option 'hide'"),
         ("# %% A title\nx = 1\n", 1, 1, "unknown cell option 'title'"),
+        ("# %%\n# NBVAL_IGNORE_OUTPUT\nprint(1)\n", 1, 1, "a comment that tells nbval not to compare"),
         ("# %% [raw]\n# text\n", 1, 1, "a raw cell"),
         ("# %%\nx = 1\n\n# %%\n\n# %%\ny = 1\n", 4, 2, "an empty cell"),
     ],
