@@ -20,7 +20,8 @@ from hooklab.launcher.interpreter import OLDEST, Interpreter, look_at
 from hooklab.launcher.locking import alone
 from hooklab.launcher.messages import LauncherError, os_errors_in_one_line, say
 from hooklab.launcher.private import child_environment, write_news_setting
-from hooklab.launcher.requirements import Pin, fingerprint, read_pins
+from hooklab.launcher.probe import installed_versions
+from hooklab.launcher.requirements import Pin, fingerprint, has_all, read_pins
 
 
 @dataclass
@@ -68,9 +69,11 @@ def ready_python(root: Path) -> Path:
 
 def chosen_python(root: Path, pins: list[Pin]) -> Interpreter | None:
     """The Python that has everything, without changing anything; None if there is none yet."""
-    running = look_at(Path(sys.executable), [pin.name for pin in pins])
-    if running is not None and running.has_everything(root, pins):
-        return running
+    names = [pin.name for pin in pins]
+    if has_all(pins, installed_versions(names)):  # quick; whether a notebook would find hooklab needs a closer look
+        running = look_at(Path(sys.executable), names)
+        if running is not None and running.has_everything(root, pins):
+            return running
     inside = _look_inside(root, pins)
     return inside if inside is not None and _is_ready(root, pins, inside) else None
 
@@ -190,7 +193,7 @@ def _install(root: Path, python: Interpreter, lock: int) -> None:
     notes.write(venv)
     try:
         if not python.has_pip:
-            installing.install_pip(python.path, root, environment)
+            installing.install_pip(python.path, root, environment, lock)
         installing.install(python.path, root, environment, lock)
     except LauncherError:  # pip has ended by itself and put its things in order
         notes.unfinished = ""

@@ -44,14 +44,21 @@ def install(python: Path, root: Path, environment: dict[str, str], lock: int) ->
         )
 
 
-def install_pip(python: Path, root: Path, environment: dict[str, str]) -> None:
-    """Give an environment without pip the one that comes with Python.
+def install_pip(python: Path, root: Path, environment: dict[str, str], lock: int) -> None:
+    """Give an environment without pip the one that comes with Python; the arguments are those of :func:`install`.
 
     Raises:
         LauncherError: if that fails.
     """
     arguments = [str(python), "-m", "ensurepip", "--upgrade", "--default-pip"]
-    done = subprocess.run(arguments, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(
+        arguments,
+        cwd=root,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=_inherited(lock),
+    )
     if done.returncode != 0:
         lines = done.stdout.decode("utf-8", "replace").splitlines()
         raise LauncherError(
@@ -72,7 +79,7 @@ def run_pip(command: list[str], root: Path, environment: dict[str, str], lock: i
         text=True,
         encoding="utf-8",
         errors="replace",
-        pass_fds=() if sys.platform == "win32" else (lock,),
+        pass_fds=_inherited(lock),
     )
     last_lines: deque[str] = deque(maxlen=LAST_LINES)
     progress = Progress(sys.stderr)
@@ -105,6 +112,8 @@ def summary(line: str) -> str | None:
         return f"collecting {match[1]}"
     if match := re.match(r"(Downloading|Using cached) (?:\S*/)?(\S+\.(?:whl|gz|zip))(.*)", text):
         return f"{match[1].lower()} {match[2]}{match[3]}"
+    if match := re.match(r"(?:Processing|Obtaining) (?:\S*/)?(\S+)", text):
+        return f"reading {match[1]}"
     if match := re.match(r"Installing collected packages: (.*)", text):
         return f"installing {len(match[1].split(','))} packages"
     if match := re.match(r"Building (wheels?|editable) for (?:collected packages: )?(\S+)", text):
@@ -152,6 +161,11 @@ class Progress:
         if self.rewrites:
             self.stream.write("\n")
             self.stream.flush()
+
+
+def _inherited(lock: int) -> tuple[int, ...]:
+    """The descriptors that a child process gets; Windows cannot hand over a lock."""
+    return () if sys.platform == "win32" else (lock,)
 
 
 def _lines_or_none(process: subprocess.Popen[str]) -> Iterator[str | None]:

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from hooklab.launcher.requirements import Pin, same_version
+from hooklab.launcher.requirements import Pin, has_all
 
 OLDEST = (3, 11)
 
@@ -27,9 +27,7 @@ class Interpreter:
 
     def has_everything(self, root: Path, pins: list[Pin]) -> bool:
         """Whether every pin is there in its version, and ``hooklab`` is the one of this root."""
-        return self.has_course(root) and all(
-            same_version(pin.version, self.packages.get(pin.name) or "") for pin in pins
-        )
+        return self.has_course(root) and has_all(pins, self.packages)
 
     def has_course(self, root: Path) -> bool:
         """Whether a notebook in any folder would import this root's ``hooklab``."""

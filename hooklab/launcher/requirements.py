@@ -71,6 +71,11 @@ def fingerprint(root: Path) -> str:
         return hashlib.sha256((root / "requirements.txt").read_bytes()).hexdigest()
 
 
+def has_all(pins: list[Pin], installed: dict[str, str | None]) -> bool:
+    """Whether every pin is installed in its version."""
+    return all(same_version(pin.version, installed.get(pin.name) or "") for pin in pins)
+
+
 def same_version(tested: str, installed: str) -> bool:
     """Whether an installed version is the tested one; a local part such as ``+cpu`` counts only if the pin has one.
 

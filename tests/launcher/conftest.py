@@ -16,6 +16,8 @@ from venv import EnvBuilder
 import pytest
 
 import hooklab
+from hooklab.launcher import commands
+from hooklab.launcher.private import FOLDERS
 
 ENSUREPIP = """
 import pathlib
@@ -32,7 +34,9 @@ if plan == "fails":
     sys.exit(1)
 if plan == "waits":
     pathlib.Path("pip-waits").touch()
-    while not pathlib.Path("go-on").exists():
+    for _ in range(3000):  # a minute at most, whatever becomes of the test
+        if pathlib.Path("go-on").exists():
+            break
         time.sleep(0.02)
 site = pathlib.Path(sysconfig.get_path("purelib"))
 (site / "tiny-1.0.dist-info").mkdir(exist_ok=True)
@@ -110,14 +114,20 @@ def plain_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def _never(*_: object) -> None:
+    """In place of ``hand_over``, which would put another program in the place of these tests."""
+    raise AssertionError("the launcher went on to start a program")
+
+
 @pytest.fixture
 def course(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
     """A small course without ``.venv``; the current folder is its root."""
     root = tmp_path / "Häkchen und Ösen 课程" / "mein kurs"
     shutil.copytree(template, root)
     monkeypatch.chdir(root)
-    for variable in ["PYTHONPATH", "FAKE_PIP"]:
+    for variable in ["PYTHONPATH", "FAKE_PIP", *FOLDERS]:
         monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(commands, "hand_over", _never)
     return Course(root)
 
 

@@ -1,6 +1,7 @@
 """``lab`` and ``test`` hand over to JupyterLab and pytest."""
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hooklab.launcher import commands
-from hooklab.launcher.commands import lab_options
+from hooklab.launcher.commands import hand_over, lab_options
 from hooklab.launcher.environment import python_of
 from hooklab.launcher.messages import LauncherError
 from tests.launcher.conftest import Course
@@ -57,13 +58,22 @@ def test_a_command_that_needs_the_packages_goes_on_in_the_python_that_has_them(c
     assert done.returncode == 5
 
 
+@pytest.mark.parametrize(
+    ("running", "prefix", "ready"),
+    [
+        ("/usr/bin/python3", "/usr", "/usr/bin/python3"),
+        ("/kurs/.venv/bin/python3", "/kurs/.venv", "/kurs/.venv/bin/python"),
+    ],
+)
 def test_a_command_that_needs_the_packages_stays_in_a_python_that_has_them(
-    course: Course, monkeypatch: pytest.MonkeyPatch
+    running: str, prefix: str, ready: str, course: Course, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "ready_python", lambda root: Path(sys.executable))
-    monkeypatch.setattr(commands.os, "environ", dict(commands.os.environ))
+    monkeypatch.setattr(sys, "executable", running)
+    monkeypatch.setattr(sys, "prefix", prefix)
+    monkeypatch.setattr(commands, "ready_python", lambda root: Path(ready))
+    monkeypatch.setattr(os, "environ", dict(os.environ))
     assert commands.go_inside(["build"]) is None
-    assert Path(commands.os.environ["MPLCONFIGDIR"]).is_dir()
+    assert Path(os.environ["MPLCONFIGDIR"]).is_dir()
 
 
 def test_a_python_that_went_away_is_one_line(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,4 +81,4 @@ def test_a_python_that_went_away_is_one_line(course: Course, monkeypatch: pytest
     assert done.returncode == 7
     shutil.rmtree(course.venv)
     with pytest.raises(LauncherError, match="could not start the course's Python: No such file"):
-        commands.hand_over(course.root, python_of(course.venv), ["-m", "pytest"])
+        hand_over(course.root, python_of(course.venv), ["-m", "pytest"])

@@ -158,6 +158,20 @@ def test_a_venv_from_an_interrupted_run_is_made_anew(course: Course, capsys: pyt
     assert capsys.readouterr().err.startswith("hooklab: the last run was interrupted; making .venv anew\n")
 
 
+def test_a_venv_whose_making_was_interrupted_is_made_anew(
+    course: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EnvBuilder, "create", interrupted)
+        assert main(["test"]) == 130
+    capsys.readouterr()
+    ready_python(course.root)
+    assert capsys.readouterr().err.startswith("hooklab: the last run was interrupted; making .venv anew\n")
+
+
 def test_nothing_of_the_old_venv_is_left_over(course: Course) -> None:
     ready_python(course.root)
     Notes(made_here=True, unfinished="made").write(course.venv)

@@ -23,6 +23,8 @@ class Terminal(io.StringIO):
             "downloading numpy-2.4.6-cp311.whl (16.9 MB)",
         ),
         ("  Using cached idna-3.10-py3-none-any.whl (70 kB)", "using cached idna-3.10-py3-none-any.whl (70 kB)"),
+        ("Processing /wheels/torch-2.13.0-cp311.whl (from -r a.txt (line 2))", "reading torch-2.13.0-cp311.whl"),
+        ("Obtaining file:///home/jo/kurs", "reading kurs"),
         ("Installing collected packages: a, b, c", "installing 3 packages"),
         ("Building wheels for collected packages: hooklab", "building hooklab"),
         ("  Building editable for hooklab (pyproject.toml): started", "building hooklab"),

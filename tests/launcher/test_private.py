@@ -13,12 +13,6 @@ from hooklab.launcher.private import FOLDERS, child_environment
 from tests.launcher.conftest import Course
 
 
-@pytest.fixture(autouse=True)
-def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in FOLDERS:
-        monkeypatch.delenv(variable, raising=False)
-
-
 def test_every_cache_and_setting_lies_in_a_folder_of_the_course(course: Course) -> None:
     environment = child_environment(course.root, Path(sys.executable))
     for variable in FOLDERS:

@@ -1,5 +1,6 @@
 """Where the course is, and what it pins."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def test_outside_the_root_one_line_names_the_folder_to_go_to(
     captured = capsys.readouterr().err
     assert captured == (
         "hooklab: error: start this in the folder that holds requirements.txt, lessons/ and hooklab/; "
-        f"type first: cd {ROOT}\n"
+        f"type first: cd {shlex.quote(str(ROOT))}\n"
     )
 
 
