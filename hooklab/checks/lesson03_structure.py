@@ -90,7 +90,7 @@ def _expect_structure(got: Any, wanted: Any, place: str) -> None:
             )
         return
     if not isinstance(wanted, tuple | list | dict):
-        if got is not wanted and got != wanted:
+        if type(got) is not type(wanted) or got != wanted:
             raise NotYet(f"{where} has changed", **shown, likely="what is no tensor stays as it is")
         return
     if type(got) is not type(wanted):

@@ -461,7 +461,7 @@ assert captured["numpy"].tolist() == [2.0, 0.0]
 
 # %% [markdown]
 # `nn.ReLU(inplace=True)` overwrites its input to save memory, and its input is the tensor that you kept. A clone is
-# safe. The NumPy array is not: `cpu()` copies only a tensor that is elsewhere, and `numpy()` never copies.
+# safe. The NumPy array is not: `cpu()` copies only a tensor that is elsewhere, and `numpy()` does not copy.
 #
 # ## What a capture costs
 #
@@ -960,7 +960,7 @@ assert array.dtype == "float32"
 # **"I compute a loss from the feature that I captured, and backward fails."** Or, with another term in the loss, it
 # does not fail and the feature has no effect. A detached value is cut off from the graph. To look: detach. For a
 # loss: keep the **live** output, and let it go after `backward()`.
-# ([A thread](https://github.com/meta-pytorch/opacus/issues/176))
+# ([A thread](https://github.com/jantic/DeOldify/issues/116))
 
 # %% tags=["field", "field-28"]
 linear, features = nn.Linear(1, 1), {}

@@ -123,6 +123,23 @@ def detaches_the_tuple(model, layer, x):
     return stored[0]
 
 
+@wrong("3.1", says="that is not what 'body.first' put out")
+def hooks_the_first_child(model, layer, x):
+    stored = []
+    with next(model.children()).register_forward_hook(lambda module, args, output: stored.append(output.detach())):
+        model(x)
+    return stored[0]
+
+
+@wrong("3.1", says="model(x) ran 2 times")
+def runs_once_more_for_the_result(model, layer, x):
+    stored = []
+    with layer.register_forward_hook(lambda module, args, output: stored.append(output.detach())):
+        model(x)
+    model(x)
+    return stored[0]
+
+
 # --- 3.2
 
 
@@ -248,6 +265,37 @@ def registers_twice(layer, channel):
     return layer.register_forward_hook(hook)
 
 
+@wrong("3.2", says="channel 2 is not the one that is off")
+def always_channel_one(layer, channel):
+    def hook(module, args, output):
+        output = output.clone()
+        output[:, 1] = 0
+        return output
+
+    return layer.register_forward_hook(hook)
+
+
+@wrong("3.2", says="the other channels have changed")
+def scales_the_others_as_dropout_does(layer, channel):
+    def hook(module, args, output):
+        count = output.shape[1]
+        output = output * count / (count - 1)
+        output[:, channel] = 0
+        return output
+
+    return layer.register_forward_hook(hook)
+
+
+@wrong("3.2", says="not that of the other channels")
+def detaches_half_of_it(layer, channel):
+    def hook(module, args, output):
+        mask = torch.ones_like(output)
+        mask[:, channel] = 0
+        return mask * (output + output.detach()) / 2
+
+    return layer.register_forward_hook(hook)
+
+
 # --- 3.3
 
 
@@ -361,6 +409,26 @@ def returns_its_copy_from_the_hook(model, module, x):
     return uses
 
 
+@wrong("3.3", says="model(x) did not run")
+def calls_the_module_itself(model, module, x):
+    return [module(x).detach()]
+
+
+@wrong("3.3", says="forgotten return")
+def forgets_to_return_the_list(model, module, x):
+    uses = []
+    with module.register_forward_hook(lambda m, args, output: uses.append(output.detach().clone())):
+        model(x)
+
+
+@wrong("3.3", says="those are not the module's outputs")
+def repeats_the_last(model, module, x):
+    uses = []
+    with module.register_forward_hook(lambda m, args, output: uses.append(output.detach().clone())):
+        model(x)
+    return [uses[-1] for _ in uses]
+
+
 # --- 3.4
 
 
@@ -468,6 +536,38 @@ def helper_forgets_to_return(model, layer, x):
             return part.detach()
         tuple(map(detached, part))
         return None
+
+    return structure_with(detached, model, layer, x)
+
+
+@wrong("3.4", says="model(x) did not run")
+def calls_the_layer_without_the_model(model, layer, x):
+    with torch.no_grad():
+        return layer(x)
+
+
+@wrong("3.4", says="has other numbers")
+def halves_the_numbers(model, layer, x):
+    def detached(part):
+        if isinstance(part, torch.Tensor):
+            return part.detach() / 2
+        if isinstance(part, dict):
+            return {key: detached(one) for key, one in part.items()}
+        return type(part)(map(detached, part)) if isinstance(part, list | tuple) else part
+
+    return structure_with(detached, model, layer, x)
+
+
+@wrong("3.4", says="what is no tensor stays as it is")
+def makes_tensors_of_numbers(model, layer, x):
+    def detached(part):
+        if isinstance(part, torch.Tensor):
+            return part.detach()
+        if isinstance(part, dict):
+            return {key: detached(one) for key, one in part.items()}
+        if isinstance(part, list | tuple):
+            return type(part)(map(detached, part))
+        return torch.tensor(part) if isinstance(part, int) else part
 
     return structure_with(detached, model, layer, x)
 
@@ -665,6 +765,19 @@ def keeps_the_first_call(model, names):
         return hook
 
     handles = [module.register_forward_hook(first_only(name)) for name, module in modules.items()]
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5", says="the names are not those asked for")
+@contextmanager
+def stores_under_the_module(model, names):
+    captured = {}
+    modules = [model.get_submodule(name) for name in names]
+    handles = [m.register_forward_hook(lambda m, args, output: captured.update({m: output.detach()})) for m in modules]
     try:
         yield captured
     finally:
