@@ -61,7 +61,7 @@ def test_a_command_that_needs_the_packages_goes_on_in_the_python_that_has_them(c
 @pytest.mark.parametrize(
     ("running", "prefix", "ready"),
     [
-        ("/usr/bin/python3", "/usr", "/usr/bin/python3"),
+        ("/opt/python3", "/opt/python", "/opt/python3"),
         ("/kurs/.venv/bin/python3", "/kurs/.venv", "/kurs/.venv/bin/python"),
     ],
 )

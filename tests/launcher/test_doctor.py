@@ -139,6 +139,7 @@ def test_a_kernel_starts_here() -> None:
 
 
 def test_a_kernel_that_cannot_import_the_course_is_told(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(course.root / ".ipython"))
     (course.root / "lessons/hooklab.py").write_text("raise ImportError('half of it is missing')")
     assert checkup.kernel() == (False, "python3 starts, but: ImportError: half of it is missing")
 

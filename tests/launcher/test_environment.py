@@ -343,6 +343,7 @@ def test_a_launch_that_is_interrupted_in_pip_is_noticed_by_the_next(course: Cour
     assert launch.returncode == 130
     assert err.endswith("\nhooklab: interrupted\n")
     assert "Traceback" not in err
+    assert not (packages_of(course) / "course.pth").exists()  # pip was ended, not waited for
     again = course.run("test")
     assert again.stderr.startswith("hooklab: the last run was interrupted; making .venv anew\n")
     assert again.returncode == 7
