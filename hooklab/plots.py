@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
@@ -24,6 +25,8 @@ CAPTURED = "#009E73"
 CHANGED = "#CC79A7"
 REST = "#8A8A8A"
 INK = "#222222"
+# For values of both signs: vermilion below zero, white at zero, blue above.
+SIGNED = LinearSegmentedColormap.from_list("signed", [BACKWARD, "white", FORWARD])
 
 STYLE: Any = {
     "figure.dpi": 100,

@@ -75,6 +75,8 @@ class Trial:
         try:
             return function(*args, **kwargs)
         except NotImplementedError as error:
+            if _raised_by_library(error):
+                raise learners_error(error, name) from error
             raise StillTheStub from error
         except (Exception, SystemExit) as error:
             raise learners_error(error, name) from error
@@ -124,6 +126,13 @@ def learners_line(error: BaseException) -> str | None:
         return None
     last = frames[-1]
     return f"at line {last.lineno}: `{last.line}`" if last.line else f"at line {last.lineno}"
+
+
+def _raised_by_library(error: BaseException) -> bool:
+    """Whether the innermost frame is not the learner's: torch raises NotImplementedError for a missing kernel."""
+    # an operator of torch's is no frame of its own: there the learner's line is the last, and does not say `raise`
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return last.filename.startswith(_NOT_THE_LEARNERS) or bool(last.line and "raise" not in last.line)
 
 
 def tensor_text(value: Any, digits: int = 4) -> str:

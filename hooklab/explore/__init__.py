@@ -14,6 +14,18 @@ if TYPE_CHECKING:
     from hooklab.explore.backward import describe_step as describe_step
     from hooklab.explore.backward import draw_step as draw_step
     from hooklab.explore.backward import record_backward as record_backward
+    from hooklab.explore.comparing import compare as compare
+    from hooklab.explore.comparing import describe_comparison as describe_comparison
+    from hooklab.explore.comparing import draw_comparison as draw_comparison
+    from hooklab.explore.comparing import what_comes_back as what_comes_back
+    from hooklab.explore.features import describe_maps as describe_maps
+    from hooklab.explore.features import draw_maps as draw_maps
+    from hooklab.explore.features import feature_maps as feature_maps
+    from hooklab.explore.features import kept_maps as kept_maps
+    from hooklab.explore.mixing import describe_mixture as describe_mixture
+    from hooklab.explore.mixing import draw_mixture as draw_mixture
+    from hooklab.explore.mixing import mix as mix
+    from hooklab.explore.mixing import mixing as mixing
     from hooklab.explore.order import call_order as call_order
     from hooklab.explore.order import describe_order as describe_order
     from hooklab.explore.order import draw_order as draw_order
@@ -24,9 +36,21 @@ _HOME = {
     "describe_step": "hooklab.explore.backward",
     "draw_step": "hooklab.explore.backward",
     "record_backward": "hooklab.explore.backward",
+    "compare": "hooklab.explore.comparing",
+    "describe_comparison": "hooklab.explore.comparing",
+    "draw_comparison": "hooklab.explore.comparing",
+    "what_comes_back": "hooklab.explore.comparing",
+    "describe_maps": "hooklab.explore.features",
+    "draw_maps": "hooklab.explore.features",
+    "feature_maps": "hooklab.explore.features",
+    "kept_maps": "hooklab.explore.features",
+    "describe_mixture": "hooklab.explore.mixing",
+    "draw_mixture": "hooklab.explore.mixing",
+    "mix": "hooklab.explore.mixing",
+    "mixing": "hooklab.explore.mixing",
+    "call_order": "hooklab.explore.order",
     "describe_order": "hooklab.explore.order",
     "draw_order": "hooklab.explore.order",
-    "call_order": "hooklab.explore.order",
     "record_order": "hooklab.explore.order",
 }
 

@@ -16,6 +16,8 @@ from typing import Any
 import ipywidgets as widgets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import Tensor
 
 DPI = 100
 
@@ -93,4 +95,23 @@ def canvas(width: float, height: float) -> tuple[Figure, Axes]:
     figure.set_layout_engine("none")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.axis("off")
+    return figure, axes
+
+
+def tile(axes: Axes, values: Tensor, corner: tuple[float, float], side: float, title: str, **look: Any) -> None:
+    """Draw a small square image on a canvas whose units are inches; `look` goes to imshow.
+
+    Many images on one axes are drawn several times faster than on an axes each.
+    """
+    left, bottom = corner
+    axes.imshow(values.numpy(), extent=(left, left + side, bottom, bottom + side), interpolation="nearest", **look)
+    axes.add_patch(Rectangle(corner, side, side, fill=False, ec="#BBBBBB", lw=0.8))
+    axes.text(left + side / 2, bottom + side + 0.05, title, ha="center", va="bottom", fontsize=9)
+
+
+def inches(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return a canvas whose data units are inches."""
+    figure, axes = canvas(width, height)
+    axes.set(xlim=(0, width), ylim=(0, height))
+    axes.set_autoscale_on(False)
     return figure, axes

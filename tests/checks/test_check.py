@@ -140,6 +140,13 @@ def test_an_exception_in_a_hook_that_runs_later_names_the_hooks_line(monkeypatch
     assert "`return grad.nonsense`" in text
 
 
+def test_an_operation_that_torch_has_not_implemented_is_no_stub(monkeypatch):
+    def answer(x):
+        return torch.nn.functional.leaky_relu(torch.ones(2, dtype=torch.int64))
+
+    assert "answer raised NotImplementedError" in str(outcome_of(calls_with_tensor, answer, monkeypatch))
+
+
 def test_exit_does_not_end_the_kernel(monkeypatch):
     def answer(x):
         sys.exit(3)

@@ -1,0 +1,118 @@
+"""The explorers of feature maps, backward hooks and mixing: their data, their extremes, their controls."""
+
+import itertools
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+
+from hooklab.explore import comparing, features, mixing
+from hooklab.explore.panel import png
+from hooklab.figures.digits import digits
+
+IMAGE = digits().test_images[3]
+
+
+def controls_of(explorer):
+    """The explorer's widgets with a description, by it."""
+    rows = explorer.children[1:-2]
+    return {widget.description: widget for row in rows for widget in row.children}
+
+
+def size_of(picture):
+    return picture[16:24]  # width and height in a PNG's header
+
+
+# --- feature maps
+
+
+def test_a_reference_shows_what_the_in_place_relu_has_written():
+    kept, cloned = (features.kept_maps(IMAGE, "conv1", clone) for clone in (False, True))
+    assert (kept < 0).sum() == 0
+    assert (cloned < 0).sum() > 0
+    assert torch.equal(kept, cloned.relu())
+
+
+@pytest.mark.parametrize("layer", features.LAYERS)
+def test_every_layer_can_be_drawn_at_one_size(layer):
+    picture = png(features.draw_maps(IMAGE, features.kept_maps(IMAGE, layer, True)))
+    assert size_of(picture) == size_of(png(features.draw_maps(IMAGE, features.kept_maps(IMAGE, "conv1", False))))
+
+
+def test_feature_maps_leave_no_hook():
+    features.kept_maps(IMAGE, "conv2", True)
+    assert not any(module._forward_hooks for module in features.network().modules())
+
+
+def test_an_empty_image_can_be_drawn():
+    assert features.draw_maps(torch.zeros(1, 8, 8), torch.zeros(8, 8, 8)).axes
+
+
+# --- what comes back
+
+
+@pytest.mark.parametrize("kind", comparing.KINDS)
+def test_the_full_hook_reports_the_inputs_gradient_for_every_kind(kind):
+    for batch in comparing.BATCH:
+        comparison = comparing.compare(kind, batch)
+        assert [entry.of for entry in comparison.full.grad_input] == ["input"]
+        assert comparing.draw_comparison(comparison).axes[0].texts
+
+
+def test_the_sentence_counts_what_the_legacy_hook_got():
+    text = comparing.describe_comparison("Linear, 2-D input", 2, comparing.compare("Linear, 2-D input", 2))
+    assert "the legacy hook got 3: bias, input, weight transposed" in text
+
+
+# --- mixing
+
+
+def test_mixing_nothing_in_gives_the_first_digits_own_answer():
+    alone = mixing.mix(3, 7, 1.0, "relu2").probabilities
+    assert torch.allclose(alone, mixing.mix(3, 3, 0.5, "input").probabilities, atol=1e-6)
+
+
+def test_the_mixture_at_the_input_is_the_mean_of_both_images():
+    mixture = mixing.mix(3, 7, 0.5, "input")
+    assert torch.allclose(mixture.mixed[0], (mixture.first + mixture.second) / 2)
+
+
+@pytest.mark.parametrize(("layer", "lam"), list(itertools.product(mixing.LAYERS, [0.0, 0.35, 1.0])))
+def test_every_mixture_can_be_drawn_at_one_size(layer, lam):
+    mixture = mixing.mix(0, 9, lam, layer)
+    assert float(mixture.probabilities.sum()) == pytest.approx(1.0, abs=1e-5)
+    assert size_of(png(mixing.draw_mixture(mixture, (0, 9)))) == size_of(
+        png(mixing.draw_mixture(mixing.mix(1, 1, 0.5, "input"), (1, 1)))
+    )
+
+
+# --- all of them
+
+
+@pytest.mark.parametrize(
+    ("make", "description", "value"),
+    [
+        (features.feature_maps, "digit", 39),
+        (features.feature_maps, "layer", "pool"),
+        (features.feature_maps, "hook", True),
+        (comparing.what_comes_back, "module", "Sequential of two"),
+        (comparing.what_comes_back, "batch", 8),
+        (mixing.mixing, "first", 9),
+        (mixing.mixing, "λ", 0.0),
+        (mixing.mixing, "mixed at", "pool"),
+    ],
+)
+def test_an_explorer_follows_its_control_and_leaves_no_figure(make, description, value):
+    explorer = make()
+    picture, sentence = explorer.children[-2:]
+    before = picture.value, sentence.value
+    controls_of(explorer)[description].value = value
+    assert picture.value != before[0]
+    assert sentence.value != before[1]
+    assert size_of(picture.value) == size_of(before[0])
+    assert plt.get_fignums() == []
+
+
+@pytest.mark.parametrize("make", [features.feature_maps, comparing.what_comes_back, mixing.mixing])
+def test_every_explorer_opens_with_something_to_try(make):
+    assert "Try this: " in make().children[0].value
