@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
+from urllib.parse import unquote
 
 from hooklab.launcher.messages import LauncherError, say
 
@@ -113,7 +114,7 @@ def summary(line: str) -> str | None:
     if match := re.match(r"(Downloading|Using cached) (?:\S*/)?(\S+\.(?:whl|gz|zip))(.*)", text):
         return f"{match[1].lower()} {match[2]}{match[3]}"
     if match := re.match(r"(?:Processing|Obtaining) (?:\S*/)?(\S+)", text):
-        return f"reading {match[1]}"
+        return f"reading {unquote(match[1])}"
     if match := re.match(r"Installing collected packages: (.*)", text):
         return f"installing {len(match[1].split(','))} packages"
     if match := re.match(r"Building (wheels?|editable) for (?:collected packages: )?(\S+)", text):

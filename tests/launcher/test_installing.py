@@ -24,7 +24,7 @@ class Terminal(io.StringIO):
         ),
         ("  Using cached idna-3.10-py3-none-any.whl (70 kB)", "using cached idna-3.10-py3-none-any.whl (70 kB)"),
         ("Processing /wheels/torch-2.13.0-cp311.whl (from -r a.txt (line 2))", "reading torch-2.13.0-cp311.whl"),
-        ("Obtaining file:///home/jo/kurs", "reading kurs"),
+        ("Obtaining file:///home/jo/mein%20kurs", "reading mein kurs"),
         ("Installing collected packages: a, b, c", "installing 3 packages"),
         ("Building wheels for collected packages: hooklab", "building hooklab"),
         ("  Building editable for hooklab (pyproject.toml): started", "building hooklab"),
