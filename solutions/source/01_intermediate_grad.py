@@ -16,9 +16,10 @@ import weakref
 
 import matplotlib.pyplot as plt
 import torch
+from IPython.display import display
 from torch import nn
 
-from hooklab import check, plots, progress
+from hooklab import check, explore, plots, progress
 
 torch.set_num_threads(1)
 
@@ -117,6 +118,27 @@ plt.show()
 
 # %% [markdown]
 # *What to see:* a gradient arrives at every tensor (vermilion), but only the leaf keeps it (green).
+#
+# Now walk through `backward()` yourself. Each step of this explorer was recorded in a real run. Move the slider with the
+# mouse or the arrow keys. Two of the switches are hooks, which come later in this lesson.
+
+# %% tags=["explorer"]
+explore.backward_steps()
+
+# %% [markdown]
+# Without a kernel, here are three of its steps: the square's node runs, then `AccumulateGrad`, then all is over.
+
+# %% tags=["figure"]
+steps = explore.record_backward()
+for number in (2, 4, 5):
+    print(explore.describe_step(steps, number))
+    display(explore.draw_step(steps, number))
+
+assert steps[2].saved and not steps[3].saved  # the node lets go of y as soon as it has run
+assert steps[-1].grads == {"x": (3.0, 5.0), "y": None, "s": None, "z": None}
+
+# %% [markdown]
+# *What to see:* the gradient moves one tensor to the left with each step; what the square had saved is freed at once.
 #
 # So "what happened to the gradient of y?" has two answers, which older pages mix up:
 #

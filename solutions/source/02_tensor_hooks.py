@@ -20,12 +20,13 @@ from contextlib import ExitStack
 
 import matplotlib.pyplot as plt
 import torch
+from IPython.display import display
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 
-from hooklab import check, progress
+from hooklab import check, explore, progress
 from hooklab.figures import lesson02 as figures
 
 torch.set_num_threads(1)
@@ -374,6 +375,27 @@ plt.show()
 # %% [markdown]
 # *What to see:* read it from right to left, as `backward()` goes. A purple hook changed the gradient, the grey one only
 # looked. `y.grad` is taken after the last hook, at the place from where the gradient goes on.
+#
+# In lesson 1 you walked through `backward()`. Do it again with hooks on `y`, and with `retain_grad()`.
+
+# %% tags=["explorer"]
+explore.backward_steps()
+
+# %% [markdown]
+# Without a kernel, here are its two hook steps, and the end of that run.
+
+# %% tags=["figure"]
+steps = explore.record_backward(retain=True, reads=True, doubles=True)
+for number in (3, 4, 7):
+    print(explore.describe_step(steps, number))
+    display(explore.draw_step(steps, number))
+
+assert [step.where for step in steps if step.is_hook] == ["y", "y"]
+assert steps[-1].grads["x"] == steps[-1].grads["y"] == (6.0, 10.0)
+
+# %% [markdown]
+# *What to see:* both hooks run when the gradient has arrived at `y`, and before the node behind it does. What the last
+# one returned is what `y` keeps and what `x` gets.
 #
 # So which do you use to read a gradient: `retain_grad()` or a hook? Let two passes decide.
 

@@ -19,11 +19,12 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
+from IPython.display import display
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 
-from hooklab import capture, check, edit, progress
+from hooklab import capture, check, edit, explore, progress
 from hooklab.figures.digits import accuracy, digits, trained_digits_cnn
 from hooklab.figures.lesson03 import bytes_held, feature_maps
 
@@ -462,6 +463,28 @@ assert captured["numpy"].tolist() == [2.0, 0.0]
 # %% [markdown]
 # `nn.ReLU(inplace=True)` overwrites its input to save memory, and its input is the tensor that you kept. A clone is
 # safe. The NumPy array is not: `cpu()` copies only a tensor that is elsewhere, and `numpy()` does not copy.
+#
+# Now the same in the trained network, whose ReLUs are switched to in place here. Look at `conv1`, and choose whether the
+# hook keeps the output itself or a clone.
+
+# %% tags=["explorer"]
+explore.feature_maps()
+
+# %% [markdown]
+# Without a kernel, here are two of its positions: `conv1` kept as it is, and `conv1` cloned.
+
+# %% tags=["figure"]
+image = digits().test_images[3]
+conv1_maps = {clone: explore.kept_maps(image, "conv1", clone) for clone in (False, True)}
+for maps in conv1_maps.values():
+    display(explore.draw_maps(image, maps))
+
+assert (conv1_maps[False] < 0).sum() == 0  # overwritten by the ReLU
+assert (conv1_maps[True] < 0).any()
+assert torch.equal(conv1_maps[False], conv1_maps[True].relu())
+
+# %% [markdown]
+# *What to see:* only the clone (below) shows negative values, in vermilion. Above, the ReLU has written over them.
 #
 # ## What a capture costs
 #

@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 import hooklab
-from hooklab import check, progress
+from hooklab import check, explore, progress
 
 torch.set_num_threads(1)
 
@@ -506,6 +506,11 @@ assert "input" not in legacy["linear, 3-D"] and "input" not in legacy["Sequentia
 # %% [markdown]
 # *What to see:* the full column is the input's gradient (vermilion), every time. The legacy column mixes in parameters (green)
 # and values from inside (grey); for a 3-D linear layer and for the whole `Sequential` the input's gradient is missing.
+#
+# Try more modules in the explorer. The table above is its picture without a kernel; it adds each module's true gradients.
+
+# %% tags=["explorer"]
+explore.what_comes_back()
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 5.3 · The documents' hook, mended
