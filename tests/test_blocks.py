@@ -17,6 +17,7 @@ from torch import nn
 
 from hooklab import capture, edit, leftover_hooks, run_until, timeline
 from hooklab.editing import Edit
+from hooklab.hooking import Session
 from tests.nets import mlp, ones
 
 Tool = Callable[..., AbstractContextManager[Any]]
@@ -158,6 +159,15 @@ def test_an_interrupt_half_way_through_attaching_leaves_no_hook(tool: Tool, afte
     with pytest.raises(KeyboardInterrupt), tool(model):
         pytest.fail("the block must not begin")
     assert leftover_hooks(model) == []
+
+
+def test_blocks_that_failed_to_open_do_not_pile_up(tool: Tool) -> None:
+    block = tool(nn.Sequential(Interrupting(after=False)))
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            block.__enter__()
+    gc.collect()
+    assert not any(issubclass(type(thing), Session) for thing in gc.get_objects())
 
 
 def test_an_interrupt_half_way_through_removing_leaves_no_hook(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 from collections.abc import Iterator
@@ -130,6 +131,25 @@ def test_nested_captures_of_one_model_see_the_same() -> None:
         model(ones(2, 3))
     assert torch.equal(outer["0"], inner["0"])
     assert list(inner) == ["0", "2"]
+
+
+def test_the_inner_one_of_a_capture_entered_twice_ends_first() -> None:
+    model = mlp()
+    block = capture(model, "0")
+    with block as outer:
+        with block as inner:
+            model(ones(1, 3))
+        model(ones(2, 3))
+    assert inner["0"].shape == (1, 4)
+    assert outer["0"].shape == (2, 4)
+
+
+def test_a_shallow_copy_that_is_called_does_not_end_our_pass() -> None:
+    model = nn.Linear(3, 4)
+    with capture(model) as seen:
+        y = model(ones(1, 3))
+        copy.copy(model)(ones(2, 3))
+    assert torch.equal(seen[""], y)
 
 
 def test_after_the_block_nothing_more_is_recorded() -> None:

@@ -224,6 +224,29 @@ def test_calls_from_another_thread_are_not_recorded_and_the_error_says_so() -> N
         _ = seen["0"]
 
 
+def test_one_capture_may_be_open_in_two_threads_and_each_ends_its_own() -> None:
+    model = mlp()
+    block, first_is_open, second_is_open = capture(model, "0"), threading.Event(), threading.Event()
+    results = []
+
+    def first() -> None:
+        with block as seen:
+            first_is_open.set()
+            second_is_open.wait(10)
+            model(ones(5, 3))
+        results.append(seen["0"].shape)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    first_is_open.wait(10)
+    with block as seen:
+        second_is_open.set()
+        thread.join()
+        model(ones(2, 3))
+    assert results == [(5, 4)]
+    assert seen["0"].shape == (2, 4)
+
+
 def test_a_pass_in_another_thread_does_not_end_ours() -> None:
     model = mlp()
     with capture(model) as seen:
