@@ -12,7 +12,7 @@ from torch.nn.modules import module as torch_module
 from hooklab.selecting import without_compile_prefix
 
 # kind, in the words of the method that registers it -> the module's attribute that holds it
-_TABLES = {
+MODULE_TABLES = {
     "forward_pre_hook": "_forward_pre_hooks",
     "forward_hook": "_forward_hooks",
     "full_backward_pre_hook": "_backward_pre_hooks",
@@ -22,8 +22,8 @@ _TABLES = {
     "load_state_dict_pre_hook": "_load_state_dict_pre_hooks",
     "load_state_dict_post_hook": "_load_state_dict_post_hooks",
 }
-_TENSOR_TABLES = {"tensor_hook": "_backward_hooks", "post_accumulate_grad_hook": "_post_accumulate_grad_hooks"}
-_GLOBAL_TABLES = {
+TENSOR_TABLES = {"tensor_hook": "_backward_hooks", "post_accumulate_grad_hook": "_post_accumulate_grad_hooks"}
+GLOBAL_TABLES = {
     "forward_pre_hook": "_global_forward_pre_hooks",
     "forward_hook": "_global_forward_hooks",
     "full_backward_pre_hook": "_global_backward_pre_hooks",
@@ -71,15 +71,15 @@ def leftover_hooks(model: nn.Module) -> list[Leftover]:
     seen: set[Any] = set()  # a tied parameter has two names but one set of hooks
     for raw_name, module in model.named_modules():
         name = without_compile_prefix(raw_name)
-        for kind, function in _registered(module, _TABLES):
+        for kind, function in _registered(module, MODULE_TABLES):
             is_old = kind == "full_backward_hook" and module._is_full_backward_hook is False
             found.append(Leftover(name, "backward_hook" if is_old else kind, function))
         for own, tensor in [*module._parameters.items(), *module._buffers.items()]:
             if tensor is not None and tensor not in seen:
                 seen.add(tensor)
                 full_name = f"{name}.{own}" if name else own
-                found += [Leftover(full_name, kind, function) for kind, function in _registered(tensor, _TENSOR_TABLES)]
-    for kind, function in _registered(torch_module, _GLOBAL_TABLES):
+                found += [Leftover(full_name, kind, function) for kind, function in _registered(tensor, TENSOR_TABLES)]
+    for kind, function in _registered(torch_module, GLOBAL_TABLES):
         is_old = kind == "full_backward_hook" and torch_module._global_is_full_backward_hook is False
         found.append(Leftover("(every module)", "backward_hook" if is_old else kind, function))
     return found

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hooklab.checks.misconceptions import named_by
 from hooklab.checks.trial import NotYet, Trial, same, tensor_text
 
 NOT_DETACHED = "still part of the graph: the hook stores `output` itself; detach it first"
@@ -34,13 +35,8 @@ _LIKELY = {
 @contextmanager
 def misconception_named() -> Iterator[None]:
     """Add the likely misconception to an exception whose words give it away. Used as a decorator."""
-    try:
+    with named_by(_LIKELY):
         yield
-    except NotYet as fault:
-        likely = next((likely for words, likely in _LIKELY.items() if words in fault.missing), None)
-        if likely is None or " raised " not in fault.missing:
-            raise
-        raise NotYet(fault.missing, expected="no exception", likely=likely) from fault
 
 
 def run_with_hooks(trial: Trial, module: nn.Module, x: Tensor) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from hooklab.checks.misconceptions import named_by
 from hooklab.checks.trial import NotYet, Trial, same, tensor_text
 
 # Words of an exception that a hook brings about, and the misconception behind it.
@@ -28,13 +29,8 @@ _LIKELY = {
 @contextmanager
 def misconception_named() -> Iterator[None]:
     """Add the likely misconception to an exception whose words give it away. Used as a decorator."""
-    try:
+    with named_by(_LIKELY):
         yield
-    except NotYet as fault:
-        likely = next((likely for words, likely in _LIKELY.items() if words in fault.missing), None)
-        if likely is None:
-            raise
-        raise NotYet(fault.missing, expected="no exception", likely=likely) from fault
 
 
 class PlannedError(Exception):

@@ -15,26 +15,12 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-_MODULE_TABLES = {
-    "_forward_pre_hooks": "forward pre-hook",
-    "_forward_hooks": "forward hook",
-    "_backward_pre_hooks": "full backward pre-hook",
-    "_backward_hooks": "backward hook",
-    "_state_dict_hooks": "state-dict hook",
-    "_state_dict_pre_hooks": "state-dict pre-hook",
-    "_load_state_dict_pre_hooks": "load-state-dict pre-hook",
-    "_load_state_dict_post_hooks": "load-state-dict post-hook",
+from hooklab.leftover import GLOBAL_TABLES, MODULE_TABLES, TENSOR_TABLES
+
+# Hooks that watch how modules are built, which `hooklab.leftover_hooks` leaves out.
+_REGISTRATION_TABLES = {
+    f"{what}_registration_hook": f"_global_{what}_registration_hooks" for what in ("buffer", "module", "parameter")
 }
-_GLOBAL_TABLES = {
-    "_global_forward_pre_hooks": "global forward pre-hook",
-    "_global_forward_hooks": "global forward hook",
-    "_global_backward_pre_hooks": "global backward pre-hook",
-    "_global_backward_hooks": "global backward hook",
-    "_global_buffer_registration_hooks": "global buffer registration hook",
-    "_global_module_registration_hooks": "global module registration hook",
-    "_global_parameter_registration_hooks": "global parameter registration hook",
-}
-_TENSOR_TABLES = {"_backward_hooks": "tensor hook", "_post_accumulate_grad_hooks": "post-accumulate-grad hook"}
 
 # One hook table: where it is, in words, and the table itself.
 Table = tuple[str, MutableMapping[int, Any]]
@@ -56,22 +42,29 @@ def remove_new_hooks(objects: Sequence[Any], before: set[tuple[str, int]]) -> li
 
 
 def _tables(objects: Sequence[Any]) -> list[Table]:
-    tables = [(f"{kind} on all modules", getattr(torch_module, name)) for name, kind in _GLOBAL_TABLES.items()]
+    everywhere = GLOBAL_TABLES | _REGISTRATION_TABLES
+    tables = [
+        (f"global {_words(kind)} on all modules", getattr(torch_module, name)) for kind, name in everywhere.items()
+    ]
     for number, one in enumerate(_flat(objects)):
         if isinstance(one, torch.Tensor):
             tables += _tensor_tables(one, f"tensor argument {number + 1}")
         elif isinstance(one, nn.Module):
             for name, module in one.named_modules():
                 where = f"module {name!r}" if name else f"the whole {type(one).__name__}"
-                tables += [(f"{kind} on {where}", getattr(module, table)) for table, kind in _MODULE_TABLES.items()]
+                tables += [(f"{_words(kind)} on {where}", getattr(module, at)) for kind, at in MODULE_TABLES.items()]
             for name, parameter in one.named_parameters():
                 tables += _tensor_tables(parameter, f"parameter {name!r}")
     return tables
 
 
 def _tensor_tables(tensor: torch.Tensor, where: str) -> list[Table]:
-    found = ((kind, getattr(tensor, name, None)) for name, kind in _TENSOR_TABLES.items())
-    return [(f"{kind} on {where}", table) for kind, table in found if table is not None]
+    found = ((kind, getattr(tensor, name, None)) for kind, name in TENSOR_TABLES.items())
+    return [(f"{_words(kind)} on {where}", table) for kind, table in found if table is not None]
+
+
+def _words(kind: str) -> str:
+    return kind.replace("pre_hook", "pre-hook").replace("_", " ")
 
 
 def _flat(objects: Sequence[Any]) -> Iterator[Any]:

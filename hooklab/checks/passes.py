@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hooklab.checks.misconceptions import named_by
 from hooklab.checks.trial import NotYet, Trial, tensor_text
 
 # Words of an exception that a module hook brings about, and the misconception behind it.
@@ -61,13 +62,8 @@ def run_pass(trial: Trial, forward: Callable[[], Any], sent: Tensor | None = Non
         forward().backward(sent)
 
     a_pass.__name__ = "a pass with your hook"
-    try:
-        with no_warnings():
-            trial.run(a_pass)
-    except NotYet as fault:
-        likely = next((likely for words, likely in _LIKELY.items() if words in fault.missing), None)
-        missing = fault.missing if len(fault.missing) <= 240 else f"{fault.missing[:240]} …"
-        raise NotYet(missing, expected="no exception", likely=likely) from fault
+    with no_warnings(), named_by(_LIKELY):
+        trial.run(a_pass)
 
 
 def gradients_of_parameters(trial: Trial, model: nn.Module, x: Tensor) -> list[Tensor]:

@@ -18,7 +18,7 @@ from typing import Any
 from hooklab.checks.exercise import Exercise, exercises_of, find
 from hooklab.checks.guards import global_state_restored, remove_new_hooks, snapshot_hooks
 from hooklab.checks.outcome import COLOUR, MARK, Outcome, State
-from hooklab.checks.trial import NotYet, StillTheStub, Trial, learners_error, learners_line
+from hooklab.checks.trial import NotYet, StillTheStub, Trial, first_words, learners_error, learners_line
 
 # What was found in this process, by exercise id: the memory of progress().
 _found: dict[str, State] = {}
@@ -145,11 +145,10 @@ def _unforeseen(error: BaseException, trial: Trial) -> NotYet:
     """An exception out of the check's own lines: in a hook of the learner's, or from a result of an unusable kind."""
     if learners_line(error) is not None:
         return learners_error(error, trial.name)
-    first = (str(error).splitlines() or [""])[0]
     return NotYet(
         f"the check could not use what {trial.name} gave it",
         expected="the kinds of values that the exercise names",
-        got=f"{type(error).__name__}: {first}",
+        got=f"{type(error).__name__}: {first_words(error)}",
     )
 
 

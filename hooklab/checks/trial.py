@@ -111,11 +111,17 @@ class Trial:
 
 def learners_error(error: BaseException, name: str) -> NotYet:
     """Describe an exception of the learner's code: type, message and the last line that is the learner's own."""
-    first = (str(error).splitlines() or [""])[0]
+    first = first_words(error)
     what = f"{type(error).__name__}: {first}" if first else type(error).__name__
     where = learners_line(error)
     missing = f"{name} raised {what}" if where is None else f"{name} raised {what}, {where}"
     return NotYet(missing, expected="no exception")
+
+
+def first_words(error: BaseException, most: int = 240) -> str:
+    """Return the first line of an exception's message, cut where it is very long."""
+    first = (str(error).splitlines() or [""])[0]
+    return first if len(first) <= most else f"{first[:most]} …"
 
 
 def learners_line(error: BaseException) -> str | None:

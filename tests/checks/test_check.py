@@ -222,12 +222,12 @@ def grab(*args):
     [
         (lambda model: model[0].register_forward_hook(grab), "forward hook `grab` on module '0'"),
         (lambda model: model.register_forward_pre_hook(grab), "forward pre-hook `grab` on the whole Sequential"),
-        (lambda model: model[1].register_full_backward_hook(grab), "backward hook `grab` on module '1'"),
+        (lambda model: model[1].register_full_backward_hook(grab), "full backward hook `grab` on module '1'"),
         (lambda model: model[1].register_full_backward_pre_hook(grab), "full backward pre-hook `grab` on module '1'"),
         (lambda model: model[0].weight.register_hook(grab), "tensor hook `grab` on parameter '0.weight'"),
         (
             lambda model: model[0].bias.register_post_accumulate_grad_hook(grab),
-            "post-accumulate-grad hook `grab` on parameter '0.bias'",
+            "post accumulate grad hook `grab` on parameter '0.bias'",
         ),
         (
             lambda model: nn.modules.module.register_module_forward_hook(grab),
