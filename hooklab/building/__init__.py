@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str], root: Path | None = None) -> int:
-    """Run the command and return its exit status: 0, 1 when something was refused, 2 for a wrong command.
+    """Run the command and return its exit status: 0, 1 when something was refused, 2 for a wrong command,
+    130 after Ctrl-C.
 
     Args:
         argv: the arguments after `build`.
@@ -45,6 +46,9 @@ def main(argv: list[str], root: Path | None = None) -> int:
     except ModuleNotFoundError as error:
         print(f"build: {error.name} is not installed: pip install -r requirements.txt", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("build: interrupted; the notebooks are as they were", file=sys.stderr)
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,7 +6,7 @@ import pytest
 from torch.nn.modules import module
 from torch.optim import optimizer
 
-from hooklab.building import main
+from hooklab.building import executing, main
 from hooklab.building.kernels import LEFT_BEHIND, environment
 from tests.building.made_up import CHECKS, NAME, TINY, changed, make_course, numbered
 
@@ -162,6 +162,18 @@ def test_a_lesson_is_named_by_number_name_or_path(built: Path, name: str) -> Non
 def test_an_unknown_name_gets_near_ones(built: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert main([name], built) == 2
     assert capsys.readouterr().err == f"build: there is no lesson {name!r}; near: {NAME}\n"
+
+
+def test_ctrl_c_is_told_in_one_line(
+    built: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(executing, "execute_all", interrupted)
+
+    assert main([], built) == 130
+    assert capsys.readouterr().err == "build: interrupted; the notebooks are as they were\n"
 
 
 def test_outside_the_repository_the_command_says_so(
