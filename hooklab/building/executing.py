@@ -66,7 +66,15 @@ async def _execute(run: Run, env: dict[str, str], scratch: Path, report: Report)
     scratch.mkdir()
     log = scratch / "log.txt"  # what the kernel says of itself; what a cell prints is in the cell's outputs
     manager = AsyncKernelManager(kernel_spec_manager=_ThisPython(), connection_file=str(scratch / "kernel.json"))
-    client = NotebookClient(run.notebook, km=manager, timeout=SECONDS_PER_CELL, record_timing=False)
+    client = NotebookClient(
+        run.notebook,
+        km=manager,
+        timeout=SECONDS_PER_CELL,
+        record_timing=False,
+        # By default an output that comes 4 s late, on a busy machine, is left out without a word.
+        iopub_timeout=SECONDS_PER_CELL,
+        raise_on_iopub_timeout=True,
+    )
     index: int | None = None
     try:
         # Each step by hand: NotebookClient.execute() takes over Ctrl-C, and for one notebook only.
