@@ -1,0 +1,308 @@
+"""The surprises that mini's comments speak of, one by one, in both engines."""
+
+import warnings
+from typing import Any
+
+import pytest
+
+from .engines import ENGINES
+
+
+@pytest.fixture(params=ENGINES, ids=lambda engine: engine.name)
+def engine(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def module_of(engine: Any, forward: Any) -> Any:
+    """A module whose forward is ``forward``, a plain function."""
+
+    class FunctionModule(engine.Module):  # type: ignore[misc]
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return forward(*args, **kwargs)
+
+    return FunctionModule()
+
+
+def double(engine: Any) -> Any:
+    return module_of(engine, lambda x: x * 2.0)
+
+
+def failing(*args: Any, **kwargs: Any) -> Any:
+    raise ValueError("forward")
+
+
+# forward: hooks that come and go
+
+
+def test_a_hook_removed_during_the_loop_still_runs_in_it(engine: Any) -> None:
+    module, log = double(engine), []
+    module.register_forward_hook(lambda *_: handle.remove())
+    handle = module.register_forward_hook(lambda *_: log.append("removed"))
+    module(engine.tensor([1.0]))
+    module(engine.tensor([1.0]))
+    assert log == ["removed"]
+
+
+def test_a_hook_registered_during_the_loop_waits_for_the_next_call(engine: Any) -> None:
+    module, log = double(engine), []
+    module.register_forward_hook(lambda *_: [module.register_forward_hook(lambda *_: log.append("new")), None][1])
+    module(engine.tensor([1.0]))
+    assert log == []
+    module(engine.tensor([1.0]))
+    assert log == ["new"]
+
+
+@pytest.mark.parametrize(("other_hook", "expected"), [(False, []), (True, ["new"])])
+def test_a_hook_that_forward_registers_runs_at_once_only_if_there_was_another_hook(
+    engine: Any, other_hook: bool, expected: list[str]
+) -> None:
+    log: list[str] = []
+    module = module_of(engine, lambda x: [x, module.register_forward_hook(lambda *_: log.append("new"))][0])
+    if other_hook:
+        module.register_forward_pre_hook(lambda *_: None)
+    module(engine.tensor([1.0]))
+    assert log == expected
+
+
+def test_a_with_kwargs_hook_removed_before_its_turn_runs_without_its_kwargs(engine: Any) -> None:
+    module, lengths = double(engine), []
+    module.register_forward_pre_hook(lambda *_: handle.remove())
+    handle = module.register_forward_pre_hook(lambda *received: lengths.append(len(received)), with_kwargs=True)
+    module(engine.tensor([1.0]))
+    assert lengths == [2]  # module and args, no kwargs
+
+
+def test_a_global_with_kwargs_hook_removed_before_its_turn_keeps_its_kwargs(engine: Any) -> None:
+    lengths: list[int] = []
+    register = engine.namespace.register_module_forward_hook
+    with register(lambda *_: handle.remove()):
+        handle = register(lambda *received: lengths.append(len(received)), with_kwargs=True)
+        double(engine)(engine.tensor([1.0]))
+    assert lengths == [4]
+
+
+def test_dropping_the_handle_does_not_remove_the_hook(engine: Any) -> None:
+    module, log = double(engine), []
+    handle = module.register_forward_hook(lambda *_: log.append("ran"))
+    del handle
+    module(engine.tensor([1.0]))
+    assert log == ["ran"]
+
+
+def test_a_handle_does_nothing_when_its_module_is_gone(engine: Any) -> None:
+    module = double(engine)
+    handle = module.register_forward_hook(print)
+    del module
+    handle.remove()
+
+
+# forward: what hooks return
+
+
+def test_a_list_from_a_pre_hook_is_one_argument(engine: Any) -> None:
+    seen: list[Any] = []
+    module = module_of(engine, lambda *args: seen.append(args))
+    module.register_forward_pre_hook(lambda module, args: [1.0, 2.0])
+    module(0.0)
+    assert seen == [([1.0, 2.0],)]
+
+
+def test_a_with_kwargs_pre_hook_must_return_both(engine: Any) -> None:
+    module = double(engine)
+    module.register_forward_pre_hook(lambda module, args, kwargs: args, with_kwargs=True)
+    with pytest.raises(RuntimeError):
+        module(engine.tensor([1.0]))
+
+
+# forward: errors
+
+
+def test_always_call_hooks_get_the_output_so_far_and_cannot_change_the_error(engine: Any) -> None:
+    log: list[Any] = []
+    module = module_of(engine, failing)
+    module.register_forward_hook(lambda module, args, output: log.append(output) or "rescued", always_call=True)
+    module.register_forward_hook(lambda module, args, output: log.append(output), always_call=True)
+    module.register_forward_hook(lambda module, args, output: log.append("never"))
+    with pytest.raises(ValueError, match="forward"):
+        module(1.0)
+    assert log == [None, "rescued"]
+
+
+def test_the_error_of_an_always_call_hook_becomes_a_warning_after_another_error(engine: Any) -> None:
+    module = module_of(engine, failing)
+    module.register_forward_hook(lambda *_: 1 / 0, always_call=True)
+    with pytest.warns(UserWarning, match="division by zero"), pytest.raises(ValueError, match="forward"):
+        module(1.0)
+
+
+def test_an_always_call_hook_that_raises_by_itself_is_not_run_again(engine: Any) -> None:
+    module, log = double(engine), []
+    module.register_forward_hook(lambda *_: log.append("ran") or 1 / 0, always_call=True)
+    with pytest.raises(ZeroDivisionError):
+        module(1.0)
+    assert log == ["ran"]
+
+
+def test_a_global_always_call_hook_gets_no_kwargs_after_an_error(engine: Any) -> None:
+    lengths: list[int] = []
+    with engine.namespace.register_module_forward_hook(
+        lambda *received: lengths.append(len(received)), with_kwargs=True, always_call=True
+    ):
+        double(engine)(1.0)
+        with pytest.raises(ValueError, match="forward"):
+            module_of(engine, failing)(1.0)
+    assert lengths == [4, 3]
+
+
+def test_an_always_call_hook_that_removes_itself_after_an_error_replaces_the_error(engine: Any) -> None:
+    module = module_of(engine, failing)
+    handle = module.register_forward_hook(lambda *_: handle.remove(), always_call=True)
+    module.register_forward_hook(lambda *_: None, always_call=True)
+    with pytest.raises(RuntimeError, match="OrderedDict mutated during iteration"):
+        module(1.0)
+
+
+# full backward hooks
+
+
+def test_backward_hooks_are_fixed_when_the_forward_call_begins(engine: Any) -> None:
+    module, log = double(engine), []
+    removed = module.register_full_backward_hook(lambda *_: log.append("removed"))
+    output = module(engine.tensor([1.0], True)).sum()
+    removed.remove()
+    module.register_full_backward_hook(lambda *_: log.append("late"))
+    output.backward()
+    assert log == ["removed"]
+
+
+def test_backward_hooks_make_a_module_return_another_object_than_its_input(engine: Any) -> None:
+    module, x = module_of(engine, lambda x: x), engine.tensor([1.0], True)
+    assert module(x) is x
+    module.register_full_backward_hook(lambda *_: None)
+    assert module(x) is not x
+
+
+def test_an_unused_input_gets_zeros_if_there_are_backward_hooks(engine: Any) -> None:
+    module = module_of(engine, lambda x, unused: x * 2.0)
+    x, unused = engine.tensor([1.0], True), engine.tensor([1.0], True)
+    module(x, unused).sum().backward()
+    assert unused.grad is None
+    module.register_full_backward_hook(lambda *_: None)
+    module(x, unused).sum().backward()
+    assert unused.grad.tolist() == [0.0]
+
+
+def test_an_unused_output_has_none_in_grad_output(engine: Any) -> None:
+    module, seen = module_of(engine, lambda x: (x * 2.0, x * 3.0)), []
+    module.register_full_backward_hook(lambda module, grad_input, grad_output: seen.append(grad_output[1]))
+    module(engine.tensor([1.0], True))[0].sum().backward()
+    assert seen == [None]
+
+
+def test_a_list_from_a_backward_hook_will_do_but_not_a_tensor(engine: Any) -> None:
+    x = engine.tensor([1.0, 2.0], True)
+    module = double(engine)
+    with module.register_full_backward_hook(lambda module, grad_input, grad_output: [grad_input[0] * 5.0]):
+        module(x).sum().backward()
+    assert x.grad.tolist() == [10.0, 10.0]
+    module.register_full_backward_hook(lambda module, grad_input, grad_output: grad_input[0])
+    with pytest.raises(RuntimeError):  # a tensor of two elements has length 2, and one gradient is expected
+        module(x).sum().backward()
+
+
+def test_without_input_gradients_even_a_lone_pre_hook_warns(engine: Any) -> None:
+    weight, module = engine.tensor([1.0], True), module_of(engine, lambda x: x * weight)
+    module.register_full_backward_pre_hook(lambda *_: None)
+    with pytest.warns(UserWarning, match="no input"):
+        module(engine.tensor([1.0])).sum().backward()
+
+
+def test_backward_hooks_do_not_run_for_a_gradient_that_goes_around_the_output(engine: Any) -> None:
+    module, kept, log = double(engine), [], []
+    module.register_forward_hook(lambda module, args, output: kept.append(args[0]))
+    module.register_full_backward_hook(lambda *_: log.append("ran"))
+    x = engine.tensor([1.0], True)
+    module(x)
+    kept[0].sum().backward()
+    assert log == []
+    assert x.grad.tolist() == [1.0]
+
+
+def test_an_output_of_a_module_with_backward_hooks_cannot_be_changed_in_place(engine: Any) -> None:
+    module = double(engine)
+    module.register_full_backward_hook(lambda *_: None)
+    with pytest.raises(RuntimeError, match="is a view"):
+        module(engine.tensor([1.0], True)).mul_(2.0)
+
+
+def test_a_view_made_for_backward_hooks_is_lost_when_its_base_is_changed_in_place(engine: Any) -> None:
+    module = module_of(engine, lambda x: x)
+    module.register_full_backward_hook(lambda *_: None)
+    x = engine.tensor([1.0], True) * 1.0
+    y = module(x)
+    x.mul_(2.0)
+    with pytest.raises(RuntimeError, match="base"):
+        _ = y.is_leaf  # asking is enough
+
+
+# tensor hooks
+
+
+def test_tensor_hooks_get_none_where_no_gradient_arrives(engine: Any) -> None:
+    x, seen = engine.tensor([1.0], True), []
+    x.register_hook(seen.append)
+    module = double(engine)
+    module.register_full_backward_hook(lambda module, grad_input, grad_output: (None,))
+    module(x * 1.0).sum().backward()
+    assert seen == [None]
+
+
+def test_none_for_grad_output_is_zeros_on_the_other_side_of_the_module(engine: Any) -> None:
+    x, module = engine.tensor([1.0], True), double(engine)
+    module.register_full_backward_pre_hook(lambda module, grad_output: (None,))
+    module(x).sum().backward()
+    assert x.grad.tolist() == [0.0]
+
+
+def test_retain_grad_keeps_what_flowed_on_even_when_it_was_called_first(engine: Any) -> None:
+    x = engine.tensor([1.0], True)
+    y = x * 1.0
+    y.retain_grad()
+    y.register_hook(lambda grad: grad * 2.0)
+    y.register_hook(lambda grad: grad + 1.0)
+    y.sum().backward()
+    assert y.grad.tolist() == x.grad.tolist() == [3.0]
+
+
+def test_after_a_change_in_place_hooks_stay_behind_and_retain_grad_comes_along(engine: Any) -> None:
+    x, log = engine.tensor([1.0], True), []
+    y = x * 1.0
+    y.register_hook(lambda grad: log.append(("before", grad.tolist())))
+    y.retain_grad()
+    y.mul_(5.0)
+    y.register_hook(lambda grad: log.append(("after", grad.tolist())))
+    y.sum().backward()
+    assert log == [("after", [1.0]), ("before", [5.0])]
+    assert y.grad.tolist() == [1.0]
+
+
+def test_a_second_backward_is_refused_only_where_something_was_saved(engine: Any) -> None:
+    x = engine.tensor([1.0], True)
+    total = (x + 1.0).sum()
+    total.backward()
+    total.backward()
+    assert x.grad.tolist() == [2.0]
+    total = (x * 3.0).sum()
+    total.backward()
+    with pytest.raises(RuntimeError):
+        total.backward()
+
+
+def test_the_grad_of_a_non_leaf_is_none_with_a_warning(engine: Any) -> None:
+    y = engine.tensor([1.0], True) * 2.0
+    with pytest.warns(UserWarning, match="non-leaf|not a leaf"):
+        assert y.grad is None
+    y.retain_grad()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert y.grad is None
