@@ -107,7 +107,7 @@ def draw_step(steps: Sequence[Step], number: int) -> Figure:
     names = {"x": "x = [1, 3]", "y": "y = [3, 5]", "s": "s = y²\n= [9, 25]", "z": "z = 17"}
     with plots.style():
         figure, axes = canvas(9.0, 2.5)
-        axes.set(xlim=(-0.95, 3.5), ylim=(-1.0, 1.15))
+        axes.set(xlim=(-0.95, 3.85), ylim=(-1.0, 1.15))
         for place, (name, label) in enumerate(names.items()):
             active = step.where == name
             colour = plots.CHANGED if active and step.is_hook else plots.BACKWARD if active else plots.REST

@@ -88,7 +88,7 @@ def feature_maps() -> widgets.VBox:
         "number": widgets.IntSlider(3, 0, len(images) - 1, 1, description="digit"),
         "layer": widgets.Dropdown(options=LAYERS, value="conv1", description="layer"),
         "clone": widgets.ToggleButtons(
-            options=[("keep the output", False), ("keep a clone", True)], value=False, description="hook"
+            options=[("keep the output", False), ("keep a clone", True)], value=False, description="the hook should"
         ),
     }
 

@@ -94,7 +94,7 @@ def test_every_mixture_can_be_drawn_at_one_size(layer, lam):
     [
         (features.feature_maps, "digit", 39),
         (features.feature_maps, "layer", "pool"),
-        (features.feature_maps, "hook", True),
+        (features.feature_maps, "the hook should", True),
         (comparing.what_comes_back, "module", "Sequential of two"),
         (comparing.what_comes_back, "batch", 8),
         (mixing.mixing, "first", 9),
