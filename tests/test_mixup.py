@@ -199,6 +199,13 @@ def test_lambda_is_beta_distributed(alpha: float) -> None:
     assert distance < 1.36 * (2 / n) ** 0.5  # Kolmogorov-Smirnov, two samples, 5 %; the seeds are fixed
 
 
+@pytest.mark.parametrize("alpha", [1.0, 4.0])
+def test_lambda_has_the_variance_of_its_beta_distribution(alpha: float) -> None:
+    n, generator = 20_000, seeded(12)
+    variance = sum((draw_lambda(alpha, generator) - 0.5) ** 2 for _ in range(n)) / n
+    assert variance == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.02)
+
+
 def test_a_tiny_alpha_gives_zero_or_one_and_no_nan() -> None:
     generator = seeded()
     sample = [draw_lambda(1e-6, generator) for _ in range(200)]
