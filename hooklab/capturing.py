@@ -133,7 +133,8 @@ class Capture(Block):
         return kept, tensor._version
 
     def keep_gradient(self, grad: Tensor) -> Kept:
-        grad = grad.detach()  # create_graph=True gives gradients a graph of their own
+        if grad.requires_grad:  # create_graph=True gives gradients a graph of their own
+            grad = grad.detach()
         if self.device is not None:
             moved = grad.to(self.device)
             if moved is not grad:
@@ -205,6 +206,8 @@ class CaptureSession(Session):
         return gradient
 
     def watch_tree(self, tree: Any) -> list[Gradient | None]:
+        if type(tree) is Tensor:
+            return [self.watch(tree)]
         return [self.watch(tensor) for tensor in tensors(tree)]
 
     def call_elsewhere(self, module: nn.Module, output: Any) -> None:
@@ -232,9 +235,12 @@ class _OnOutput(Hook):
         session: CaptureSession = self.session
         if _thread() != session.thread or backward_number() != -1:
             session.call_elsewhere(module, output)
-        elif type(output) is Tensor and session.is_plain and not output.is_inference():
-            gradients = [session.watch(output)] if session.grads else None
-            session.append((module, output.detach(), [output._version], gradients))
-        else:
-            gradients = session.watch_tree(output) if session.grads else None
-            session.append((module, *session.keep_tree(output), gradients))
+            return
+        gradients = session.watch_tree(output) if session.grads else None
+        if session.is_plain and type(output) is Tensor:
+            try:
+                session.append((module, output.detach(), [output._version], gradients))
+                return
+            except RuntimeError:  # an inference tensor counts no versions: copied below
+                pass
+        session.append((module, *session.keep_tree(output), gradients))

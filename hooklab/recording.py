@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
@@ -55,23 +54,20 @@ class Record:
         uses: dict[nn.Module, list[Use]] = {}
         running: dict[nn.Module, list[Use]] = {}
         for place, event in enumerate(self.events):
-            module, is_end = event[0], len(event) == 4
-            if is_end and running.get(module):
-                running[module].pop().end = place
-                continue
-            use = Use(None, place) if is_end else Use(place, None)
-            uses.setdefault(module, []).append(use)
-            if not is_end:
+            module = event[0]
+            if len(event) == 4 and running.get(module):
+                running[module].pop()[1] = place
+            elif len(event) == 4:
+                uses.setdefault(module, []).append([None, place])
+            else:
+                use: Use = [place, None]
+                uses.setdefault(module, []).append(use)
                 running.setdefault(module, []).append(use)
         return uses
 
 
-@dataclass
-class Use:
-    """Where the events of one use of a module stand in the record, if they were recorded."""
-
-    start: int | None
-    end: int | None
+# where one use of a module starts and ends in the events, None if that was not recorded
+Use = list[int | None]
 
 
 class Inputs(NamedTuple):
@@ -92,7 +88,7 @@ class Call:
         self.name = name
         self.index = index
         self.uses = len(uses)
-        start, end = uses[index].start, uses[index].end
+        start, end = uses[index]
         self._start = None if start is None else record.events[start]
         self._end = None if end is None else record.events[end]
         self._module = module
@@ -105,7 +101,7 @@ class Call:
         if self._end is None:
             raise RuntimeError(f"{self} has no output: its forward did not get to its end.")
         _, tree, versions, _ = self._end
-        _refuse_changed(tree, versions, f"the output of {self}")
+        _refuse_changed(tree, versions, "the output of", self)
         return tree
 
     @property
@@ -116,7 +112,7 @@ class Call:
                 f"inputs were not recorded: open the block with capture(..., inputs=True) to read {self}."
             )
         _, tree, versions = self._start
-        _refuse_changed(tree, versions, f"an input of {self}")
+        _refuse_changed(tree, versions, "an input of", self)
         return Inputs(*tree)
 
     @property
@@ -128,7 +124,7 @@ class Call:
         reached = [value for value in values if value is not None]
         if not reached:
             raise RuntimeError(self._why_no_gradient())
-        _refuse_changed([grad for grad, _ in reached], [version for _, version in reached], f"the gradient of {self}")
+        _refuse_changed([grad for grad, _ in reached], [version for _, version in reached], "the gradient of", self)
         one_by_one = iter(values)
 
         def gradient_of(_: Tensor) -> Tensor | None:
@@ -187,13 +183,15 @@ class Call:
 
 
 def _is_changed(tree: Any, versions: list[int | None]) -> bool:
+    if type(tree) is Tensor:  # as below, but sooner
+        return versions[0] is not None and tree._version != versions[0]
     pairs = zip(tensors(tree), versions, strict=True)
     return any(version is not None and tensor._version != version for tensor, version in pairs)
 
 
-def _refuse_changed(tree: Any, versions: list[int | None], what: str) -> None:
+def _refuse_changed(tree: Any, versions: list[int | None], what: str, call: Call) -> None:
     if _is_changed(tree, versions):
         raise RuntimeError(
-            f"{what} was changed in place after it was captured, by an in-place operation such as relu_() or +=, so "
-            "its value is gone. Open the block with capture(..., clone=True) to keep a copy."
+            f"{what} {call} was changed in place after it was captured, by an in-place operation such as relu_() or +=, "
+            "so its value is gone. Open the block with capture(..., clone=True) to keep a copy."
         )

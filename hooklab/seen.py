@@ -28,7 +28,7 @@ class Pass(Mapping[str, Any]):
         self._options = options
         self._session = session
         self._own_record = record
-        self._index_of: tuple[weakref.ref[Record], int] = (weakref.ref(record), 0)
+        self._indexed: tuple[weakref.ref[Record], int] = (weakref.ref(record), 0)
         self._index: dict[nn.Module, list[Use]] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -45,7 +45,7 @@ class Pass(Mapping[str, Any]):
     def calls(self, name: str) -> list[Call]:
         """Every use of the module in this pass, in order; an empty list if it was not used."""
         known = self._options.known_as
-        module = known.get(without_compile_prefix(name))
+        module = known.get(name) or known.get(without_compile_prefix(name))
         if module is None:
             raise MissingName(f"{name!r} was not selected for capture. {near_names(name, known)}")
         return self._calls(module)
@@ -86,12 +86,12 @@ class Pass(Mapping[str, Any]):
     def _uses(self) -> dict[nn.Module, list[Use]]:
         """The uses of each selected module that ran. Kept, until there are new events, without keeping the values."""
         record = self._record
-        index_of = (weakref.ref(record), len(record.events))
-        if self._index_of != index_of:
-            self._index_of = index_of
+        indexed, length = self._indexed
+        if indexed() is not record or length != len(record.events):
+            self._indexed = (weakref.ref(record), len(record.events))
             # a shallow copy of a module shares its hooks, but is not it
-            chosen = set(self._options.modules.values())
-            self._index = {module: uses for module, uses in record.uses().items() if module in chosen}
+            names = self._options.names
+            self._index = {module: uses for module, uses in record.uses().items() if module in names}
         return self._index
 
     def _calls(self, module: nn.Module) -> list[Call]:
