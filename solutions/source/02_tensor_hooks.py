@@ -796,7 +796,7 @@ assert [stored for hook, _, stored in log if hook == "tensor hook"] == [None, 3.
 assert [stored for hook, _, stored in log if hook == "post-accumulate"] == [3.0, 6.0]
 
 # %% [markdown]
-# It is strict about its two rules. Lesson 10 comes back to it.
+# It is strict about its two rules.
 
 # %% tags=["field", "field-17"]
 on_a_non_leaf = error_of((w * 1).register_post_accumulate_grad_hook, afterwards)
@@ -890,7 +890,7 @@ for name, norms in norms_clipped.items():  # 0.01 in each of n numbers: norm 0.0
 
 # %% [markdown]
 # *What to see:* without clipping the gradients shoot up within the first steps. Soon **nothing** arrives at the first two
-# weights any more: giant steps have switched every neuron of a layer off, for good. (Lesson 8 looks into that.) With the
+# weights any more: giant steps have switched every neuron of a layer off, for good. With the
 # hook no step is giant, and the gradients keep coming.
 
 # %% [markdown] tags=["exercise"]
