@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,18 +52,18 @@ class Record:
 
     def uses(self) -> dict[nn.Module, list[Use]]:
         """The uses of each module that ran, in the order of the first uses."""
-        uses: dict[nn.Module, list[Use]] = {}
-        running: dict[nn.Module, list[Use]] = {}
+        uses: defaultdict[nn.Module, list[Use]] = defaultdict(list)
+        running: defaultdict[nn.Module, list[Use]] = defaultdict(list)
         for place, event in enumerate(self.events):
             module = event[0]
-            if len(event) == 4 and running.get(module):
-                running[module].pop()[1] = place
-            elif len(event) == 4:
-                uses.setdefault(module, []).append([None, place])
-            else:
+            if len(event) == 3:
                 use: Use = [place, None]
-                uses.setdefault(module, []).append(use)
-                running.setdefault(module, []).append(use)
+                uses[module].append(use)
+                running[module].append(use)
+            elif running.get(module):
+                running[module].pop()[1] = place
+            else:
+                uses[module].append([None, place])
         return uses
 
 
@@ -192,6 +193,6 @@ def _is_changed(tree: Any, versions: list[int | None]) -> bool:
 def _refuse_changed(tree: Any, versions: list[int | None], what: str, call: Call) -> None:
     if _is_changed(tree, versions):
         raise RuntimeError(
-            f"{what} {call} was changed in place after it was captured, by an in-place operation such as relu_() or +=, "
-            "so its value is gone. Open the block with capture(..., clone=True) to keep a copy."
+            f"{what} {call} was changed in place after it was captured, by an in-place operation such as relu_() or "
+            "+=, so its value is gone. Open the block with capture(..., clone=True) to keep a copy."
         )
