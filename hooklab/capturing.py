@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.hooking import Block, Handle, Hook, Session, backward_number, remove_all
-from hooklab.recording import Gradient, Kept, Record
+from hooklab.recording import Gradient, Kept, Record, Versions
 from hooklab.seen import Seen
 from hooklab.selecting import What, named_modules, select, uncompiled
 from hooklab.trees import map_tensors, tensors
@@ -125,21 +125,20 @@ class Capture(Block):
     def keep_tensor(self, tensor: Tensor) -> Kept:
         kept = tensor.detach() if self.detach else tensor
         if self.device is not None:
-            moved = kept.to(self.device)
-            if moved is not kept:
-                return moved, None
-        if self.clone or tensor.is_inference():  # inference tensors count no versions
+            kept = kept.to(self.device)
+        if kept.is_inference():  # counts no versions, so a later change could not be noticed
             return kept.clone(), None
-        return kept, tensor._version
+        if self.clone:
+            kept = kept.clone()
+        return kept, kept._version
 
     def keep_gradient(self, grad: Tensor) -> Kept:
-        if grad.requires_grad:  # create_graph=True gives gradients a graph of their own
-            grad = grad.detach()
+        grad = grad.detach()
         if self.device is not None:
-            moved = grad.to(self.device)
-            if moved is not grad:
-                return moved, None
-        return (grad.clone(), None) if self.clone else (grad, grad._version)
+            grad = grad.to(self.device)
+        if self.clone:
+            grad = grad.clone()
+        return grad, grad._version
 
     def __repr__(self) -> str:
         return f"capture of {len(self.modules)} modules of {type(self.model).__name__}: {', '.join(self.modules)}"
@@ -152,6 +151,8 @@ class CaptureSession(Session):
         self.grads = options.grads
         # nothing to do but detach: the case that must be fast
         self.is_plain = options.detach and not options.clone and options.device is None
+        # a method of options, not of self: what self records would refer to self
+        self.keep_gradient = options.keep_gradient if options.clone or options.device is not None else None
         self.gradient_handles: list[Handle] = []
         self.passes: list[Record] = []
         self.calls_elsewhere = 0
@@ -187,7 +188,9 @@ class CaptureSession(Session):
         self.record = Record()
         self.append = self.record.events.append
 
-    def keep_tree(self, tree: Any) -> tuple[Any, list[int | None]]:
+    def keep_tree(self, tree: Any) -> tuple[Any, Versions]:
+        if isinstance(tree, Tensor):
+            return self.options.keep_tensor(tree)
         versions: list[int | None] = []
 
         def keep(tensor: Tensor) -> Tensor:
@@ -201,7 +204,7 @@ class CaptureSession(Session):
         if not tensor.requires_grad:
             return None
         _ = tensor.grad_fn  # brings a view's history up to date; without it, register_hook can crash the process
-        gradient = Gradient(self.options.keep_gradient)  # not a method of self, or this would be a cycle
+        gradient = Gradient(self.keep_gradient)
         self.gradient_handles.append(tensor.register_hook(gradient))
         return gradient
 
@@ -239,7 +242,7 @@ class _OnOutput(Hook):
         gradients = session.watch_tree(output) if session.grads else None
         if session.is_plain and type(output) is Tensor:
             try:
-                session.append((module, output.detach(), [output._version], gradients))
+                session.append((module, output.detach(), output._version, gradients))
                 return
             except RuntimeError:  # an inference tensor counts no versions: copied below
                 pass

@@ -13,22 +13,32 @@ from hooklab.trees import describe, map_tensors, nbytes, tensors
 if TYPE_CHECKING:
     from hooklab.hooking import Session
 
-# a tensor, and the version it had; None if it is a copy that nobody else can change
+# A tensor, and the version it had; None for one that has no versions.
 Kept = tuple[Tensor, int | None]
+# Of one tensor its version, of a structure those of all its tensors, in order.
+Versions = int | None | list[int | None]
 
 
 class Gradient:
-    """A tensor hook that keeps the gradient it is given, and changes nothing."""
+    """A tensor hook that keeps the gradient it is given, and changes nothing.
+
+    ``keep`` says how; None is short for keeping the very tensor.
+    """
 
     __slots__ = ("_keep", "kept")
 
-    def __init__(self, keep: Callable[[Tensor], Kept]) -> None:
+    def __init__(self, keep: Callable[[Tensor], Kept] | None) -> None:
         self._keep = keep
         self.kept: Kept | None = None
 
     def __call__(self, grad: Tensor | None) -> None:
-        if grad is not None:  # autograd passes None for an output that the loss does not use
+        if grad is None:  # autograd passes None for an output that the loss does not use
+            return
+        if self._keep is not None:
             self.kept = self._keep(grad)
+        else:
+            # create_graph=True gives gradients a graph of their own
+            self.kept = (grad.detach() if grad.requires_grad else grad), grad._version
 
 
 class Record:
@@ -183,14 +193,12 @@ class Call:
         )
 
 
-def _is_changed(tree: Any, versions: list[int | None]) -> bool:
-    if type(tree) is Tensor:  # as below, but sooner
-        return versions[0] is not None and tree._version != versions[0]
-    pairs = zip(tensors(tree), versions, strict=True)
+def _is_changed(tree: Any, versions: Versions) -> bool:
+    pairs = zip(tensors(tree), versions, strict=True) if isinstance(versions, list) else [(tree, versions)]
     return any(version is not None and tensor._version != version for tensor, version in pairs)
 
 
-def _refuse_changed(tree: Any, versions: list[int | None], what: str, call: Call) -> None:
+def _refuse_changed(tree: Any, versions: Versions, what: str, call: Call) -> None:
     if _is_changed(tree, versions):
         raise RuntimeError(
             f"{what} {call} was changed in place after it was captured, by an in-place operation such as relu_() or "

@@ -20,6 +20,12 @@ from hooklab.editing import Edit
 from hooklab.hooking import Session
 from tests.nets import mlp, ones
 
+
+@pytest.fixture(autouse=True)
+def _same_numbers_each_time() -> None:
+    torch.manual_seed(0)
+
+
 Tool = Callable[..., AbstractContextManager[Any]]
 
 TOOLS: dict[str, Tool] = {

@@ -15,6 +15,11 @@ from hooklab import capture
 from tests.nets import Branch, Emit, ModelOutput, Pair, Raises, Recursive, Result, Reuse, Shared, Wrap, mlp, ones
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers_each_time() -> None:
+    torch.manual_seed(0)
+
+
 def test_an_output_is_read_by_name() -> None:
     model, x = mlp(), ones(2, 3)
     with capture(model) as seen:

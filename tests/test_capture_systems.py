@@ -15,6 +15,12 @@ from torch import nn
 from hooklab import capture
 from tests.nets import Wrap, mlp, ones
 
+
+@pytest.fixture(autouse=True)
+def _same_numbers_each_time() -> None:
+    torch.manual_seed(0)
+
+
 # modes
 
 
@@ -77,6 +83,14 @@ def test_a_value_that_is_already_on_the_device_is_not_copied() -> None:
     with capture(model, "2", device="cpu") as seen:
         y = model(ones(2, 3))
     assert seen["2"].data_ptr() == y.data_ptr()
+
+
+def test_a_value_that_is_already_on_the_device_is_not_safe_from_later_changes() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True))
+    with capture(model, device="cpu") as seen:
+        model(ones(2, 3))
+    with pytest.raises(RuntimeError, match="changed in place"):
+        _ = seen["0"]
 
 
 def test_a_value_that_was_moved_is_safe_from_later_changes() -> None:

@@ -14,6 +14,11 @@ from hooklab import capture, edit, leftover_hooks, run_until
 from tests.nets import Branch, Checkpointed, Emit, Pair, Raises, Recursive, Result, Reuse, Shared, Wrap, mlp, ones
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers_each_time() -> None:
+    torch.manual_seed(0)
+
+
 def zero(output: Tensor, call: Any) -> Tensor:
     return output * 0
 
@@ -216,7 +221,6 @@ def test_a_wrong_shape_deep_in_a_structure_is_reported_with_its_place() -> None:
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
 def test_an_edit_takes_part_in_what_a_checkpoint_computes_again(use_reentrant: bool) -> None:
-    torch.manual_seed(0)
     model, x = Checkpointed(use_reentrant), ones(2, 3)
     plain = nn.Sequential(model.stem, *model.block)
 

@@ -14,6 +14,11 @@ from hooklab.tracing import Timeline
 from tests.nets import Branch, Checkpointed, Emit, Raises, Recursive, Reuse, Shared, Wrap, mlp, ones
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers_each_time() -> None:
+    torch.manual_seed(0)
+
+
 def story(events: Timeline) -> list[str]:
     """``+a`` forward-pre, ``-a`` forward, ``<a`` backward-pre, ``>a`` backward; ``*`` for the model itself."""
     sign = {"forward-pre": "+", "forward": "-", "backward-pre": "<", "backward": ">"}
