@@ -229,6 +229,10 @@ class _Run:
             self.kept.append(tensor)
         elif verb == "inplace":
             tensor.mul_(2.0)
+        elif verb == "rehook":
+            self.hook_tensor(tensor, index)
+            tensor.mul_(2.0)
+            self.hook_tensor(tensor, index)
 
     # hooks
 

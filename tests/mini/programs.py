@@ -17,6 +17,7 @@ KINDS = ("forward", "pre", "backward", "backward_pre")
 LEAVES = {
     "calm": (*CALM_LEAVES, *CALM_LEAVES, "mul_", "detach", "named"),
     "crowded": CALM_LEAVES,
+    "late": CALM_LEAVES,
     "wild": (*CALM_LEAVES, "mul_", "detach", "dict", "list", "named", "number", "raise"),
     "failing": ("scale", "identity", "raise"),
 }
@@ -40,25 +41,40 @@ WILD_RETURNS = {
         *("wrong_shape", "raise", "raise"),
     ),
     "backward_pre": (
-        *("none", "double", "list", "nones", "first", "bare", "short", "long", "floats", "wrong_shape", "string"),
+        *(
+            "none",
+            "double",
+            "list",
+            "nones",
+            "nones",
+            "first",
+            "bare",
+            "short",
+            "long",
+            "floats",
+            "wrong_shape",
+            "string",
+        ),
         *("number", "raise"),
     ),
     "backward": (
-        *("none", "double", "list", "nones", "first", "bare", "short", "long", "floats", "wrong_shape", "string"),
+        *(
+            "none",
+            "double",
+            "list",
+            "nones",
+            "nones",
+            "first",
+            "bare",
+            "short",
+            "long",
+            "floats",
+            "wrong_shape",
+            "string",
+        ),
         *("number", "raise"),
     ),
-    "tensor": (
-        "none",
-        "double",
-        "plus",
-        "const",
-        "const",
-        "wrong_shape",
-        "number",
-        "tuple",
-        "string",
-        "raise",
-    ),
+    "tensor": (*("none", "double", "plus", "const", "const", "wrong_shape", "number", "tuple", "string", "raise"),),
 }
 
 # What a hook, or a forward, does besides: (what, which hook).
@@ -67,16 +83,8 @@ ACTS = {
     "module": ("register", "remove"),
     "pre": ("register", "remove", "remove", "remove", "hook_arg", "retain_arg", "keep_arg", "inplace_arg"),
     "forward": (
-        "register",
-        "remove",
-        "remove",
-        "remove",
-        "hook_out",
-        "retain_out",
-        "keep_out",
-        "keep_arg",
-        "hook_arg",
-        "inplace_out",
+        *("register", "remove", "remove", "remove", "hook_out", "retain_out", "keep_out", "keep_arg", "hook_arg"),
+        *("inplace_out", "rehook_out"),
     ),
     "backward_pre": ("register", "remove", "hook_kept"),
     "backward": ("register", "remove", "hook_kept"),
@@ -137,8 +145,8 @@ def decode(data: bytes) -> Program:
     n_hooks = 2 + choices.below(7)
     # Programs have characters, because one in which anything may happen ends at its first error. In most, almost all
     # hooks return something sensible; "failing" is about always_call, with modules that raise; in "crowded" all hooks
-    # are of one kind and nearly all on one module, so that they meet.
-    character = choices.pick(("calm", "calm", "wild", "failing", "crowded"))
+    # are of one kind and nearly all on one module, so that they meet; "late" ones are registered while modules run.
+    character = choices.pick(("calm", "calm", "wild", "failing", "crowded", "late"))
     modules = [_leaf(choices, character, n_hooks) for _ in range(1 + choices.below(3))]
     if len(modules) == 3 and choices.below(2):
         modules.append(ModuleSpec(choices.pick(PARTS), (choices.below(3), choices.below(3))))
@@ -174,7 +182,9 @@ class _Choices:
 
 def _leaf(choices: _Choices, character: str, n_hooks: int) -> ModuleSpec:
     kind = choices.pick(LEAVES[character])
-    return ModuleSpec(kind, acts=_acts(choices, "module", n_hooks) if choices.sometimes() else ())
+    return ModuleSpec(
+        kind, acts=_acts(choices, "module", n_hooks) if character == "late" or choices.sometimes() else ()
+    )
 
 
 def _acts(choices: _Choices, kind: str, n_hooks: int) -> tuple[Act, ...]:
@@ -210,7 +220,7 @@ def _hook(
         prepend=choices.sometimes(),
         with_kwargs=with_kwargs,
         always_call=choices.sometimes() != (character == "failing"),
-        at_start=choices.below(8) != 7,
+        at_start=character != "late" and choices.below(8) != 7,
     )
 
 
@@ -251,7 +261,7 @@ def _call(choices: _Choices) -> Step:
 
 
 def _call_backward(choices: _Choices) -> Step:
-    between = _tensor_step(choices, 1, ("output", "made")) if choices.sometimes() else ()
+    between = _tensor_step(choices, 1, ("output", "made", "made")) if choices.below(2) else ()
     return ("call_backward", _call(choices), between, _backward(choices))
 
 

@@ -43,5 +43,5 @@ def test_ten_thousand_random_programs_do_the_same_and_reach_every_path() -> None
     for feature in sorted(EVERY_FEATURE, key=lambda name: seen[name]):
         print(f"{seen[feature]:6} {feature}")
     assert seen["programs"] >= 10_000
-    assert [name for name in EVERY_FEATURE if seen[name] < 10] == []
+    assert [name for name in EVERY_FEATURE if seen[name] < 5] == []
     assert set(seen) - EVERY_FEATURE == {"programs"}

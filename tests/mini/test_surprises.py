@@ -31,6 +31,34 @@ def failing(*args: Any, **kwargs: Any) -> Any:
     raise ValueError("forward")
 
 
+# the order
+
+
+def test_global_hooks_run_before_prepended_ones_and_those_before_the_rest(engine: Any) -> None:
+    module, log = double(engine), []
+    module.register_forward_hook(lambda *_: log.append("first"))
+    module.register_forward_hook(lambda *_: log.append("second"))
+    module.register_forward_hook(lambda *_: log.append("prepended"), prepend=True)
+    with engine.namespace.register_module_forward_hook(lambda *_: log.append("global")):
+        module(engine.tensor([1.0]))
+    assert log == ["global", "prepended", "first", "second"]
+
+
+def test_backward_hooks_run_in_the_same_order_and_after_the_backward_pre_hooks(engine: Any) -> None:
+    module, log = double(engine), []
+    module.register_full_backward_hook(lambda *_: log.append("own"))
+    module.register_full_backward_hook(lambda *_: log.append("prepended"), prepend=True)
+    module.register_full_backward_pre_hook(lambda *_: log.append("own pre"))
+    module.register_full_backward_pre_hook(lambda *_: log.append("prepended pre"), prepend=True)
+    with (
+        engine.namespace.register_module_full_backward_hook(lambda *_: log.append("global")),
+        engine.namespace.register_module_full_backward_pre_hook(lambda *_: log.append("global pre")),
+    ):
+        output = module(engine.tensor([1.0], True))
+    output.sum().backward()
+    assert log == ["global pre", "prepended pre", "own pre", "global", "prepended", "own"]
+
+
 # forward: hooks that come and go
 
 
