@@ -83,8 +83,8 @@ def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 def uncompiled(module: nn.Module) -> nn.Module:
     """The module itself, or the one inside ``torch.compile``'s wrapper."""
-    inner = module._modules.get("_orig_mod")
-    return uncompiled(inner) if inner is not None else module
+    modules = module._modules  # of a ScriptModule, it is no dict
+    return uncompiled(modules["_orig_mod"]) if "_orig_mod" in modules else module
 
 
 def without_compile_prefix(name: str) -> str:

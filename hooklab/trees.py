@@ -79,5 +79,5 @@ def describe(tree: Any) -> str:
 
 
 def nbytes(tree: Any) -> int:
-    """Bytes of all the elements in a tree (views count in full)."""
-    return sum(tensor.nbytes for tensor in tensors(tree))
+    """Bytes of all the elements in a tree (views and sparse tensors count in full)."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors(tree))

@@ -234,6 +234,7 @@ def test_a_shared_module_asked_for_under_both_names_is_recorded_once() -> None:
     with capture(model, "encoder", "decoder") as seen:
         model(ones(2, 3))
     assert len(seen.calls("encoder")) == len(seen.calls("decoder")) == 1
+    assert list(seen) == ["encoder"]
     assert seen.silent == []
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from hooklab import capture
+from hooklab import capture, leftover_hooks
 from tests.nets import Wrap, mlp, ones
 
 
@@ -66,6 +66,41 @@ def test_half_precision_models_have_half_precision_values(dtype: torch.dtype) ->
     assert torch.equal(seen["2"], y)
     assert seen.grad("0").dtype == dtype
     assert seen["0"].nbytes == 16
+
+
+def test_a_sparse_output_is_captured_and_listed() -> None:
+    class ToSparse(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.to_sparse()
+
+    model = ToSparse()
+    with capture(model) as seen:
+        model(torch.eye(3))
+    assert seen[""].is_sparse
+    assert repr(seen).splitlines()[-1].split() == ["''", "(3,", "3)", "float32", "36"]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_a_scripted_part_takes_no_hooks_and_none_is_left_on_the_others() -> None:
+    model = nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(3, 4)))
+    with pytest.raises(RuntimeError, match="not supported on ScriptModules"):
+        capture(model).__enter__()
+    assert leftover_hooks(model[0]) == []
+
+
+def test_a_part_under_vmap_is_captured() -> None:
+    model = mlp()
+    with capture(model) as seen:
+        torch.func.vmap(model)(ones(5, 3))
+    assert list(seen) == ["0", "1", "2"]
+
+
+def test_the_fused_fast_path_of_a_transformer_does_not_hide_its_layers() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+    with capture(model) as seen, torch.no_grad():
+        model(ones(2, 5, 8))
+    assert seen.silent == ["layers.0.self_attn.out_proj"]  # its weights are used without calling it
 
 
 # devices (the meta device stands for another one: it has shapes, and no values)
