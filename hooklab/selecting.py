@@ -83,8 +83,10 @@ def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 def uncompiled(module: nn.Module) -> nn.Module:
     """The module itself, or the one inside ``torch.compile``'s wrapper."""
-    modules = module._modules  # of a ScriptModule, it is no dict
-    return uncompiled(modules["_orig_mod"]) if "_orig_mod" in modules else module
+    children = module._modules
+    # not children.get: a ScriptModule's are in no dict
+    inner = children["_orig_mod"] if "_orig_mod" in children else None  # noqa: SIM401
+    return uncompiled(inner) if inner is not None else module
 
 
 def without_compile_prefix(name: str) -> str:
