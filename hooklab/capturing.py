@@ -216,7 +216,7 @@ class CaptureSession(Session):
     def call_elsewhere(self, module: nn.Module, output: Any) -> None:
         if self.is_foreign():
             self.calls_elsewhere += 1
-        elif self.grads and self.record.ran_without_graph(module):
+        elif self.grads and self.record.runs_without_graph(module):
             # A reentrant checkpoint runs its part without a graph first. The graph, and so the gradient, is that of
             # the second run, here.
             self.record.recomputed.setdefault(module, []).append(self.watch_tree(output))

@@ -54,8 +54,8 @@ class Record:
         self.events: list[tuple[Any, ...]] = []
         self.recomputed: dict[nn.Module, list[list[Gradient | None]]] = {}
 
-    def ran_without_graph(self, module: nn.Module) -> bool:
-        return any(event[0] is module and event[3] and not any(event[3]) for event in self.ends())
+    def runs_without_graph(self, module: nn.Module) -> int:
+        return sum(event[0] is module and bool(event[3]) and not any(event[3]) for event in self.ends())
 
     def ends(self) -> list[tuple[Any, ...]]:
         return [event for event in self.events if len(event) == 4]
@@ -165,15 +165,15 @@ class Call:
             raise RuntimeError(
                 f"gradients were not recorded: open the block with capture(..., grads=True) to read {self}."
             )
-        again = self._record.recomputed.get(self._module, [])
+        again = self._record.recomputed.get(self._module)
         if any(gradients) or not again:
             return gradients
-        if self.uses > 1 or len(again) > 1:
+        if self._record.runs_without_graph(self._module) > 1:
             raise RuntimeError(
                 f"{self} ran inside a reentrant checkpoint, as did other uses of the same module; which gradient is "
                 "whose cannot be told. Use checkpoint(..., use_reentrant=False)."
             )
-        return again[0]
+        return again[-1]
 
     def _why_no_gradient(self) -> str:
         if not any(self._gradients()):

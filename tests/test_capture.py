@@ -173,6 +173,32 @@ def test_a_part_called_on_its_own_counts_to_the_pass_before() -> None:
     assert [call.output.shape for call in seen.calls("0")] == [(1, 4), (2, 4)]
 
 
+def test_what_runs_after_a_first_reading_can_be_read_too() -> None:
+    model = mlp()
+    with capture(model) as seen:
+        model(ones(1, 3))
+        assert len(seen.calls("0")) == 1
+        model[0](ones(2, 3))
+        assert len(seen.calls("0")) == 2
+
+
+def test_a_pass_that_takes_another_way_is_read_as_such() -> None:
+    class Switch(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.ways = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+
+        def forward(self, x: Tensor, way: int) -> Tensor:
+            return self.ways[way](x)
+
+    model = Switch()
+    with capture(model) as seen:
+        model(ones(1, 3), 0)
+        assert list(seen) == ["ways.0"]
+        model(ones(1, 3), 1)
+        assert list(seen) == ["ways.1"]
+
+
 # modules used several times, or under several names
 
 

@@ -102,6 +102,19 @@ def test_the_unused_states_of_an_lstm_have_none() -> None:
     assert (h, c) == (None, None)
 
 
+def test_the_part_of_a_split_that_the_loss_does_not_use_has_none() -> None:
+    class Split(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            return x.unbind()  # here autograd calls the unused parts' hooks, with None
+
+    model = Wrap(Split())
+    with capture(model, "inner", grads=True) as seen:
+        model(torch.ones(2, 3, requires_grad=True)).sum().backward()
+    used, unused = seen.grad("inner")
+    assert used.tolist() == [1, 1, 1]
+    assert unused is None
+
+
 def test_the_second_backward_counts() -> None:
     model = mlp()
     with capture(model, "0", grads=True) as seen:
@@ -256,6 +269,16 @@ def test_a_module_used_twice_in_a_reentrant_checkpoint_has_gradients_that_cannot
         model(ones(2, 3)).sum().backward()
     with pytest.raises(RuntimeError, match="use_reentrant=False"):
         _ = seen.calls("block.0")[0].grad
+
+
+def test_a_module_used_outside_a_reentrant_checkpoint_and_inside_has_both() -> None:
+    model, x = Checkpointed(use_reentrant=True), ones(2, 3)
+    model.stem = model.block[0]
+    with capture(model, "stem", grads=True) as seen:
+        model(x).sum().backward()
+    outside, inside = seen.calls("stem")
+    assert torch.allclose(inside.grad, 1 - model.block(outside.output).detach() ** 2, atol=1e-6)
+    assert torch.allclose(outside.grad, inside.grad @ model.stem.weight, atol=1e-6)
 
 
 def test_a_module_used_twice_in_a_checkpoint_without_reentry_has_both() -> None:
