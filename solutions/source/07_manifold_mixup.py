@@ -771,8 +771,10 @@ print("comparisons:", len(results["summary"]["differences"]))
 # %%
 stored = {(r["seed"], r["setting"], r["method"]): r["error"] for r in results["runs"]}
 seeds = [0, 1]  # more, if you have the time
-errors = {key: run_seed(*key)["error"] for seed in seeds for key in
-          ((seed, wrong, "none"), (seed, wrong, "manifold"))}  # fmt: skip
+errors = {}
+for seed in seeds:
+    for method in ("none", "manifold"):
+        errors[seed, wrong, method] = run_seed(seed, wrong, method)["error"]
 
 close = [abs(error - stored[key]) < 2.5 for key, error in errors.items()]
 better = [errors[s, wrong, "manifold"] < errors[s, wrong, "none"] - 4 for s in seeds]
@@ -807,7 +809,7 @@ assert fitting(order, order) == 5 and fitting(order, other_order) == 0
 # **"May I put the hook on any layer, or only after a block?"** The authors' answer: they mixed right after a residual
 # block, and doubt that inside one is a good idea. ([The thread](https://github.com/vikasverma1077/manifold_mixup/issues/8))
 # A **residual** block adds its input to what its layers make of it. A hook on one of those layers mixes one summand; the
-# other goes past it, unmixed.
+# other goes past it, unmixed. The sum holds 5/6 of each sample, and the loss says 3/4.
 
 # %% tags=["field"]
 class Residual(nn.Module):
@@ -830,6 +832,7 @@ print("after the block:", after_block.tolist())
 print("inside it:      ", inside.tolist())
 assert after_block.tolist() == [6.0, -6.0]  # ¾ · 12 − ¼ · 12
 assert inside.tolist() == [8.0, -8.0]  # 4, unmixed, and ¾ · 8 − ¼ · 8
+assert torch.allclose(inside, 5 / 6 * block(x) + 1 / 6 * block(x)[mixer.indices])
 
 # %% [markdown] tags=["recap"]
 # ## Recap
