@@ -13,6 +13,9 @@ from wrong import Wrong, wrong_answers
 from hooklab.checks import attempt
 from hooklab.checks.exercise import exercises_of, lesson_numbers
 
+# some wrong answers read .grad where PyTorch warns about it
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+
 SOURCES = Path(__file__).parent.parent.parent / "solutions" / "source"
 WRONG = [one for number in lesson_numbers() for one in wrong_answers(importlib.import_module(f"wrong{number:02d}"))]
 EXERCISES = [one for number in lesson_numbers() for one in exercises_of(number)]
