@@ -688,8 +688,14 @@ assert sure[1] < sure[0] - 0.05 and flat[1] < flat[0]
 # package.
 
 # %%
-from hooklab.experiments.manifold_mixup import METHODS, QUICK, SETTINGS, TEST_SIZE
-from hooklab.experiments.manifold_mixup import Training, run_seed
+from hooklab.experiments.manifold_mixup import (
+    METHODS,
+    QUICK,
+    SETTINGS,
+    TEST_SIZE,
+    Training,
+    run_seed,
+)
 from hooklab.experiments.manifold_mixup_report import committed, table
 
 results = committed()
