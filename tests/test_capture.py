@@ -610,9 +610,10 @@ def test_the_graph_is_freed_after_the_block(graph_tokens: list[weakref.ref[Token
     assert seen.grad("0").shape == (2, 4)
 
 
-def test_the_graph_of_the_gradients_is_freed_too(graph_tokens: list[weakref.ref[Token]]) -> None:
+@pytest.mark.parametrize("clone", [False, True])
+def test_the_graph_of_the_gradients_is_freed_too(graph_tokens: list[weakref.ref[Token]], clone: bool) -> None:
     model, x = mlp(), torch.ones(2, 3, requires_grad=True)
-    with capture(model, grads=True) as seen:
+    with capture(model, grads=True, clone=clone) as seen:
         y = model(x).pow(2).sum()
         (grad,) = torch.autograd.grad(y, x, create_graph=True)
         del y, grad

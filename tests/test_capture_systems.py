@@ -155,6 +155,14 @@ def test_a_model_that_was_compiled_and_run_before_is_captured() -> None:
     assert torch.equal(seen["_orig_mod.2"], expected)
 
 
+def test_a_capture_of_the_compiled_wrapper_counts_the_passes_of_the_plain_model() -> None:
+    model = mlp()
+    with capture(torch.compile(model, backend="eager")) as seen:
+        model(ones(2, 3))
+        model(ones(2, 3))
+    assert len(seen.calls("0")) == 1
+
+
 def test_a_plain_model_is_captured_when_its_compiled_wrapper_is_called() -> None:
     model, x = mlp(), ones(2, 3)
     compiled = torch.compile(model, backend="eager")

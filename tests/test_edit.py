@@ -88,10 +88,11 @@ def test_a_model_that_calls_itself_counts_through() -> None:
 
 
 def test_a_shared_module_is_edited_once_per_call() -> None:
-    model, x = Shared(), ones(1, 3)
-    with edit(model, lambda output, call: output + 1, "encoder", "decoder"):
+    model, x, names = Shared(), ones(1, 3), []
+    with edit(model, lambda output, call: names.append(call.name) or output + 1, "encoder", "decoder"):
         y = model(x)
     assert torch.allclose(y, model(x) + 1)
+    assert names == ["encoder"]
 
 
 def test_a_capture_opened_after_the_edit_sees_the_new_value_and_one_opened_before_the_old() -> None:
@@ -115,6 +116,14 @@ def test_a_compiled_model_is_edited() -> None:
     with edit(model, zero, ""):
         assert compiled(ones(2, 3)).abs().max() == 0
     assert compiled(ones(2, 3)).abs().max() > 0
+
+
+def test_an_edit_of_a_compiled_model_counts_the_passes_of_the_plain_one() -> None:
+    model, indices = mlp(), []
+    with edit(torch.compile(model, backend="eager"), lambda output, call: indices.append(call.index), "0"):
+        model(ones(2, 3))
+        model(ones(2, 3))
+    assert indices == [0, 0]
 
 
 def test_an_error_in_the_function_passes_through_and_leaves_no_hook() -> None:
@@ -302,16 +311,16 @@ def test_run_until_leaves_no_hook() -> None:
     assert leftover_hooks(model) == []
 
 
-def test_run_until_passes_keyword_arguments_even_one_called_name() -> None:
+def test_run_until_passes_all_arguments_even_one_called_name() -> None:
     class Named(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.inner = nn.Identity()
 
-        def forward(self, x: Tensor, *, name: int) -> Tensor:
-            return self.inner(x * name)
+        def forward(self, x: Tensor, y: Tensor, *, name: int) -> Tensor:
+            return self.inner((x + y) * name)
 
-    assert run_until(Named(), "inner", ones(2), name=3).tolist() == [3, 3]
+    assert run_until(Named(), "inner", ones(2), ones(2), name=3).tolist() == [6, 6]
 
 
 def test_run_until_stops_at_the_first_use() -> None:
