@@ -46,6 +46,7 @@ COMMANDS = {
     "experiment": Command(
         "run one of the experiments whose results the lessons show", "hooklab.experiments:main", inside=True
     ),
+    "screenshot": Command("take the README's picture, in a browser", "hooklab.screenshots:main", inside=True),
 }
 
 
