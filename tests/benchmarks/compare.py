@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the rounds")
     parser.add_argument("--cpu", action="store_true", help="processor time instead of time on the clock")
     options = parser.parse_args()
-    rounds = 40 if options.quick else 400
+    rounds = 20 if options.quick else 200
     measure = functools.partial(interleaved, clock=time.process_time if options.cpu else time.perf_counter)
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -95,7 +95,7 @@ def main() -> None:
     for length in (10, 100, 1000):
         model = chain(length)
         makers = {"bare": bare, hand: by_hand, "hooklab": hooklab_reused}
-        seconds = measure(build(makers, model, x), max(rounds * 20 // length, 10) if length > 10 else rounds)
+        seconds = measure(build(makers, model, x), max(rounds * 10 // length, 15))
         plain = statistics.median(seconds["bare"])
         added = [(statistics.median(seconds[name]) - plain) / length * 1e6 for name in (hand, "hooklab")]
         print(f"  {length:<12}{added[0]:>9.2f}{added[1]:>9.2f}{ratio(seconds, 'hooklab', hand):>11.2f}")
