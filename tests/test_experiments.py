@@ -248,7 +248,7 @@ def test_an_unknown_experiment_is_an_error_that_lists_the_known_ones(capsys: pyt
     [
         (["--seeds", "0"], "at least 1"),
         (["--processes", "0"], "at least 1"),
-        (["--output", "nowhere/results.json"], "there is no folder nowhere"),
+        (["--quick", "--seeds", "1", "--output", "nowhere/results.json"], "there is no folder nowhere"),
     ],
 )
 def test_a_bad_option_is_refused_before_anything_runs(
