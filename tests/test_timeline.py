@@ -134,6 +134,9 @@ def test_a_shared_module_goes_by_one_name() -> None:
     with timeline(model) as events:
         model(ones(1, 3))
     assert story(events) == ["+*", "+encoder", "-encoder", "-*"]
+    with timeline(model, "encoder", "decoder") as events:
+        model(ones(1, 3))
+    assert story(events) == ["+encoder", "-encoder"]
 
 
 def test_both_branches_end_before_what_they_branch_from() -> None:
@@ -171,6 +174,60 @@ def test_a_module_with_several_inputs_ends_when_all_are_complete() -> None:
         model(ones(1, 3)).sum().backward()
     # the two uses of a's output end at once, the later one first
     assert " ".join(story(events)) == "+* +a -a +b -b +add -add -* <* <add <b >add >b <a >a >*"
+
+
+def test_an_in_place_change_ends_when_all_uses_of_the_value_before_it_are_over() -> None:
+    class Late(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.relu, self.b, self.side = nn.Linear(3, 3), nn.ReLU(inplace=True), nn.Linear(3, 3), nn.Tanh()
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.a(x)
+            side = self.side(y * 1)
+            return self.b(self.relu(y)) + side
+
+    model = Late()
+    with timeline(model, "?", "relu", "side") as events:
+        model(ones(1, 3)).sum().backward()
+    assert " ".join(story(events)[8:]) == "<b >b <relu <side >side >relu <a >a"
+
+
+def test_a_module_with_several_outputs_begins_with_the_first_gradient_to_arrive() -> None:
+    class Two(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x + 1, x + 2
+
+    class Fork(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.two, self.f, self.g = Two(), nn.Linear(3, 3), nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            left, right = self.two(x)
+            return self.f(left) + self.g(right)
+
+    model = Fork()
+    with timeline(model, "two", "f", "g") as events:
+        model(torch.ones(1, 3, requires_grad=True)).sum().backward()
+    assert " ".join(story(events)[6:]) == "<g <f >g <two >f >two"
+
+
+def test_a_part_of_a_split_that_the_loss_does_not_use_has_no_backward_events() -> None:
+    class Split(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.idle = nn.Identity(), nn.Identity()
+
+        def forward(self, x: Tensor) -> Tensor:
+            used, idle = x.unbind()  # here autograd calls the unused part's hooks, with None
+            self.idle(idle)
+            return self.used(used)
+
+    model = Split()
+    with timeline(model) as events:
+        model(torch.ones(2, 3, requires_grad=True)).sum().backward()
+    assert [event.kind for event in events if event.name == "idle"] == ["forward-pre", "forward"]
 
 
 def test_a_module_whose_output_the_loss_does_not_use_has_no_backward_events() -> None:
@@ -312,3 +369,4 @@ def test_a_compiled_model_has_the_events_of_the_plain_one() -> None:
     with timeline(compiled) as events:
         compiled(ones(1, 3)).sum().backward()
     assert " ".join(story(events)) == "+* +0 -0 +1 -1 +2 -2 -* <* <2 >2 <1 >1 <0 >0 >*"
+    assert "(Sequential)" in str(events)
