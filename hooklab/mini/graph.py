@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -58,16 +57,16 @@ class Node:
         self.outputs = outputs
         self.order: float = next(_clock)
         self.tensor_hooks: list[tuple[int, HookTable]] = []
-        self.retaining: dict[int, weakref.ref[Tensor]] = {}
+        self.retaining: dict[int, Tensor] = {}
 
     def run(self, arriving: list[Gradient]) -> Sequence[Gradient]:
         """Hooks first, then ``retain_grad``, then the mathematics: a hook decides what the node itself sees."""
         for nr, table in list(self.tensor_hooks):
             arriving[nr] = _through_hooks(arriving[nr], table)
         # After all hooks, however early retain_grad() was called: `.grad` is the value that really flowed on.
-        for nr, reference in self.retaining.items():
-            tensor, grad = reference(), arriving[nr]
-            if tensor is not None and grad is not None:
+        for nr, tensor in self.retaining.items():
+            grad = arriving[nr]
+            if grad is not None:
                 tensor.grad = grad.detach() if tensor.grad is None else tensor.grad + grad
         return self.apply(arriving)
 

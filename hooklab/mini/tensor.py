@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,7 +76,7 @@ class Tensor:
             raise RuntimeError("can't retain_grad on a Tensor that has requires_grad=False")
         if self.grad_fn is not None:
             self._retains_grad = True
-            self.grad_fn.retaining[self._output_nr] = weakref.ref(self)  # weak: the graph must not keep its results
+            self.grad_fn.retaining[self._output_nr] = self
 
     def register_hook(self, hook: Hook) -> RemovableHandle:
         """Run ``hook(grad)`` when the gradient of this tensor is there; a returned tensor takes its place.

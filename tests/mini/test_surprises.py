@@ -1,6 +1,8 @@
 """The surprises that mini's comments speak of, one by one, in both engines."""
 
+import gc
 import warnings
+import weakref
 from typing import Any
 
 import pytest
@@ -121,6 +123,20 @@ def test_a_handle_does_nothing_when_its_module_is_gone(engine: Any) -> None:
     module = double(engine)
     handle = module.register_forward_hook(print)
     del module
+    handle.remove()
+
+
+def test_a_handle_keeps_no_hook_alive(engine: Any) -> None:
+    class Hook:
+        def __call__(self, *_: Any) -> None:
+            pass
+
+    module, hook = double(engine), Hook()
+    hook_alive = weakref.ref(hook)
+    handle = module.register_forward_hook(hook)
+    del module, hook
+    gc.collect()
+    assert hook_alive() is None
     handle.remove()
 
 
@@ -259,7 +275,7 @@ def test_backward_hooks_do_not_run_for_a_gradient_that_goes_around_the_output(en
 def test_an_output_of_a_module_with_backward_hooks_cannot_be_changed_in_place(engine: Any) -> None:
     module = double(engine)
     module.register_full_backward_hook(lambda *_: None)
-    with pytest.raises(RuntimeError, match="is a view"):
+    with pytest.raises(RuntimeError, match="is being modified inplace"):
         module(engine.tensor([1.0], True)).mul_(2.0)
 
 
