@@ -1,19 +1,20 @@
-"""The hook machinery of PyTorch in four small files, to be read in one sitting.
+"""The hook machinery of PyTorch in five small files, to be read in one sitting.
 
 Read them in this order; each needs only the ones before it:
 
 1. ``handles``: a table of hooks, and the handle that removes one again.
 2. ``graph``: the autograd graph, and how ``backward()`` walks it.
 3. ``tensor``: ``Tensor``, with ``register_hook`` and ``retain_grad``.
-4. ``module``: ``Module.__call__``, with ``border``, which carries the full backward hooks.
+4. ``border``: how a full backward hook sees both ends of a module.
+5. ``module``: ``Module.__call__``, where all of it comes together.
 
 Names and behaviour are torch's own: the same program run in both writes the same log of hook calls, values and
 errors. Where torch does something that few people expect, it is done here as well, below a comment that begins with
 ``Surprise``. Only NumPy is needed; no line of torch is run.
 
-Left out, because no hook needs it: broadcasting, dtypes and devices, views by slicing, double backward, legacy
-backward hooks, parameters and child modules (a module here is any object with a ``forward``). A gradient that a hook
-changes in place is not protected here, and neither is it in torch: return a new one.
+Left out, because no hook needs it: broadcasting, dtypes and devices, indexing, double backward, legacy backward
+hooks, parameters and child modules (a module here is whatever has a ``forward``). And one thing that you should not do
+in torch either, since gradients share memory in ways that nobody promised: a hook that changes a gradient in place.
 
 >>> from hooklab.mini import Module, Tensor
 >>> class Double(Module):
@@ -27,14 +28,16 @@ Tensor([3.0, 5.0])
 Tensor([2.0, 4.0])
 """
 
-from hooklab.mini.graph import no_grad as no_grad
-from hooklab.mini.handles import RemovableHandle as RemovableHandle
-from hooklab.mini.module import Module as Module
-from hooklab.mini.module import register_module_forward_hook as register_module_forward_hook
-from hooklab.mini.module import register_module_forward_pre_hook as register_module_forward_pre_hook
-from hooklab.mini.module import register_module_full_backward_hook as register_module_full_backward_hook
-from hooklab.mini.module import register_module_full_backward_pre_hook as register_module_full_backward_pre_hook
-from hooklab.mini.tensor import Tensor as Tensor
+from hooklab.mini.graph import no_grad
+from hooklab.mini.handles import RemovableHandle
+from hooklab.mini.module import (
+    Module,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+)
+from hooklab.mini.tensor import Tensor
 
 __all__ = [
     "Module",

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Gradient: TypeAlias = "Tensor | None"  # None: no gradient came this way
 Edge: TypeAlias = "tuple[Node, int]"  # where a gradient goes next: a node, and for which of its outputs
-
 Formula: TypeAlias = "Callable[[Tensor], Sequence[Gradient]]"  # gradient of the output -> one for each input
 
 _recording: ContextVar[bool] = ContextVar("recording", default=True)
