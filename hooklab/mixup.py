@@ -174,7 +174,9 @@ class ManifoldMixup:
         self.generator = generator
         self._for_permutations = torch.Generator()
         self._layers = [(name, _outermost_wrapper(model, layer)) for name, layer in found.items()]
-        self._around = {name: _modules_around(model, layer) for name, layer in self._layers}
+        self._around_wrappers = {
+            name: _modules_around(model, layer) for name, layer in self._layers if uncompiled(layer) is not layer
+        }
 
     @property
     def choices(self) -> list[str]:
@@ -196,7 +198,7 @@ class ManifoldMixup:
         name, layer = self._layers[position]
         mixed = Mixed(x, y, lam, permutation, name)
         hook = _MixOutput(mixed)
-        stays_compiled = _hooks_run_outside_compiled_code(layer, self._around[name])
+        stays_compiled = name in self._around_wrappers and not _is_inside_compiled(layer, self._around_wrappers[name])
         handle = layer.register_forward_hook(hook)
         if not stays_compiled:
             run_eagerly()
@@ -218,7 +220,7 @@ class ManifoldMixup:
             raise RuntimeError("the model is in eval mode, where mixing is a mistake: call model.train() first")
         if y.ndim == 0:
             raise ValueError("y must have the batch as its first dimension, got a single number")
-        for tensor in tensors(x):
+        for tensor in (x,) if isinstance(x, Tensor) else tensors(x):
             _check_mixable(tensor, len(y), "x", must_be_float=self.include_input)
 
     def _draw(self, y: Tensor) -> tuple[int, float, Tensor]:
@@ -234,7 +236,7 @@ class ManifoldMixup:
         choice, seed, *four = _uniform(6, self.generator)
         # From a generator of its own: the shared one must not advance by this rank's batch length.
         self._for_permutations.manual_seed(int(seed * 2**53) + rank)
-        permutation = torch.randperm(len(y), generator=self._for_permutations).to(y.device)
+        permutation = _on_device_of(y, torch.randperm(len(y), generator=self._for_permutations))
         first = -1 if self.include_input else 0
         return first + int(choice * (len(self._layers) - first)), _beta(self.alpha, *four), permutation
 
@@ -288,7 +290,11 @@ def _beta(alpha: float, u: float, turn: float, v: float, w: float) -> float:
 
 def _blend(tensor: Tensor, lam: float, permutation: Tensor) -> Tensor:
     """Mix_λ(a, b) = λ·a + (1-λ)·b of Section 2, b being a shuffled; never detached."""
-    return lam * tensor + (1 - lam) * tensor[permutation.to(tensor.device)]
+    return lam * tensor + (1 - lam) * tensor[_on_device_of(tensor, permutation)]
+
+
+def _on_device_of(tensor: Tensor, permutation: Tensor) -> Tensor:
+    return permutation if permutation.device == tensor.device else permutation.to(tensor.device)
 
 
 def _blend_all(tree: Any, lam: float, permutation: Tensor, what: str) -> Any:
@@ -324,13 +330,13 @@ def _modules_around(model: nn.Module, layer: nn.Module) -> list[nn.Module]:
     return [module for module in model.modules() if any(inner is layer for inner in module.modules())]
 
 
-def _hooks_run_outside_compiled_code(layer: nn.Module, around: list[nn.Module]) -> bool:
-    """Is ``layer`` wrapped by torch.compile, and nothing around it?
+def _is_inside_compiled(wrapper: nn.Module, around: list[nn.Module]) -> bool:
+    """Is a module that torch.compile wrapped also part of something larger that is compiled, and so traced with it?
 
-    Only then is it certain: a wrapper calls its hooks itself. Anything else may be part of a compiled model, even one
-    that was compiled behind our back (``fast = torch.compile(model)``, or in place after the fact).
+    If not, the wrapper calls its own hooks outside the compiled code. Of a module without a wrapper one can never be
+    sure: ``fast = torch.compile(model)`` leaves no mark on the model.
     """
-    return uncompiled(layer) is not layer and not any(
-        module._compiled_call_impl is not None or (module is not layer and uncompiled(module) is not module)
+    return any(
+        module._compiled_call_impl is not None or (module is not wrapper and uncompiled(module) is not module)
         for module in around
     )
