@@ -95,7 +95,6 @@ def _registered(owner: Any, tables: Mapping[str, str]) -> Iterator[tuple[str, st
 def _function_name(hook: Any) -> str:
     if isinstance(hook, functools.partial):
         return _function_name(hook.func)
-    wrapped = getattr(hook, "hook", None)  # torch wraps hooks that also want the module
-    if callable(wrapped):
-        return _function_name(wrapped)
+    if isinstance(hook, torch_module._WrappedHook):  # around hooks for load_state_dict
+        return _function_name(hook.hook)
     return str(getattr(hook, "__qualname__", type(hook).__qualname__))

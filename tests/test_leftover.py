@@ -122,6 +122,12 @@ def test_the_function_is_named(hook: Any, name: str) -> None:
     assert leftover_hooks(model)[0].function == name
 
 
+def test_a_callable_object_that_torch_wraps_is_named_too() -> None:
+    model = nn.ReLU()
+    model.register_load_state_dict_pre_hook(Recorder())
+    assert leftover_hooks(model)[0].function == "Recorder"
+
+
 def test_a_lost_handle_is_found() -> None:
     model = mlp()
     model[2].register_forward_hook(do_nothing)  # nobody keeps what this returns

@@ -105,6 +105,19 @@ def test_an_output_of_any_structure_has_backward_events(shape: str) -> None:
     assert story(events) == ["+inner", "-inner", "<inner", ">inner"]
 
 
+def test_a_view_whose_base_was_changed_through_another_view_does_not_crash() -> None:
+    class Changed(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            view = x.clone().view(3)
+            view[:].add_(2)
+            return view
+
+    model = Changed()
+    with timeline(model) as events:
+        model(torch.zeros(3, requires_grad=True)).sum().backward()
+    assert story(events) == ["+*", "-*", "<*", ">*"]
+
+
 def test_a_module_that_returns_its_input_begins_before_it_ends() -> None:
     model = nn.Sequential(nn.Identity(), nn.Dropout(0.5)).eval()
     with timeline(model) as events:
