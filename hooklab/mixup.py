@@ -9,8 +9,8 @@ through the whole graph, the layers before k included.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -183,37 +183,17 @@ class ManifoldMixup:
         """What a batch may be mixed at: ``"input"`` (if included) and the layers' names."""
         return [INPUT] * self.include_input + [name for name, _ in self._layers]
 
-    @contextmanager
-    def __call__(self, x: Any, y: Tensor) -> Iterator[Mixed]:
+    def __call__(self, x: Any, y: Tensor) -> AbstractContextManager[Mixed]:
         """Mix one batch: ``x`` a tensor (or a nesting of tensors), ``y`` a tensor, all of length n in dimension 0."""
         self._check_batch(x, y)
         position, lam, permutation = self._draw(y)
         if position < 0:
-            mixed = Mixed(_blend_all(x, lam, permutation, "the input x"), y, lam, permutation, INPUT)
-            yield mixed
-            if not mixed._x_was_read:
-                raise RuntimeError("the input was chosen for mixing, but mixed.x was not used: call model(mixed.x)")
-            return
-
+            x = _blend_all(x, lam, permutation, "the input x")
+            return _InputBlock(Mixed(x, y, lam, permutation, INPUT))
         name, layer = self._layers[position]
-        mixed = Mixed(x, y, lam, permutation, name)
-        hook = _MixOutput(mixed)
-        stays_compiled = name in self._around_wrappers and not _is_inside_compiled(layer, self._around_wrappers[name])
-        handle = layer.register_forward_hook(hook)
-        if not stays_compiled:
-            run_eagerly()
-        try:
-            yield mixed
-        finally:
-            handle.remove()
-            if not stays_compiled:
-                stop_running_eagerly()
-        if hook.runs == 0:
-            raise RuntimeError(
-                f"layer {name!r} was chosen for mixing, but did not run inside the block: targets would be mixed, "
-                "features not. Call the model inside the block, as model(...) and not model.forward(...), and choose "
-                "layers that every forward pass uses."
-            )
+        around = self._around_wrappers.get(name)
+        stays_compiled = around is not None and not _is_inside_compiled(layer, around)
+        return _LayerBlock(layer, Mixed(x, y, lam, permutation, name), stays_compiled)
 
     def _check_batch(self, x: Any, y: Tensor) -> None:
         if not self.model.training:
@@ -239,6 +219,50 @@ class ManifoldMixup:
         permutation = _on_device_of(y, torch.randperm(len(y), generator=self._for_permutations))
         first = -1 if self.include_input else 0
         return first + int(choice * (len(self._layers) - first)), _beta(self.alpha, *four), permutation
+
+
+class _InputBlock:
+    """What is open while a batch is mixed at the input: nothing but the question whether it was used."""
+
+    __slots__ = ("mixed",)
+
+    def __init__(self, mixed: Mixed) -> None:
+        self.mixed = mixed
+
+    def __enter__(self) -> Mixed:
+        return self.mixed
+
+    def __exit__(self, exception_type: object, exception: object, traceback: object) -> None:
+        if exception_type is None and not self.mixed._x_was_read:
+            raise RuntimeError("the input was chosen for mixing, but mixed.x was not used: call model(mixed.x)")
+
+
+class _LayerBlock:
+    """What is open while a batch is mixed at a layer: its hook, and compiled code that runs eagerly."""
+
+    __slots__ = ("handle", "hook", "layer", "stays_compiled")
+
+    def __init__(self, layer: nn.Module, mixed: Mixed, stays_compiled: bool) -> None:
+        self.layer = layer
+        self.hook = _MixOutput(mixed)
+        self.stays_compiled = stays_compiled
+
+    def __enter__(self) -> Mixed:
+        if not self.stays_compiled:
+            run_eagerly()
+        self.handle = self.layer.register_forward_hook(self.hook)
+        return self.hook.mixed
+
+    def __exit__(self, exception_type: object, exception: object, traceback: object) -> None:
+        self.handle.remove()
+        if not self.stays_compiled:
+            stop_running_eagerly()
+        if exception_type is None and self.hook.runs == 0:
+            raise RuntimeError(
+                f"layer {self.hook.mixed.layer!r} was chosen for mixing, but did not run inside the block: the targets "
+                "would be mixed, the features not. Call the model inside the block, as model(...) and not "
+                "model.forward(...), and choose layers that every forward pass uses."
+            )
 
 
 class _MixOutput(Hook):

@@ -1,7 +1,7 @@
 """What ManifoldMixup costs per training step, next to mixup written into the model's forward.
 
-``python tests/benchmarks/mixup_overhead.py`` prints a table. The variants take turns step by step in one run, on one
-thread, and each step is timed in CPU time, so that other programs on the machine disturb the ratios little.
+``python tests/benchmarks/mixup_overhead.py`` prints a table. The variants take turns in one run, in a new order
+for each step, on one thread, and each step is timed in CPU time, so that other programs disturb the ratios little.
 Every step: zero_grad, forward, loss, backward, SGD, batch of 50 digits, layers {0, 1, 2}, alpha 2.
 """
 
@@ -97,9 +97,9 @@ def main() -> None:
     for round_number in range(options.rounds + 1):
         spent = dict.fromkeys(steps, 0.0)
         for _ in range(options.steps):
-            for name, step in steps.items():
+            for name in random.sample(list(steps), len(steps)):
                 before = time.thread_time()
-                step(x, y)
+                steps[name](x, y)
                 spent[name] += time.thread_time() - before
         if round_number > 0:  # the first round warms up
             for name, seconds in spent.items():
