@@ -483,6 +483,11 @@ def test_no_hook_stays_when_the_block_raises_and_the_exception_passes_through(
     assert hooks_in(model) == 0
 
 
+def test_an_exception_in_the_block_is_not_hidden_by_the_check_that_the_input_was_used(model: SmallCNN) -> None:
+    with pytest.raises(ZeroDivisionError), mixer(model, "input")(*digits_like()):
+        raise ZeroDivisionError
+
+
 def test_no_hook_stays_after_break_from_a_generator_around_the_block(model: SmallCNN) -> None:
     def batches() -> Iterator[Mixed]:
         with mixer(model, "stage1")(*digits_like()) as mixed:

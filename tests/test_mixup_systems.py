@@ -128,6 +128,22 @@ def test_compiled_stages_stay_compiled_while_their_outputs_are_mixed() -> None:
     assert len(graphs) == 1
 
 
+@pytest.mark.parametrize("whole", ["wrapped", "in place"])
+def test_a_compiled_stage_of_a_compiled_model_is_mixed(whole: str) -> None:
+    model, (x, y) = three_stages(), batch()
+    torch._dynamo.reset()
+    model[0] = torch.compile(model[0], backend="eager")
+    fast = model
+    if whole == "wrapped":
+        fast = torch.compile(model, backend="eager")
+    else:
+        model.compile(backend="eager")
+    fast(x)
+    with ManifoldMixup(fast, ["0"], include_input=False, generator=seeded())(x, y) as mixed:
+        logits = fast(mixed.x)
+    assert torch.equal(logits, mixed_by_hand(three_stages(), x, mixed))
+
+
 def test_a_model_compiled_behind_the_back_of_the_mixer_is_mixed() -> None:
     model, (x, y) = three_stages(), batch()
     fast = compiled(model)
