@@ -231,6 +231,7 @@ class _Run:
             tensor.mul_(2.0)
         elif verb == "rehook":
             self.hook_tensor(tensor, index)
+            self.retain(tensor)
             tensor.mul_(2.0)
             self.hook_tensor(tensor, index)
 

@@ -272,6 +272,15 @@ def test_backward_hooks_do_not_run_for_a_gradient_that_goes_around_the_output(en
     assert x.grad.tolist() == [1.0]
 
 
+def test_backward_hooks_do_not_run_again_with_the_grad_output_of_an_earlier_pass(engine: Any) -> None:
+    module, kept, log = double(engine), [], []
+    module.register_forward_hook(lambda module, args, output: kept.append(args[0]))
+    module.register_full_backward_hook(lambda *_: log.append("ran"))
+    module(engine.tensor([1.0], True)).sum().backward()
+    kept[0].sum().backward()
+    assert log == ["ran"]
+
+
 def test_an_output_of_a_module_with_backward_hooks_cannot_be_changed_in_place(engine: Any) -> None:
     module = double(engine)
     module.register_full_backward_hook(lambda *_: None)
@@ -299,6 +308,14 @@ def test_tensor_hooks_get_none_where_no_gradient_arrives(engine: Any) -> None:
     module.register_full_backward_hook(lambda module, grad_input, grad_output: (None,))
     module(x * 1.0).sum().backward()
     assert seen == [None]
+
+
+def test_a_tensor_hook_cannot_make_a_gradient_where_there_is_none(engine: Any) -> None:
+    x, module = engine.tensor([1.0], True), double(engine)
+    x.register_hook(lambda grad: engine.tensor([1.0]))
+    module.register_full_backward_hook(lambda module, grad_input, grad_output: (None,))
+    with pytest.raises(RuntimeError, match="can't replace a None gradient"):
+        module(x * 1.0).sum().backward()
 
 
 def test_none_for_grad_output_is_zeros_on_the_other_side_of_the_module(engine: Any) -> None:
