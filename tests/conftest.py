@@ -1,6 +1,16 @@
 """One thread a process: the tests run side by side, and small operations gain nothing from more."""
 
 import os
+import sys
+
+import pytest
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+
+@pytest.fixture(autouse=True)
+def _no_figures_of_other_tests():
+    """Close what earlier tests, doctests among them, have left in pyplot's list: some tests count what is there."""
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")

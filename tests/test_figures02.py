@@ -1,18 +1,10 @@
 """The figures of lesson 2 draw what the tensors and norms they are given say."""
 
-import matplotlib.pyplot as plt
-import pytest
 import torch
 from matplotlib.colors import same_color
 
 from hooklab import plots
 from hooklab.figures.lesson02 import hook_chain, norms_per_layer
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
 
 
 def box_colours(figure):

@@ -1,16 +1,9 @@
 """The figures of lesson 3 show what they are given."""
 
-import matplotlib.pyplot as plt
 import pytest
 import torch
 
 from hooklab.figures.lesson03 import bytes_held, feature_maps
-
-
-@pytest.fixture(autouse=True)
-def closed_figures():
-    yield
-    plt.close("all")
 
 
 def pictures(figure):

@@ -16,12 +16,6 @@ def names(report):
     return [entry.of for entry in report.grad_input]
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
-
-
 @pytest.mark.parametrize(
     ("module", "shape", "legacy"),
     [

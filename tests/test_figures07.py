@@ -1,6 +1,5 @@
 """The figures of lesson 7 show what they are given, and its spirals and measures are what they say."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -17,12 +16,6 @@ from hooklab.figures.lesson07 import (
     two_spirals,
 )
 from hooklab.plots import CHANGED, REST
-
-
-@pytest.fixture(autouse=True)
-def closed_figures():
-    yield
-    plt.close("all")
 
 
 def row(method, low, high, metric="error", setting="few", against="none"):

@@ -25,6 +25,7 @@ _KERNEL_FILE = re.compile(r"ipykernel_\d+")
 def findings(notebook: Any, draft: Draft, variant: Variant) -> list[Finding]:
     """Return everything that is wrong with what a run left in a notebook, in the order of its cells."""
     found = [*_count_findings(notebook), *_output_findings(notebook, draft.lesson.root), *_outcomes(notebook, variant)]
+    found += _pictureless(notebook)
     if variant == "lesson":
         found += _leaks(notebook, draft)
     return sorted(found, key=lambda finding: finding[0])
@@ -60,6 +61,14 @@ def _output_findings(notebook: Any, root: Path) -> Iterator[Finding]:
                 yield index, f"the output holds a memory address, another one in each run: {address[0]!r}"
             if path := _machine_path(text, root):
                 yield index, f"the output holds a path of the machine that ran it: {path!r}"
+
+
+def _pictureless(notebook: Any) -> Iterator[Finding]:
+    """Find cells that promise a figure and put out no picture, such as a figure's name instead of the figure."""
+    for index, cell in enumerate(notebook.cells):
+        kinds = [kind for output in cell.get("outputs", []) for kind in output.get("data", {})]
+        if "figure" in cell.metadata.get("tags", []) and not any(kind.startswith("image/") for kind in kinds):
+            yield index, "tagged as a figure, but there is no picture in the output"
 
 
 def _outcomes(notebook: Any, variant: Variant) -> Iterator[Finding]:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from hooklab.explore.features import draw_maps as draw_maps
     from hooklab.explore.features import feature_maps as feature_maps
     from hooklab.explore.features import kept_maps as kept_maps
-    from hooklab.explore.mixing import describe_mixture as describe_mixture
-    from hooklab.explore.mixing import draw_mixture as draw_mixture
-    from hooklab.explore.mixing import mix as mix
-    from hooklab.explore.mixing import mixing as mixing
+    from hooklab.explore.mixtures import describe_mixture as describe_mixture
+    from hooklab.explore.mixtures import draw_mixture as draw_mixture
+    from hooklab.explore.mixtures import mix as mix
+    from hooklab.explore.mixtures import mixing as mixing
     from hooklab.explore.order import call_order as call_order
     from hooklab.explore.order import describe_order as describe_order
     from hooklab.explore.order import draw_order as draw_order
@@ -44,10 +44,10 @@ _HOME = {
     "draw_maps": "hooklab.explore.features",
     "feature_maps": "hooklab.explore.features",
     "kept_maps": "hooklab.explore.features",
-    "describe_mixture": "hooklab.explore.mixing",
-    "draw_mixture": "hooklab.explore.mixing",
-    "mix": "hooklab.explore.mixing",
-    "mixing": "hooklab.explore.mixing",
+    "describe_mixture": "hooklab.explore.mixtures",
+    "draw_mixture": "hooklab.explore.mixtures",
+    "mix": "hooklab.explore.mixtures",
+    "mixing": "hooklab.explore.mixtures",
     "call_order": "hooklab.explore.order",
     "describe_order": "hooklab.explore.order",
     "draw_order": "hooklab.explore.order",

@@ -86,12 +86,22 @@ def stepper(last: int, label: str = "step") -> tuple[widgets.IntSlider, widgets.
 _TEXT = "color:var(--jp-content-font-color1,inherit);line-height:1.4;min-height:1.4em"
 
 
+class Drawing(Figure):
+    """A figure that a notebook shows as a picture although pyplot does not know it.
+
+    Only pyplot's first figure teaches a notebook how to show one; before that, `display` writes the figure's name.
+    """
+
+    def _repr_png_(self) -> bytes:
+        return png(self)
+
+
 def canvas(width: float, height: float) -> tuple[Figure, Axes]:
     """Return a figure of this size in inches and one bare axes over all of it, without a layout engine.
 
     Laying out takes longer than drawing, and an explorer has to answer in a blink.
     """
-    figure = Figure(figsize=(width, height))
+    figure = Drawing(figsize=(width, height))
     figure.set_layout_engine("none")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.axis("off")

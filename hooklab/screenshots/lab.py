@@ -44,7 +44,8 @@ class Lab:
         lab = cls(context.new_page(), server)
         lab.page.set_default_timeout(1000 * SECONDS_TO_ACT)
         lab.page.on("console", lab._note)
-        lab.page.on("pageerror", lambda error: lab.errors.append(f"uncaught: {error}"))
+        lab.page.on("pageerror", lambda error: lab.errors.append(f"uncaught: {error.stack or error}"))
+        lab.page.on("crash", lambda page: lab.errors.append("the tab has crashed"))
         lab.page.goto(server.address())
         lab.page.locator(".jp-Launcher").wait_for(timeout=1000 * SECONDS_TO_OPEN)
         return lab

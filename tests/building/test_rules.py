@@ -83,6 +83,20 @@ def test_an_error_in_an_output_is_refused(lesson: Notebook) -> None:
     assert lesson.findings() == [(CLAIM, "an error in the output: ValueError")]
 
 
+def test_a_figure_without_a_picture_is_refused(lesson: Notebook) -> None:
+    lesson.cells[CLAIM].metadata["tags"] = ["figure"]
+    lesson.show(CLAIM, "<Figure size 900x460 with 1 Axes>")
+
+    assert lesson.findings() == [(CLAIM, "tagged as a figure, but there is no picture in the output")]
+
+
+def test_a_figure_with_a_picture_passes(lesson: Notebook) -> None:
+    lesson.cells[CLAIM].metadata["tags"] = ["figure"]
+    lesson.show(CLAIM, "aGVsbG8=", "image/png")
+
+    assert not lesson.findings()
+
+
 @pytest.mark.parametrize("kind", ["text/plain", "text/html", "image/svg+xml"])
 def test_a_memory_address_in_an_output_is_refused(lesson: Notebook, kind: str) -> None:
     lesson.show(CLAIM, "<function hook at 0x7f3a2b>", kind)

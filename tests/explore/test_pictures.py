@@ -1,12 +1,17 @@
 """The explorers of feature maps, backward hooks and mixing: their data, their extremes, their controls."""
 
 import itertools
+import pkgutil
 
 import matplotlib.pyplot as plt
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
+from matplotlib.figure import Figure
 
-from hooklab.explore import comparing, features, mixing
+import hooklab
+from hooklab import explore
+from hooklab.explore import comparing, features, mixtures
 from hooklab.explore.panel import png
 from hooklab.figures.digits import digits
 
@@ -68,21 +73,21 @@ def test_the_sentence_counts_what_the_legacy_hook_got():
 
 
 def test_mixing_nothing_in_gives_the_first_digits_own_answer():
-    alone = mixing.mix(3, 7, 1.0, "relu2").probabilities
-    assert torch.allclose(alone, mixing.mix(3, 3, 0.5, "input").probabilities, atol=1e-6)
+    alone = mixtures.mix(3, 7, 1.0, "relu2").probabilities
+    assert torch.allclose(alone, mixtures.mix(3, 3, 0.5, "input").probabilities, atol=1e-6)
 
 
 def test_the_mixture_at_the_input_is_the_mean_of_both_images():
-    mixture = mixing.mix(3, 7, 0.5, "input")
+    mixture = mixtures.mix(3, 7, 0.5, "input")
     assert torch.allclose(mixture.mixed[0], (mixture.first + mixture.second) / 2)
 
 
-@pytest.mark.parametrize(("layer", "lam"), list(itertools.product(mixing.LAYERS, [0.0, 0.35, 1.0])))
+@pytest.mark.parametrize(("layer", "lam"), list(itertools.product(mixtures.LAYERS, [0.0, 0.35, 1.0])))
 def test_every_mixture_can_be_drawn_at_one_size(layer, lam):
-    mixture = mixing.mix(0, 9, lam, layer)
+    mixture = mixtures.mix(0, 9, lam, layer)
     assert float(mixture.probabilities.sum()) == pytest.approx(1.0, abs=1e-5)
-    assert size_of(png(mixing.draw_mixture(mixture, (0, 9)))) == size_of(
-        png(mixing.draw_mixture(mixing.mix(1, 1, 0.5, "input"), (1, 1)))
+    assert size_of(png(mixtures.draw_mixture(mixture, (0, 9)))) == size_of(
+        png(mixtures.draw_mixture(mixtures.mix(1, 1, 0.5, "input"), (1, 1)))
     )
 
 
@@ -97,9 +102,9 @@ def test_every_mixture_can_be_drawn_at_one_size(layer, lam):
         (features.feature_maps, "the hook should", True),
         (comparing.what_comes_back, "module", "Sequential of two"),
         (comparing.what_comes_back, "batch", 8),
-        (mixing.mixing, "first", 9),
-        (mixing.mixing, "λ", 0.0),
-        (mixing.mixing, "mixed at", "pool"),
+        (mixtures.mixing, "first", 9),
+        (mixtures.mixing, "λ", 0.0),
+        (mixtures.mixing, "mixed at", "pool"),
     ],
 )
 def test_an_explorer_follows_its_control_and_leaves_no_figure(make, description, value):
@@ -113,6 +118,20 @@ def test_an_explorer_follows_its_control_and_leaves_no_figure(make, description,
     assert plt.get_fignums() == []
 
 
-@pytest.mark.parametrize("make", [features.feature_maps, comparing.what_comes_back, mixing.mixing])
+@pytest.mark.parametrize("make", [features.feature_maps, comparing.what_comes_back, mixtures.mixing])
 def test_every_explorer_opens_with_something_to_try(make):
     assert "Try this: " in make().children[0].value
+
+
+def test_a_drawing_is_a_picture_before_pyplot_has_made_a_figure():
+    show = InteractiveShell().display_formatter.format
+    assert "image/png" not in show(Figure())[0]
+    data, _ = show(comparing.draw_comparison(comparing.compare("Linear, 2-D input", 2)))
+    assert data["image/png"].startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("package", [hooklab, explore])
+def test_no_name_of_a_package_is_also_a_module_in_it(package):
+    """Importing such a module would put it in the name's place: the second call would find a module."""
+    modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    assert modules.isdisjoint(package.__all__)
