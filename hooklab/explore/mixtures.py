@@ -108,7 +108,7 @@ def describe_mixture(mixture: Mixture, first: int, second: int, lam: float, laye
 def mixing() -> widgets.VBox:
     """Return the explorer: two digits, λ, and the layer at which they are mixed."""
     controls: dict[str, widgets.Widget] = {
-        "first": widgets.IntSlider(3, 0, 9, 1, description="first"),
+        "first": widgets.IntSlider(0, 0, 9, 1, description="first"),
         "second": widgets.IntSlider(7, 0, 9, 1, description="second"),
         "lam": widgets.FloatSlider(value=0.5, min=0, max=1, step=0.05, description="λ"),
         "layer": widgets.Dropdown(options=LAYERS, value="input", description="mixed at"),

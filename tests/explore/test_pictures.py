@@ -2,6 +2,7 @@
 
 import itertools
 import pkgutil
+from io import BytesIO
 
 import matplotlib.pyplot as plt
 import pytest
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 import hooklab
 from hooklab import explore
 from hooklab.explore import comparing, features, mixtures
-from hooklab.explore.panel import png
+from hooklab.explore.panel import DPI, png
 from hooklab.figures.digits import digits
 
 IMAGE = digits().test_images[3]
@@ -128,6 +129,13 @@ def test_a_drawing_is_a_picture_before_pyplot_has_made_a_figure():
     assert "image/png" not in show(Figure())[0]
     data, _ = show(comparing.draw_comparison(comparing.compare("Linear, 2-D input", 2)))
     assert data["image/png"].startswith(b"\x89PNG")
+
+
+def test_a_picture_has_the_bytes_that_savefig_writes():
+    figure = comparing.draw_comparison(comparing.compare("Linear, 2-D input", 2))
+    saved = BytesIO()
+    figure.savefig(saved, format="png", dpi=DPI, facecolor="white")
+    assert png(figure) == saved.getvalue()
 
 
 @pytest.mark.parametrize("package", [hooklab, explore])
