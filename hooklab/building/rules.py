@@ -64,11 +64,12 @@ def _output_findings(notebook: Any, root: Path) -> Iterator[Finding]:
 
 
 def _pictureless(notebook: Any) -> Iterator[Finding]:
-    """Find cells that promise a figure and put out no picture, such as a figure's name instead of the figure."""
+    """Find cells that promise something to see and put out no picture, such as the name of a figure instead of it."""
     for index, cell in enumerate(notebook.cells):
         kinds = [kind for output in cell.get("outputs", []) for kind in output.get("data", {})]
-        if "figure" in cell.metadata.get("tags", []) and not any(kind.startswith("image/") for kind in kinds):
-            yield index, "tagged as a figure, but there is no picture in the output"
+        tags = {"figure", "explorer"}.intersection(cell.metadata.get("tags", []))
+        if tags and not any(kind.startswith("image/") for kind in kinds):
+            yield index, f"tagged as {tags.pop()}, but there is no picture in the output"
 
 
 def _outcomes(notebook: Any, variant: Variant) -> Iterator[Finding]:

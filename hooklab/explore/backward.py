@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from hooklab import plots
-from hooklab.explore.panel import canvas, panel, stepper
+from hooklab.explore.panel import Explorer, canvas, panel, stepper
 
 Numbers = tuple[float, ...]
 
@@ -140,7 +140,7 @@ def describe_step(steps: Sequence[Step], number: int) -> str:
     return f"Step {number} of {len(steps) - 1}: {steps[number].text}."
 
 
-def backward_steps() -> widgets.VBox:
+def backward_steps() -> Explorer:
     """Return the explorer: a step slider, a play button, and switches for retain_grad and two hooks on y."""
     switches = {
         "retain": widgets.Checkbox(False, description="y.retain_grad()", indent=False),

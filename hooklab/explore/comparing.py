@@ -12,7 +12,7 @@ from matplotlib.patches import FancyBboxPatch
 from torch import nn
 
 from hooklab import plots
-from hooklab.explore.panel import canvas, panel
+from hooklab.explore.panel import Explorer, canvas, panel
 from hooklab.figures.backward_hooks import Comparison, Entry, Report, compare_hooks
 
 # name -> (how to make the module, the shape of its input for a batch of n)
@@ -71,7 +71,7 @@ def describe_comparison(kind: str, batch: int, comparison: Comparison) -> str:
     return f"{kind}, batch of {batch}: {'; '.join(says)}."
 
 
-def what_comes_back() -> widgets.VBox:
+def what_comes_back() -> Explorer:
     """Return the explorer: the kind of module, and the size of the batch."""
     kind = widgets.Dropdown(options=list(KINDS), value="Linear, 2-D input", description="module")
     batch = widgets.IntSlider(4, *BATCH, 1, description="batch")

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from hooklab import plots
-from hooklab.explore.panel import inches, panel, tile
+from hooklab.explore.panel import Explorer, inches, panel, tile
 from hooklab.figures.digits import DigitsCNN, digits, trained_digits_cnn
 
 LAYERS = ("conv1", "relu1", "conv2", "relu2", "pool")
@@ -81,7 +81,7 @@ def describe_maps(number: int, layer: str, maps: Tensor, clone: bool) -> str:
     return text
 
 
-def feature_maps() -> widgets.VBox:
+def feature_maps() -> Explorer:
     """Return the explorer: which digit, which layer, and whether the hook keeps a clone or the output itself."""
     images = digits().test_images[:40]
     controls: dict[str, widgets.Widget] = {

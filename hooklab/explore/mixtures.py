@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hooklab import plots
 from hooklab.editing import edit
-from hooklab.explore.panel import inches, panel, tile
+from hooklab.explore.panel import Explorer, inches, panel, tile
 from hooklab.figures.digits import DigitsCNN, digits, trained_digits_cnn
 
 LAYERS = ("input", "relu1", "relu2", "pool")
@@ -105,7 +105,7 @@ def describe_mixture(mixture: Mixture, first: int, second: int, lam: float, laye
     return f"{shares}, mixed {where}: the network says {best}, with {chance}."
 
 
-def mixing() -> widgets.VBox:
+def mixing() -> Explorer:
     """Return the explorer: two digits, λ, and the layer at which they are mixed."""
     controls: dict[str, widgets.Widget] = {
         "first": widgets.IntSlider(0, 0, 9, 1, description="first"),

@@ -20,7 +20,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.utils.hooks import RemovableHandle
 
 from hooklab import plots
-from hooklab.explore.panel import canvas, panel
+from hooklab.explore.panel import Explorer, canvas, panel
 from hooklab.tracing import Event, timeline
 
 Kind = Literal["module", "forward", "hook", "error"]
@@ -131,14 +131,16 @@ def draw_order(moments: Sequence[Moment]) -> Figure:
         axes.set(xlim=(0, 9), ylim=(0, 11.6))
         axes.text(2.2, 11.1, "forward, downwards", ha="center", color=plots.FORWARD, weight="bold")
         axes.text(6.8, 11.1, "backward, upwards", ha="center", color=plots.BACKWARD, weight="bold")
-        for column, x, start, step in ((forward, 2.2, 10.2, -1), (backward, 6.8, 1.2, 1)):
+        # Backward starts beside the end of forward. It has five moments at most, and such a forward at least five.
+        turn = 11.2 - len(forward)
+        for column, x, start, step in ((forward, 2.2, 10.2, -1), (backward, 6.8, turn, 1)):
             way = plots.FORWARD if column is forward else plots.BACKWARD
             for number, moment in enumerate(column):
                 _draw_moment(axes, x, start + step * number, moment, way)
                 if number:
                     plots.arrow(axes, (x, start + step * (number - 0.62)), (x, start + step * (number - 0.38)), way)
         if backward:
-            plots.arrow(axes, (4.05, 1.2), (4.95, 1.2), plots.BACKWARD)
+            plots.arrow(axes, (4.05, turn), (4.95, turn), plots.BACKWARD)
         return figure
 
 
@@ -150,7 +152,7 @@ def describe_order(moments: Sequence[Moment]) -> str:
     return text + (" The error skipped everything else." if failed else "")
 
 
-def call_order() -> widgets.VBox:
+def call_order() -> Explorer:
     """Return the explorer: a box to tick for each hook, and one that makes `first.forward` raise."""
     boxes = {name: widgets.Checkbox(name == "hook", description=text, indent=False) for name, text in CHOICES.items()}
     return panel(

@@ -14,14 +14,42 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ipywidgets as widgets
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import imsave
 from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
+from hooklab import plots
+
 DPI = 100
+WITHOUT_KERNEL = "an explorer: run this cell to get its controls"
+
+
+class Explorer(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
+    """Controls and a picture; where no kernel runs, such as on a web page, the picture with a line above it."""
+
+    def __init__(self, children: Sequence[widgets.Widget], picture: widgets.Image, intro: str) -> None:
+        super().__init__(children)
+        self._picture = picture
+        self._intro = intro
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**options)
+        still = _with_line_above(self._picture.value)
+        return bundle | {"text/plain": f"{WITHOUT_KERNEL}. {self._intro}", "image/png": still}
+
+
+def _with_line_above(picture: bytes) -> bytes:
+    """Return a PNG with WITHOUT_KERNEL above it."""
+    pixels = np.asarray(Image.open(io.BytesIO(picture)))
+    head = Figure(figsize=(pixels.shape[1] / DPI, 0.3), facecolor="white")
+    head.text(0.01, 0.5, WITHOUT_KERNEL, va="center", fontsize=9, style="italic", color=plots.REST)
+    return _as_png(np.vstack([_pixels(head), pixels]))
 
 
 def panel(
@@ -31,7 +59,7 @@ def panel(
     *,
     intro: str,
     rows: Sequence[Sequence[widgets.Widget]] | None = None,
-) -> widgets.VBox:
+) -> Explorer:
     """Return an explorer.
 
     Args:
@@ -63,7 +91,7 @@ def panel(
     head = widgets.HTML(f"<div style='{_TEXT}'>{html.escape(intro)}</div>")
     rows = rows or [list(controls.values())]
     lines = [widgets.HBox(list(row), layout=widgets.Layout(flex_flow="row wrap")) for row in rows]
-    return widgets.VBox([head, *lines, picture, sentence])
+    return Explorer([head, *lines, picture, sentence], picture, intro)
 
 
 def png(figure: Figure) -> bytes:
@@ -71,11 +99,20 @@ def png(figure: Figure) -> bytes:
 
     The same bytes as `figure.savefig` writes, in two thirds of the time: that one lays a figure out twice.
     """
+    return _as_png(_pixels(figure))
+
+
+def _pixels(figure: Figure) -> NDArray[np.uint8]:
+    """Return the figure as an array of shape (height, width, 4)."""
     figure.set_dpi(DPI)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
+    return np.asarray(canvas.buffer_rgba())
+
+
+def _as_png(pixels: NDArray[np.uint8]) -> bytes:
     file = io.BytesIO()
-    imsave(file, canvas.buffer_rgba(), format="png")
+    imsave(file, pixels, format="png")
     return file.getvalue()
 
 

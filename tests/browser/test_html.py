@@ -52,9 +52,13 @@ def test_every_figure_of_a_lessons_page_is_a_picture(cells: list[Tag]) -> None:
     assert [cell.get("id") for cell in figures if not has_picture(cell)] == []
 
 
+def test_every_explorer_of_a_lessons_page_is_a_picture(cells: list[Tag]) -> None:
+    assert [cell.get("id") for cell in cells if is_explorer(cell) and not has_picture(cell)] == []
+
+
 def test_beside_every_explorer_of_a_lessons_page_stands_a_picture(cells: list[Tag]) -> None:
     sections = [section for section in sections_of(cells) if any(map(is_explorer, section))]
-    alone = [section for section in sections if not any(map(has_picture, section))]
+    alone = [section for section in sections if not any(has_picture(cell) for cell in section if not is_explorer(cell))]
     assert [cell.get("id") for section in alone for cell in section if is_explorer(cell)] == []
 
 

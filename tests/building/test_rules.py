@@ -83,11 +83,12 @@ def test_an_error_in_an_output_is_refused(lesson: Notebook) -> None:
     assert lesson.findings() == [(CLAIM, "an error in the output: ValueError")]
 
 
-def test_a_figure_without_a_picture_is_refused(lesson: Notebook) -> None:
-    lesson.cells[CLAIM].metadata["tags"] = ["figure"]
+@pytest.mark.parametrize("tag", ["figure", "explorer"])
+def test_a_figure_without_a_picture_is_refused(lesson: Notebook, tag: str) -> None:
+    lesson.cells[CLAIM].metadata["tags"] = [tag]
     lesson.show(CLAIM, "<Figure size 900x460 with 1 Axes>")
 
-    assert lesson.findings() == [(CLAIM, "tagged as a figure, but there is no picture in the output")]
+    assert lesson.findings() == [(CLAIM, f"tagged as {tag}, but there is no picture in the output")]
 
 
 def test_a_figure_with_a_picture_passes(lesson: Notebook) -> None:

@@ -52,11 +52,14 @@ def test_every_choice_can_be_drawn(values):
     assert len(draw_order(moments).axes[0].texts) >= len(moments)
 
 
-def test_the_longest_list_stays_inside_the_picture():
-    moments = record_order(**{**ALL, "raises": False})
+@pytest.mark.parametrize("chosen", [{**ALL, "raises": False}, {"backward_pre": True, "backward": True}])
+def test_the_longest_columns_stay_inside_the_picture(chosen):
+    moments = record_order(**chosen)
     axes = draw_order(moments).axes[0]
     low, high = axes.get_ylim()
-    assert all(low < text.get_position()[1] < high for text in axes.texts)
+    named = [text for text in axes.texts if text.get_text()]
+    assert len(named) == 2 + len(moments)
+    assert all(low < text.get_position()[1] < high for text in named)
 
 
 def test_the_explorer_follows_its_boxes_and_leaves_no_figure():

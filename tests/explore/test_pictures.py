@@ -2,6 +2,7 @@
 
 import itertools
 import pkgutil
+import struct
 from io import BytesIO
 
 import matplotlib.pyplot as plt
@@ -13,7 +14,7 @@ from matplotlib.figure import Figure
 import hooklab
 from hooklab import explore
 from hooklab.explore import comparing, features, mixtures
-from hooklab.explore.panel import DPI, png
+from hooklab.explore.panel import DPI, WITHOUT_KERNEL, png
 from hooklab.figures.digits import digits
 
 IMAGE = digits().test_images[3]
@@ -26,7 +27,7 @@ def controls_of(explorer):
 
 
 def size_of(picture):
-    return picture[16:24]  # width and height in a PNG's header
+    return struct.unpack(">II", picture[16:24])  # width and height in a PNG's header
 
 
 # --- feature maps
@@ -143,3 +144,13 @@ def test_no_name_of_a_package_is_also_a_module_in_it(package):
     """Importing such a module would put it in the name's place: the second call would find a module."""
     modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
     assert modules.isdisjoint(package.__all__)
+
+
+def test_where_no_kernel_runs_an_explorer_is_a_picture_that_says_so():
+    explorer = comparing.what_comes_back()
+    shown = explorer._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in shown
+    assert shown["text/plain"].startswith(f"{WITHOUT_KERNEL}. Try this: ")
+    (width, height), (inside_width, inside_height) = size_of(shown["image/png"]), size_of(explorer.children[-2].value)
+    assert width == inside_width
+    assert height > inside_height
