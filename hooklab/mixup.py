@@ -75,7 +75,9 @@ class Mixed:
         ``y`` may be class indices or one-hot (soft) targets, whichever ``fn`` takes. For cross entropy this equals the
         loss against :meth:`soft_targets`, because cross entropy is linear in its target.
         """
-        return self.lam * fn(prediction, self.y) + (1 - self.lam) * fn(prediction, self.y[self.permutation])
+        return self.lam * fn(prediction, self.y) + (1 - self.lam) * fn(
+            prediction, self.y.index_select(0, self.permutation)
+        )
 
     def soft_targets(self, num_classes: int | None = None) -> Tensor:
         """The mixed targets, λ·y + (1-λ)·y[permutation], float, of shape (n, classes).
@@ -314,7 +316,8 @@ def _beta(alpha: float, u: float, turn: float, v: float, w: float) -> float:
 
 def _blend(tensor: Tensor, lam: float, permutation: Tensor) -> Tensor:
     """Mix_λ(a, b) = λ·a + (1-λ)·b of Section 2, b being a shuffled; never detached."""
-    return lam * tensor + (1 - lam) * tensor[_on_device_of(tensor, permutation)]
+    # index_select gives the bits of tensor[permutation], its gradient too, and is faster in both directions
+    return lam * tensor + (1 - lam) * tensor.index_select(0, _on_device_of(tensor, permutation))
 
 
 def _on_device_of(tensor: Tensor, permutation: Tensor) -> Tensor:
