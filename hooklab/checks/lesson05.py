@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from hooklab.checks.exercise import exercise
 from hooklab.checks.lesson05_outputs import gradients_at_any_output
+from hooklab.checks.misconceptions import named_by
 from hooklab.checks.passes import (
+    LIKELY,
     gradient_in,
     gradients_of_parameters,
     hooked,
@@ -37,8 +39,8 @@ __all__ = [
 
 @exercise("5.1", "On both sides of a layer")
 def on_both_sides_of_a_layer(trial: Trial) -> str:
-    for place in (1, 2):
-        model, x = three_layers(), integers(2, 3)
+    for place, x in ((1, integers(2, 3)), (2, integers(2, 3)), (1, integers(2, 2, 3))):
+        model = three_layers()
         values: list[Tensor] = [x.clone().requires_grad_()]
         for layer in model:
             values.append(layer(values[-1]))
@@ -50,9 +52,14 @@ def on_both_sides_of_a_layer(trial: Trial) -> str:
 
 def _run_on_both_sides(trial: Trial, model: nn.Module, layer: nn.Module, x: Tensor) -> Any:
     try:
-        with no_warnings():
+        with no_warnings(), named_by(LIKELY):
             return trial.call(model, layer, x)
     except NotYet as fault:
+        if "tuple index out of range" in fault.missing:
+            likely = "legacy hook: how many entries its grad_input has depends on the layer and on the input's shape"
+            raise NotYet(
+                fault.missing, expected="two tensors, for an input with three dimensions too", likely=likely
+            ) from fault
         if not any(f"raised {name}" in fault.missing for name in ("IndexError", "UnboundLocalError", "KeyError")):
             raise
         ran = any(parameter.grad is not None for parameter in model.parameters())
@@ -160,6 +167,18 @@ def _brake_with_other_arguments(trial: Trial, factor: float) -> None:
             )
 
 
+class _Affine(nn.Module):
+    """Here the gradient that comes in is the bias's own, the very same memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([1.0, -2.0, 3.0]))
+        self.bias = nn.Parameter(torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * x + self.bias
+
+
 @exercise("5.3", "The documents' hook, mended")
 def the_documents_hook_mended(trial: Trial) -> str:
     torch.manual_seed(0)
@@ -168,11 +187,12 @@ def the_documents_hook_mended(trial: Trial) -> str:
         ("a linear layer, 3-D input", nn.Linear(3, 2), integers(2, 4, 3)),
         ("a convolution", nn.Conv2d(1, 2, 2), integers(2, 1, 3, 3)),
         ("a linear layer without bias", nn.Linear(3, 2, bias=False), integers(4, 3)),
+        ("a module that computes weight · x + bias", _Affine(), integers(3)),
     ]
     for factors in ((2.0, 3.0), (-1.0, 0.5)):
         for name, layer, x in cases:
             _scaled_parameters(trial, name, layer, x, factors)
-    return "weight and bias are scaled, in every backward anew, for four kinds of layer and input; nothing else is"
+    return "weight and bias are scaled, in every backward anew, for five kinds of layer and input; nothing else is"
 
 
 def _scaled_parameters(trial: Trial, name: str, layer: nn.Module, x: Tensor, factors: tuple[float, float]) -> None:
@@ -192,6 +212,8 @@ def _scaled_parameters(trial: Trial, name: str, layer: nn.Module, x: Tensor, fac
             got=tensor_text(x_grad),
             likely="legacy hook: where it has the input, the weight and the bias depends on the layer"
             if is_legacy
+            else "in-place change: here the bias's gradient is the very tensor that came in; return a new one"
+            if isinstance(layer, _Affine)
             else "grad_input is the input's gradient; the parameters' gradients are not in it",
         )
     for place, (part, one, both, old) in enumerate(zip(("weight", "bias"), got, twice, true, strict=False)):
@@ -201,9 +223,9 @@ def _scaled_parameters(trial: Trial, name: str, layer: nn.Module, x: Tensor, fac
             likely = "forgotten return in the hook, or no hook on this parameter"
             raise NotYet(f"{name}: the gradient of the {part} is as it was", **shown, likely=likely)
         if same(one, factors[1 - place] * old):
-            late = place == 0 and len(true) == 2 and same(got[1], factors[1] * true[1])
+            both_alike = len(true) == 2 and same(got[1 - place], factors[1 - place] * true[1 - place])
             likely = "one factor for both: a function made in a loop looks its variable up when it runs (lesson 2)"
-            likely = likely if late else "factors swapped"
+            likely = likely if both_alike else "factors swapped"
             raise NotYet(f"{name}: the {part} was scaled by the other factor", **shown, likely=likely)
         if not same(one, new):
             raise NotYet(f"{name}: the gradient of the {part} is wrong", **shown)

@@ -31,22 +31,29 @@ def _watch_beside_an_inplace_relu(trial: Trial, place: int) -> None:
     seen: dict[str, Any] = {}
     with hooked(trial, model[place], seen):
         for sign in (1.0, -2.0):  # the second backward brings other gradients
-            seen.clear()
             kept_early: list[Any] = []
             run_pass(trial, partial(_signed, model, x, sign, seen, kept_early))
             if kept_early:
                 raise NotYet(
                     f"{where}: `seen` was filled in the forward, before there was any gradient",
-                    expected="{} until the backward",
+                    expected="`seen` as it was, until the backward",
                     got=tensor_text(kept_early[0]),
                     likely="value instead of gradient: a forward hook sees values; it can hook the tensor, though",
+                )
+            if sign != 1.0 and same(seen.get("output"), true):
+                raise NotYet(
+                    f"{where}: after a second backward, `seen` still holds the gradient of the first",
+                    expected="the gradient of the last backward",
+                    likely="kept the first: each forward makes a new tensor, which needs a hook of its own, and each "
+                    "backward writes anew",
                 )
             _expect_seen(seen, {"output": sign * true}, where)
 
 
 def _signed(model: nn.Module, x: Tensor, sign: float, seen: dict[str, Any], kept_early: list[Any]) -> Tensor:
+    before = dict(seen)
     loss: Tensor = sign * weighed(model(x))
-    if seen:
+    if seen.keys() != before.keys() or any(seen[key] is not before[key] for key in seen):
         kept_early.append(dict(seen))
     return loss
 
@@ -79,10 +86,17 @@ def _watch_a_dict(trial: Trial) -> None:
 def _watch_without_gradients(trial: Trial) -> None:
     layer, seen = three_layers()[0].requires_grad_(False), dict[str, Any]()
     with hooked(trial, layer, seen), no_warnings():
-        trial.run(layer, integers(2, 3))
+        outputs = [trial.run(layer, integers(2, 3))]
         layer.requires_grad_(True)
         with torch.no_grad():
-            trial.run(layer, integers(2, 3))
+            outputs.append(trial.run(layer, integers(2, 3)))
+    if any(isinstance(output, Tensor) and output.requires_grad for output in outputs):
+        raise NotYet(
+            "after a pass without gradients, the output requires grad",
+            expected="requires_grad = False, as without your hook",
+            got="True",
+            likely="asked for: only look at tensors that require grad already",
+        )
     if seen:
         raise NotYet("a pass without gradients wrote into `seen`", expected="nothing", got=tensor_text(seen))
 
@@ -91,7 +105,7 @@ def _expect_seen(seen: dict[str, Any], wanted: dict[str, Tensor], where: str) ->
     shown = {"expected": tensor_text(wanted), "got": tensor_text(seen)}
     if not seen:
         raise NotYet(f"{where}: `seen` is empty after the backward", **shown, likely="your hook wrote nothing into it")
-    if set(seen) < set(wanted):
+    if len(seen) < len(wanted):
         likely = "one key for all: a function made in a loop looks its variable up when it runs (lesson 2)"
         raise NotYet(f"{where}: `seen` lacks {sorted(set(wanted) - set(seen))}", **shown, likely=likely)
     if set(seen) != set(wanted):

@@ -50,40 +50,73 @@ def the_first_era(trial: Trial) -> str:
             got="forward ran on the returned value",
             likely="a later era: in this one, a pre-hook must not change its input",
         )
-    module.forward_hooks[1] = lambda module, args, output: 7.0
+    for first, second in ((7.0, 7.0), (7.0, None), (None, 7.0), (0.0, None)):
+        module.forward_hooks[1] = lambda module, args, output, value=first: value
+        module.forward_hooks[2] = lambda module, args, output, value=second: value
+        _expect_a_complaint(trial, module, first, second)
+    return "pre-hooks, forward, hooks, in this order; only None may come back from a hook"
+
+
+def _expect_a_complaint(trial: Trial, module: _Plain, first: float | None, second: float | None) -> None:
     try:
         trial.run(trial.answer, module, 2.0)
     except NotYet as fault:
-        if "RuntimeError" not in fault.missing:
+        if not isinstance(fault.__cause__, RuntimeError):
             raise NotYet(
                 "a hook that returns something raises the wrong kind of error",
                 expected="RuntimeError",
                 got=fault.missing,
             ) from fault
-    else:
-        raise NotYet(
-            "a forward hook returned a value, and nobody complained",
-            expected="RuntimeError",
-            got="no error",
-            likely="a later era: here a forward hook must return None",
-        )
-    return "pre-hooks, forward, hooks, in this order; only None may come back from a hook"
+        return
+    likely = "one hook only: each of them must return None"
+    if first == second:
+        likely = "a later era: here a forward hook must return None"
+    if first == 0.0:
+        likely = "truth instead of None: 0 is a value, too; ask `is not None`"
+    raise NotYet(
+        f"two forward hooks returned {first} and {second}, and nobody complained",
+        expected="RuntimeError",
+        got="no error",
+        likely=likely,
+    )
 
 
 @exercise("6.2", "The second era: a hook may replace")
 def the_second_era(trial: Trial) -> str:
     log: list[str] = []
-    for values in ((10.0,), 10.0):
+    for values in ((10.0,), 10.0, (0.0,), 0.0):
         log.clear()
         module = _Plain(log)
         module.pre_hooks[0] = lambda module, args, values=values: values
         module.pre_hooks[1] = lambda module, args: log.append(f"second pre-hook got {args!r}")
         got = trial.call(module, 2.0)
-        _expect_log(log, ["second pre-hook got (10.0,)", "forward(10)"], _WRAP if values == 10.0 else None)
-        if got != 11.0:
+        number = values[0] if isinstance(values, tuple) else values
+        likely = {10.0: _WRAP, 0.0: "truth instead of None: a pre-hook may return 0, too; ask `is not None`"}
+        _expect_log(
+            log,
+            [f"second pre-hook got ({number!r},)", f"forward({number:g})"],
+            None if isinstance(values, tuple) else likely[values],
+        )
+        if got != number + 1:
             raise NotYet(
-                "the output is not forward's", expected="10 + 1 = 11", got=tensor_text(got), likely=_forgot(got)
+                "the output is not forward's",
+                expected=f"{number:g} + 1 = {number + 1:g}",
+                got=tensor_text(got),
+                likely=_forgot(got),
             )
+    log.clear()
+    module = _Plain(log)
+
+    def second(module: Any, args: Any) -> tuple[float]:
+        log.append(f"second pre-hook got {args!r}")
+        return (5.0,)
+
+    module.pre_hooks[0] = lambda module, args: [10.0]
+    module.pre_hooks[1] = second
+    module.forward_hooks[0] = lambda module, args, output: log.append(f"hook got {args!r}")
+    trial.call(module, 2.0)
+    wanted = ["second pre-hook got ([10.0],)", "forward(5)", "hook got (5.0,)"]
+    _expect_log(log, wanted, "only a tuple means all arguments, so a list is one; forward hooks get the new arguments")
     log.clear()
     module = _Plain(log)
     module.forward_hooks[0] = lambda module, args, output: output * 10
@@ -144,8 +177,41 @@ def a_handle(trial: Trial) -> str:
             got=f"{type(error).__name__}: {error}",
             likely="pop without a default: table.pop(key, None)",
         ) from error
+    _expect_own_hook_only(trial)
     _expect_block(trial, table, again)
     return "own ids, the right order, remove() once or twice, and `with` removes whatever happens"
+
+
+def _expect_own_hook_only(trial: Trial) -> None:
+    table: OrderedDict[int, Any] = OrderedDict()
+    first, second = trial.call(table, len), trial.call(table, len)
+    third = trial.call(table, max)
+    if list(table.values()) != [len, len, max]:
+        raise NotYet(
+            "the same function was registered twice, and the table has it once",
+            expected="len, len, max",
+            got=", ".join(getattr(hook, "__name__", "?") for hook in table.values()),
+            likely="the function's id as the key: every registration needs an id of its own",
+        )
+    trial.run(first.remove)
+    if list(table.values()) != [len, max]:
+        raise NotYet(
+            "remove() took out another hook, or more than one",
+            expected="len, max",
+            got=", ".join(getattr(hook, "__name__", "?") for hook in table.values()),
+            likely="a handle removes what stands under its own id, and nothing else",
+        )
+    trial.run(third.remove)
+    trial.call(table, min)
+    trial.run(third.remove)
+    if list(table.values()) != [len, min]:
+        raise NotYet(
+            "an old handle, removed again, took out a newer hook",
+            expected="len, min",
+            got=", ".join(getattr(hook, "__name__", "?") for hook in table.values()),
+            likely="an id that comes again: `max(table) + 1` does so when the last hook has gone",
+        )
+    trial.run(second.remove)
 
 
 def _expect_block(trial: Trial, table: OrderedDict[int, Any], handle: Any) -> None:
@@ -154,6 +220,8 @@ def _expect_block(trial: Trial, table: OrderedDict[int, Any], handle: Any) -> No
             raise KeyError("on purpose")
     except KeyError:
         pass
+    except NotImplementedError as error:
+        raise StillTheStub from error
     except (TypeError, AttributeError) as error:
         raise NotYet(
             "the handle does not work in a `with` block",
@@ -181,29 +249,59 @@ def hooks_that_run_after_an_error(trial: Trial) -> str:
 
     module.forward_hooks[0] = lambda module, args, output: log.append("plain")
     module.forward_hooks[1] = fails
-    module.forward_hooks[2] = lambda module, args, output: log.append(f"always({output!r})")
+    module.forward_hooks[2] = lambda module, args, output: log.append(f"always({args!r}, {output!r})")
     module.always_called = {1, 2}
     error, warned = _raised_by(trial, module)
-    if not isinstance(error, ValueError):
+    if error is not module.raises:
         likely = "the hook's own error must not replace the first one: turn it into a warning"
         raise NotYet(
             "the caller does not get forward's error",
             expected="ValueError: boom",
             got="no error" if error is None else f"{type(error).__name__}: {error}",
-            likely=likely if isinstance(error, KeyError) else "swallowed: `raise` again when the hooks have run",
+            likely=likely
+            if isinstance(error, KeyError)
+            else "another error: `raise` alone sends on the very one that came"
+            if error
+            else "swallowed: `raise` again when the hooks have run",
         )
     if "plain" in log:
         raise NotYet("an ordinary hook ran after the error", expected="only those in always_called", got=f"{log}")
-    _expect_log(log, ["forward(2)", "failing", "always(None)"], "the rest of the hooks must run after one has failed")
+    likely = "the rest of the hooks must run after one has failed"
+    if any(line.startswith("always(") and line != "always((2.0,), None)" for line in log):
+        likely = "a hook gets (module, args, output): args is the tuple, and the output is None here"
+    _expect_log(log, ["forward(2)", "failing", "always((2.0,), None)"], likely)
     if not warned:
         raise NotYet("the hook's own error left no trace", expected="a warning", got="none")
     log.clear()
     module.raises = None
     module.forward_hooks.pop(1)
     got = trial.call(module, 2.0)
-    _expect_log(log, ["forward(2)", "plain", "always(3.0)"], "without an error each hook runs once, in order")
+    _expect_log(log, ["forward(2)", "plain", "always((2.0,), 3.0)"], "without an error each hook runs once, in order")
     if got != 3.0:
         raise NotYet("without an error, the output is not forward's", expected="3.0", got=tensor_text(got))
+    log.clear()
+    module.forward_hooks[3] = fails
+    error, _ = _raised_by(trial, module)
+    _expect_log(
+        log,
+        ["forward(2)", "plain", "always((2.0,), 3.0)", "failing"],
+        "one `try` for all: only forward belongs into it; after success each hook runs once, whatever it raises",
+    )
+    if not isinstance(error, KeyError):
+        raise NotYet(
+            "forward went well, a hook raised, and its error did not reach the caller",
+            expected="KeyError: in a hook",
+            got="no error" if error is None else f"{type(error).__name__}: {error}",
+            likely="only after an error of forward's do the errors of hooks become warnings",
+        )
+    log.clear()
+    module.raises = ValueError("boom")
+    module.forward_hooks[4] = lambda module, args, output: log.append("prepended")
+    module.forward_hooks.move_to_end(4, last=False)
+    module.always_called = {2, 4}
+    _raised_by(trial, module)
+    wanted = ["forward(2)", "prepended", "always((2.0,), None)"]
+    _expect_log(log, wanted, "a set has no order: go through forward_hooks, and ask which ids are in the set")
     return "forward's error arrives, always_call hooks have run with output None, their errors are warnings"
 
 
@@ -240,12 +338,34 @@ def count_every_call(trial: Trial) -> str:
         )
     if got != wanted:
         raise NotYet("the counts are not right", expected=f"{wanted}", got=f"{got}")
+    again = trial.call(model, x)
+    if not trial.faults and again != wanted:
+        raise NotYet(
+            "a second run of your function counts on",
+            expected=f"{wanted}",
+            got=tensor_text(dict(again)) if isinstance(again, dict) else tensor_text(again),
+            likely="an old dictionary: make a new one inside the function",
+        )
     if trial.faults:
         raise NotYet(
             "when your function returns, its hook is still on every module of this process",
             expected="no global hook is left",
             got=trial.faults.pop().missing,
             likely="never removed: a global hook lives in the process, not in the model",
+        )
+
+    class OnTheFly(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = nn.Tanh()(x)
+            return out
+
+    got = trial.call(OnTheFly(), x)
+    if got != {"OnTheFly": 1, "Tanh": 1}:
+        raise NotYet(
+            "a module that forward makes on the spot is not counted",
+            expected="{'OnTheFly': 1, 'Tanh': 1}",
+            got=tensor_text(dict(got)) if isinstance(got, dict) else tensor_text(got),
+            likely="hooks on model.modules(): only a global hook sees a module that is not among them",
         )
 
     class Breaks(nn.Module):

@@ -9,16 +9,20 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from hooklab.checks.misconceptions import named_by
 from hooklab.checks.trial import NotYet, Trial, tensor_text
 
 # Words of an exception that a module hook brings about, and the misconception behind it.
-_LIKELY = {
+LIKELY = {
     "BackwardHookFunction is a view": "a module's backward hook, full or pre-, cannot stand beside an in-place module: "
     "hook the tensor",
-    "invalid number of grad_input": "not a tuple: grad_input is a tuple, and so is what replaces it",
-    "invalid number of grad_output": "not a tuple: grad_output is a tuple, and so is what replaces it",
+    "invalid number of grad_input": "not a tuple of the same length: return one entry for each entry of "
+    "grad_input, None for None; a bare tensor counts by its rows",
+    "invalid number of grad_output": "not a tuple of the same length: return one entry for each entry of "
+    "grad_output, None for None; a bare tensor counts by its rows",
+    "'generator' has no len()": "a generator: (… for …) alone makes no tuple; write tuple(… for …)",
     "values to unpack": "three gradients: only the legacy hook has them, and only in some layers",
     "RemovableHandle": "accidental return: what a forward hook returns replaces the output",
     "doesn't require gradient": "no gradient to hook: ask a tensor for requires_grad before you hook it",
@@ -62,7 +66,7 @@ def run_pass(trial: Trial, forward: Callable[[], Any], sent: Tensor | None = Non
         forward().backward(sent)
 
     a_pass.__name__ = "a pass with your hook"
-    with no_warnings(), named_by(_LIKELY):
+    with no_warnings(), named_by(LIKELY):
         trial.run(a_pass)
 
 
@@ -94,11 +98,25 @@ def hooked(trial: Trial, layer: nn.Module, *rest: Any, many: bool = False) -> It
         is_single = many and not isinstance(returned, list | tuple)
         if is_single or not all(_is_handle(handle) for handle in handles):
             raise NotYet(f"your function did not return {what}", expected=what, got=tensor_text(returned))
+        if any(_is_used_up(handle) for handle in handles):
+            raise NotYet(
+                "the handle that you return has been used already: its hook is gone",
+                expected=what,
+                likely="`with` removes the hook at the end of its block; register, and return the handle",
+            )
         try:
             yield
         finally:
             for handle in handles:
                 trial.run(handle.remove)
+
+
+def _is_used_up(handle: Any) -> bool:
+    """Whether a handle's hook has been taken out of its table."""
+    if not isinstance(handle, RemovableHandle):
+        return False
+    table = handle.hooks_dict_ref()
+    return table is None or handle.id not in table
 
 
 def _is_handle(value: Any) -> bool:

@@ -86,7 +86,8 @@ assert output.item() == 12.0  # 3 · (2 · 2)
 assert x.item() == 2.0
 
 # %% [markdown]
-# There are four forms of return. Which of them do you expect to fail?
+# A pre-hook may return `None`, one tensor, a tuple of all arguments, or a pair `(args, kwargs)`. Which of these four do you
+# expect to fail?
 
 # %% tags=["claim-S3.10", "claim-S2.3"]
 def outcome(hook, **options) -> str:
@@ -141,8 +142,9 @@ assert "takes 2 positional arguments but 3 were given" in tuple_times_two
 # - With `with_kwargs=True` both parts must come back.
 # - `(x,) * 2` is `(x, x)`: the tuple was doubled, not the tensor.
 #
-# The same thread collects hooks with the wrong number of parameters. A pre-hook is called with `(module, args)`, and
-# Python says so when they do not fit. ([The contract's own thread](https://github.com/pytorch/pytorch/pull/89389))
+# A hook with the wrong number of parameters fails as well. A pre-hook is called with `(module, args)`, or, with
+# `with_kwargs=True`, with `(module, args, kwargs)`; where the parameters do not fit, Python says so.
+# ([The change that brought `with_kwargs`](https://github.com/pytorch/pytorch/pull/89389))
 
 # %% tags=["field", "field-30"]
 too_few = complaint(lambda args: None)
@@ -202,8 +204,8 @@ assert (first, second, mine.item()) == (12.0, 24.0, 8.0)
 # ## Look, normalise, refuse
 #
 # A pre-hook need not change anything. It can look, and it can refuse: an exception in it reaches the caller, and
-# `forward` does not run. This is where a shape or a range is best checked, because the error names the layer and not
-# some matrix product deep inside.
+# `forward` does not run. This is where a shape or a range is best checked, because the error names the kind of layer
+# and not some matrix product deep inside.
 
 # %%
 def wants_three_columns(module, args):
@@ -246,8 +248,8 @@ assert torch.allclose(normed, torch.tensor([1.4, 1.4]))  # 3/5 + 4/5, for both r
 # ### Exercise 4.2 · A guard at the door
 # ●○○ · 5 minutes
 #
-# Register a pre-hook that raises `ValueError` when the layer's input holds a NaN or an infinity, **before** `forward` runs.
-# A good input passes untouched, as the very same object. Return the handle.
+# Register a pre-hook that raises `ValueError` when the layer's input holds a NaN or an infinity (of either sign),
+# **before** `forward` runs. A good input passes untouched, as the very same object. Return the handle.
 #
 # <details><summary>Hint: infinity gets in</summary>
 #
@@ -313,7 +315,7 @@ assert results == [3.0, 6.0, 6.0]
 # ●●○ · 8 minutes
 #
 # `module(x, *, scale=1.0, shift=0.0)` is somebody else's code. Give it **another default for `scale`**: a call that names no
-# scale uses `default`, a call that names one is obeyed. Nothing else may change.
+# scale uses `default`, a call that names one is obeyed. Nothing else may change. Return the handle.
 #
 # <details><summary>Hint: my hook misses an argument `kwargs`</summary>
 #
@@ -448,7 +450,7 @@ assert new_style.weight is not new_style.weight  # computed anew at each access
 #
 # Build the old way yourself, for a linear layer. Replace its parameter `weight` by two: `weight_v` (the old weight) and
 # `weight_g` (the length of each row, shape `(rows, 1)`). A pre-hook computes `layer.weight` from both before each forward.
-# Gradients must reach both.
+# Gradients must reach both, also through the norm. Return the handle.
 #
 # <details><summary>Hint: "cannot assign 'torch.FloatTensor' as parameter 'weight'"</summary>
 #
@@ -486,7 +488,7 @@ check("4.5", add_weight_norm)
 # ## The same with `hooklab`
 #
 # To look at what goes in, you do not have to write the hook. `capture(…, inputs=True)` keeps the arguments of each call,
-# positional and by name, and removes its hooks at the end of the block.
+# positional and by name, and removes its hooks at the end of the block. The model itself has the empty name `""`.
 
 # %%
 scale = Scale()
@@ -520,30 +522,35 @@ print("fired:", fired)
 assert fired == ["original0"]
 
 # %% [markdown]
-# **"None of the inputs have requires_grad=True. Gradients will be None."** A frozen embedding in front, checkpointed
-# trainable layers behind: the old kind of checkpoint looks at its input only. A pre-hook on the adapter would come too
-# late, inside the checkpoint. A forward hook on the embedding asks for gradients where they begin. ([The thread](https://github.com/huggingface/transformers/pull/21598))
+# **"None of the inputs have requires_grad=True. Gradients will be None."** *Checkpointing* saves memory: it throws a part's
+# inner values away and computes them again in the backward. A frozen embedding stands in front, checkpointed trainable
+# layers behind: a reentrant checkpoint, which 2.13 still takes unless you say `use_reentrant=False`, looks at its input
+# only. A pre-hook on the adapter comes too late, inside the checkpoint. A forward hook on the embedding asks for gradients
+# where they begin. ([The thread](https://github.com/huggingface/transformers/pull/21598))
 
 # %% tags=["field", "field-54"]
 from torch.utils.checkpoint import checkpoint
 
 
-def adapter_learns(ask_for_gradients: bool) -> bool:
+def adapter_learns(hook_on: str = "nothing", reentrant: bool = True) -> bool:
     frozen = nn.Embedding(4, 2).requires_grad_(False)
     adapter = nn.Linear(2, 2)
-    if ask_for_gradients:
+    if hook_on == "embedding":
         frozen.register_forward_hook(lambda module, args, out: out.requires_grad_(True))
+    if hook_on == "adapter":
+        adapter.register_forward_pre_hook(lambda module, args: args[0].requires_grad_(True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        out = checkpoint(adapter, frozen(torch.tensor([1])), use_reentrant=True)
+        out = checkpoint(adapter, frozen(torch.tensor([1])), use_reentrant=reentrant)
     if out.requires_grad:
         out.sum().backward()
     return adapter.weight.grad is not None
 
 
-print("as it was:", adapter_learns(False), "  with the hook:", adapter_learns(True))
-assert not adapter_learns(False)
-assert adapter_learns(True)
+print("as it was:", adapter_learns(), "  with the hook:", adapter_learns("embedding"))
+print("use_reentrant=False, no hook:", adapter_learns(reentrant=False))
+assert not adapter_learns() and not adapter_learns("adapter")
+assert adapter_learns("embedding") and adapter_learns(reentrant=False)
 
 # %% [markdown] tags=["recap"]
 # ## Recap

@@ -157,8 +157,7 @@ assert offset.grad.item() == 1.0  # computed all the same, but in no tuple
 # `grad_output` has one entry for each output. An output that the loss does not use gets `None` as well, so a hook that
 # reads `grad_output[1]` should be ready for it.
 #
-# And one more thing to know: `grad_input` is **this module's share**. Here `x` is used twice, once through the layer (with
-# weight 5) and once beside it.
+# `grad_input` is **this module's share**. Here `x` is used twice, once through the layer (with weight 5) and once beside it.
 
 # %%
 five = linear([[5.0]])
@@ -211,7 +210,11 @@ check("5.1", gradients_around)
 # ## When to register, when to remove
 #
 # The documents say: the hook is called in `backward()`, so call `remove()` after it. That is a safe place. But their code
-# also *registers* the hook right before `loss.backward()`. **Predict:** in which of the three cases does the hook run?
+# also *registers* the hook right before `loss.backward()`. **Predict:** in which of these orders does the hook run?
+#
+# 1. register, forward, backward, remove
+# 2. forward, register, backward, remove
+# 3. register, forward, remove, backward
 
 # %% tags=["predict", "claim-S3.12"]
 def calls(steps: str) -> int:
@@ -270,8 +273,7 @@ assert not hasattr(after, "grad_input")
 # This very hook has a use: a layer that turns the gradient around teaches the layers before it the opposite of what the
 # layers after it want. It is called *gradient reversal*.
 #
-# The returned value must be a **tuple** with one entry for each entry of `grad_input`. A bare tensor is read as if its rows
-# were the entries.
+# Return a **tuple** with one entry for each entry of `grad_input`. A bare tensor is read as if its rows were the entries.
 
 # %% tags=["claim-S2.5"]
 def returns_a_tensor(module, grad_input, grad_output):
@@ -430,7 +432,9 @@ print("they go on to:", *[type(after).__name__ for after, _ in node.next_functio
 assert by_hand == legacy_shapes["Linear"] == [(1,), (4, 2), (2, 1)]
 
 # %% [markdown]
-# `AddmmBackward0` is a matrix product plus a sum, in one node. Its three inputs are the bias, `x`, and the transposed weight.
+# `AddmmBackward0` is a matrix product plus a sum, in one node. Its three inputs are the bias, `x`, and the transposed weight;
+# from there the gradients go on to the leaves `bias` and `x` (`AccumulateGrad`), and through `TBackward0`, which transposes
+# back, to the weight.
 #
 # The full hook is built in another way. It puts a node of its own at **both ends** of the module, around everything that
 # the forward does.
@@ -449,8 +453,9 @@ figure = lesson05.places(nodes)
 plt.show()
 
 # %% [markdown]
-# *What to see:* the gradient of the input leaves on the left. The legacy hook sits on the right and cannot see it. Only if a
-# module makes a single node does the last node have the module's own input.
+# *What to see:* the full hook's two nodes (green) enclose the module; the gradient of the input leaves on the left. The
+# legacy hook sits on the right and cannot see it. Only if a module makes a single node does the last node have the module's
+# own input.
 #
 # Let us measure it, module by module: the shapes in `grad_input`, and beside them the shape of the true gradient of the input.
 
@@ -504,10 +509,12 @@ assert legacy["convolution"] == legacy["batch norm"] == ["input", "weight", "bia
 assert "input" not in legacy["linear, 3-D"] and "input" not in legacy["Sequential"]
 
 # %% [markdown]
-# *What to see:* the full column is the input's gradient (vermilion), every time. The legacy column mixes in parameters (green)
-# and values from inside (grey); for a 3-D linear layer and for the whole `Sequential` the input's gradient is missing.
+# *What to see:* the full column is the input's gradient (vermilion), every time. The legacy column mixes in the gradients of
+# parameters (green) and of values inside the module (grey); for a 3-D linear layer and for the whole `Sequential` the
+# input's gradient is missing.
 #
-# Try more modules in the explorer. The table above is its picture without a kernel; it adds each module's true gradients.
+# Try more modules in the explorer, which also shows each module's true gradients. Without a kernel, the table above stands in
+# for it.
 
 # %% tags=["explorer"]
 explore.what_comes_back()
@@ -595,7 +602,7 @@ with fresh.register_full_backward_hook(look):
 # %% [markdown]
 # ## Change what comes in
 #
-# The documents say that a backward hook cannot change `grad_out`. True: by then the gradient has been used. But a
+# The documents say that a backward hook cannot change `grad_out`. True: what it returns replaces `grad_input`. But a
 # **full backward pre-hook** runs before the module's own backward: `hook(module, grad_output)`. What it returns replaces
 # `grad_output`, for the parameters as well.
 
@@ -872,7 +879,8 @@ assert all(len(module._forward_hooks) == 0 for module in model.modules())
 # | read the gradient of a layer's output | a tensor hook from a forward hook, or `capture(…, grads=True)` |
 # | change it, parameters included | the same tensor hook, returning; or `register_full_backward_pre_hook` |
 # | read or change what a module passes back to its inputs | `register_full_backward_hook` |
-# | `register_backward_hook` | not in new code |
+#
+# `register_backward_hook`, the legacy hook, has no place in new code.
 
 # %% [markdown] tags=["recap"]
 # ## Recap

@@ -43,7 +43,7 @@ assert log == ["hook", "—"]
 
 # %% [markdown]
 # `forward` knows nothing of hooks. They live in `__call__`, the method that Python runs when you write `layer(x)`. This
-# lesson builds that method three times, as it was written in three eras, and each time you write the heart of it.
+# lesson follows that method through three eras, and each time you write a piece of it.
 #
 # ## The table
 #
@@ -67,14 +67,15 @@ assert with_one == {handle.id: grab}
 assert (before, after) == (0, 0)
 
 # %% [markdown]
-# Each kind of hook has a table of its own on every module, and there is a second set of tables for the whole process: the
-# **global hooks**, which run for every module.
+# Every module has a table for each kind of hook (legacy and full backward hooks share `_backward_hooks`), and there is a
+# second set of tables for the whole process: the **global hooks**, which run for every module.
 
 # %%
 tables = [name for name in vars(layer) if name.endswith("_hooks") and "dict" not in name]
-everywhere = [name for name in vars(nn.modules.module) if name.startswith("_global_forward")]
+everywhere = [name for name in vars(nn.modules.module) if name.startswith("_global_")]
 print("on a module: ", *[name for name in tables if "registration" not in name])
-print("on everything:", *[name for name in everywhere if name.endswith("hooks")])
+everywhere = [name for name in everywhere if name.endswith("hooks") and "registration" not in name]
+print("on everything:", *everywhere)
 
 assert {"_forward_pre_hooks", "_forward_hooks", "_backward_hooks"} <= set(tables)
 assert "_global_forward_hooks" in everywhere
@@ -127,9 +128,9 @@ assert today == 30.0  # the returned value has replaced the output
 # ### Exercise 6.1 · The first era
 # ●○○ · 6 minutes
 #
-# Write that call for a module of **another kind**: a function that gets the module and its arguments. Run `pre_hooks` (ignore
-# what they return), then `forward`, then `forward_hooks`. When one of the latter returns anything but `None`, raise
-# `RuntimeError`.
+# Write that call as a **function** that gets the module and its arguments. The module has `pre_hooks`, `forward` and
+# `forward_hooks`, as above. Run the pre-hooks (ignore what they return), then `forward`, then the forward hooks, and return the
+# output. When one of the latter returns anything but `None`, raise `RuntimeError`.
 #
 # <details><summary>Hint: "'odict_values' object is not callable"</summary>
 #
@@ -163,9 +164,9 @@ check("6.1", call_in_the_first_era)
 # output, and the next hook gets the new value. A second document prints that version. Its author warns of it: "no return
 # value, or the forward is spoilt". It was a danger then; today it is the feature that manifold mixup lives on.
 #
-# Two details decide everything, and both are easy to miss:
+# Two details are easy to miss:
 #
-# - a single value that is not a tuple is **wrapped** into a tuple of one;
+# - what a pre-hook returns is **wrapped** into a tuple of one if it is not a tuple (a list, too);
 # - the question is `is not None`, not "is it true?": a hook may return 0.
 
 # %%
@@ -183,7 +184,7 @@ assert (wrapped, zero) == (6.0, 0.0)
 # ●●○ · 8 minutes
 #
 # Write the call of the second era. Each pre-hook gets the arguments as the one before has left them; each forward hook gets
-# the output as the one before has left it. Mind the two details above.
+# the final arguments, and the output as the one before has left it. Mind the two details above.
 #
 # <details><summary>Hint: forward() argument after * must be an iterable</summary>
 #
@@ -217,7 +218,7 @@ check("6.2", call_in_the_second_era)
 # ## Handles
 #
 # You have used handles since lesson 1. What must one know? The table, and its own id. What must it survive? Being used
-# twice, and a `with` block that raises. **Predict:** what does the third line print?
+# twice, and a `with` block that raises. **Predict:** what does the second line print?
 
 # %% tags=["predict"]
 layer = nn.Identity()
@@ -239,7 +240,8 @@ third.remove()
 # ●●○ · 10 minutes
 #
 # `register(table, hook)` puts `hook` last into the ordered dictionary `table`, or first with `prepend=True`, and returns a
-# handle. The handle has `remove()`, which may be called twice, and works in a `with` block.
+# handle. The handle has `remove()`, which takes out this one registration, may be called twice, and works in a `with` block.
+# Complete `Handle` and `register`.
 #
 # <details><summary>Hint: after a removal, another hook vanishes</summary>
 #
@@ -319,7 +321,8 @@ assert order == [
 ]
 
 # %% [markdown]
-# *What to see:* global hooks come first, then the prepended one, then the rest in the order of registration.
+# *What to see:* of the forward hooks, the global one runs first, then the prepended one, then the rest in the order of
+# registration.
 
 # %% tags=["figure", "field", "field-35"]
 with_error = explore.record_order(raises=True, **forward_hooks)
@@ -412,8 +415,9 @@ assert "silenced" in str(caught[0].message)
 # ●●● · 12 minutes
 #
 # Write a call with `module.forward_hooks` and `module.always_called`, a set of ids. When `forward` raises, run the hooks
-# with those ids, with the output `None`; turn an error of theirs into a warning (`warnings.warn`); then let the first error go to
-# the caller. Without an error, run every forward hook once, in order. (No pre-hooks, and nothing is replaced.)
+# with those ids, in the order of the table, with the output `None`; turn an error of theirs into a warning (`warnings.warn`);
+# then let the first error go to the caller. If `forward` succeeds, run every forward hook once, in order; now an error of a
+# hook goes to the caller. (No pre-hooks, and nothing is replaced.)
 #
 # <details><summary>Hint: the caller gets no error</summary>
 #
@@ -449,8 +453,8 @@ check("6.4", call_today)
 # %% [markdown]
 # ## All of it, to read in one sitting: `hooklab.mini`
 #
-# The package contains the whole machinery again, in four small files without a line of torch. It is tested against torch
-# with thousands of random programs. Here is the heart of its call; you know every line of it now.
+# The package contains the machinery again, in five small files without a line of torch. Its tests run random programs in it
+# and in torch, and compare. Here is the heart of its call. You have met each station; `border` is the pair of extra nodes.
 
 # %%
 from hooklab import mini
@@ -487,7 +491,7 @@ assert in_mini == in_torch
 assert in_torch == (["forward", "first", "second", "backward"], [3.0, 3.0])
 
 # %% [markdown]
-# Now read torch's own. It is longer, for speed and for compilers, but the stations are the ones you built. Open it with
+# Now read torch's own. It is longer, for speed and for compilers, but the stations are the ones you have met. Open it with
 # `nn.Module._call_impl??` in a cell of your own; here are its landmarks, found in the source.
 
 # %%
@@ -519,10 +523,10 @@ def bad(grad):
     raise ValueError("mine")
 
 
-x = torch.ones(1, requires_grad=True)
+w, x = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
 with x.register_hook(bad):
     try:
-        (x * 2).sum().backward()
+        (w * (x * 2)).sum().backward()
         raise AssertionError("no error came")
     except ValueError as error:
         print("from backward():", error)
@@ -535,7 +539,7 @@ with layer.register_forward_hook(lambda module, args, output: 1 / 0):
     except ZeroDivisionError as error:
         print("from the call:  ", error)
 
-assert x.grad is None
+assert w.grad.item() == 2.0 and x.grad is None  # one has its gradient, the other has none
 
 # %% [markdown]
 # **"A hook of one model fires for all models."** It is a global one. It lives in the process, not in the model, until its
@@ -558,7 +562,8 @@ assert not nn.modules.module._global_forward_hooks
 # ●●○ · 8 minutes
 #
 # Return how often a module of each type is called in one run of `model(x)`, by the type's name, the outermost included:
-# `{"Sequential": 1, "Linear": 2}`. Use a global hook, and leave none behind, **even if the model raises**.
+# `{"Sequential": 1, "Linear": 2}`. Modules that `forward` makes on the spot count, too. Use a global hook, and leave none
+# behind, **even if the model raises**.
 #
 # <details><summary>Hint: a ReLU that is used twice is counted once</summary>
 #

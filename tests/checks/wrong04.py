@@ -1,5 +1,7 @@
 """What people get wrong in lesson 4."""
 
+import functools
+
 import torch
 from torch import nn
 from wrong import wrong
@@ -233,3 +235,93 @@ def normalises_by_the_first_norm(layer):
         module.weight = module.weight_g * module.weight_v / first
 
     return layer.register_forward_pre_hook(hook)
+
+
+@wrong("4.1", says="cut off: .data")
+def doubles_the_data(layer):
+    return layer.register_forward_pre_hook(lambda module, args: args[0].data * 2)
+
+
+@wrong("4.1", says="another hook's arguments")
+def takes_args_alone(layer):
+    return layer.register_forward_pre_hook(lambda args: args[0] * 2)
+
+
+@wrong("4.2", says="only one infinity")
+def forgets_the_negative_infinity(layer):
+    def guard(module, args):
+        if torch.isnan(args[0]).any() or (args[0] == float("inf")).any():
+            raise ValueError("not finite")
+
+    return layer.register_forward_pre_hook(guard)
+
+
+@wrong("4.2", says="in its second row")
+def looks_at_the_first_row(layer):
+    def guard(module, args):
+        if not torch.isfinite(args[0][0]).all():
+            raise ValueError("not finite")
+
+    return layer.register_forward_pre_hook(guard)
+
+
+@wrong("4.2", says="must be Tensor, not tuple, at line")
+def asks_the_tuple(layer):
+    def guard(module, args):
+        if not torch.isfinite(args).all():
+            raise ValueError("not finite")
+
+    return layer.register_forward_pre_hook(guard)
+
+
+@wrong("4.3", says="truth instead of presence")
+def takes_zero_for_missing(module, default):
+    return module.register_forward_pre_hook(
+        lambda m, args, kwargs: (args, {**kwargs, "scale": kwargs.get("scale") or default}), with_kwargs=True
+    )
+
+
+@wrong("4.3", says="every mix of named arguments")
+def fills_in_only_without_any_name(module, default):
+    def hook(module, args, kwargs):
+        return None if kwargs else (args, {"scale": default})
+
+    return module.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+@wrong("4.3", says="did not return the handle")
+def forgets_the_handle_of_the_default(module, default):
+    module.register_forward_pre_hook(lambda m, args, kwargs: (args, {"scale": default, **kwargs}), with_kwargs=True)
+
+
+@wrong("4.3", says="after handle.remove() the new default is still there")
+def replaces_forward(module, default):
+    module.forward = functools.partial(module.forward, scale=default)
+    return module.register_forward_pre_hook(lambda module, args: None)
+
+
+@wrong("4.5", says="cut off in part")
+def detaches_the_norm(layer):
+    split(layer)
+
+    def hook(module, args):
+        v = module.weight_v
+        module.weight = module.weight_g * v / v.detach().norm(dim=1, keepdim=True)
+
+    return layer.register_forward_pre_hook(hook)
+
+
+@wrong("4.5", says="did not return the handle")
+def returns_no_handle(layer):
+    split(layer)
+
+    def hook(module, args):
+        v = module.weight_v
+        module.weight = module.weight_g * v / v.norm(dim=1, keepdim=True)
+
+    layer.register_forward_pre_hook(hook)
+
+
+@wrong("4.5", says="no hook: nothing is registered on the module")
+def writes_no_hook(layer):
+    split(layer)

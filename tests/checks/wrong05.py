@@ -327,7 +327,7 @@ def returns_the_tensors_handle(layer, seen):
 def keys_bind_late(layer, seen):
     def hook(module, args, output):
         outputs = output if isinstance(output, dict) else {"output": output}
-        for name, value in reversed(outputs.items()):
+        for name, value in outputs.items():
             if isinstance(value, torch.Tensor) and value.requires_grad:
                 value.register_hook(lambda grad: seen.update({name: grad}))  # noqa: B023
 
@@ -380,3 +380,75 @@ def reads_grad_in_the_forward(layer, seen):
 def a_dictionary_of_its_own(layer, seen):
     seen = {}
     return layer.register_forward_hook(lambda module, args, output: hook_tensor(output, seen, "output"))
+
+
+# --- added: what a second reader tried
+
+
+@wrong("5.1", says="legacy hook: how many entries")
+def takes_the_second_entry_of_the_legacy_hook(model, layer, x):
+    found = []
+    with layer.register_backward_hook(lambda module, gin, gout: found.append((gin[1], gout[0]))):
+        model(x).sum().backward()
+    return found[0]
+
+
+@wrong("5.1", says="got 2, but expected 1")
+def a_lambda_that_returns_a_pair(model, layer, x):
+    found = []
+    with layer.register_full_backward_hook(lambda m, gin, gout: (found.append(gin[0]), found.append(gout[0]))):
+        model(x).sum().backward()
+    return found[0], found[1]
+
+
+@wrong("5.2", says="None for None")
+def drops_none(layer, factor):
+    return layer.register_full_backward_hook(lambda m, gin, gout: tuple(factor * g for g in gin if g is not None))
+
+
+@wrong("5.2", says="a generator")
+def returns_a_generator(layer, factor):
+    return layer.register_full_backward_hook(lambda m, gin, gout: (None if g is None else factor * g for g in gin))
+
+
+@wrong("5.2", says="has been used already")
+def returns_a_used_handle(layer, factor):
+    with layer.register_full_backward_hook(lambda m, gin, gout: tuple(factor * g for g in gin)) as handle:
+        return handle
+
+
+@wrong("5.3", says="in-place change")
+def scales_parameter_gradients_in_place(layer, weight_factor, bias_factor):
+    def scale(factor):
+        def hook(grad):
+            grad.mul_(factor)
+
+        return hook
+
+    named = {"weight": weight_factor, "bias": bias_factor}
+    return [p.register_hook(scale(named[name])) for name, p in layer.named_parameters()]
+
+
+@wrong("5.5", says="kept the first")
+def keeps_the_first_gradient(layer, seen):
+    def hook(module, args, output):
+        for name, value in (output if isinstance(output, dict) else {"output": output}).items():
+            if isinstance(value, torch.Tensor) and value.requires_grad:
+
+                def keep(grad, name=name):
+                    seen.setdefault(name, grad)
+
+                value.register_hook(keep)
+
+    return layer.register_forward_hook(hook)
+
+
+@wrong("5.5", says="asked for")
+def asks_for_gradients(layer, seen):
+    def hook(module, args, output):
+        for name, value in (output if isinstance(output, dict) else {"output": output}).items():
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                value.requires_grad_()
+                value.register_hook(lambda grad, name=name: seen.update({name: grad}))
+
+    return layer.register_forward_hook(hook)

@@ -75,7 +75,7 @@ def ignores_pre_hooks(module, *args):
 def asks_for_truth(module, *args):
     for hook in module.pre_hooks.values():
         new = hook(module, args)
-        if new:
+        if new is not None:
             args = new if isinstance(new, tuple) else (new,)
     output = module.forward(*args)
     for hook in module.forward_hooks.values():
@@ -332,4 +332,163 @@ def never_removes(model, x):
     counts = {}
     register_module_forward_hook(counter(counts))
     nn.Sequential.__call__(model, x)
+    return counts
+
+
+# --- added: what a second reader tried
+
+
+@wrong("6.1", says="truth instead of None")
+def complains_of_true_values_only(module, *args):
+    for hook in module.pre_hooks.values():
+        hook(module, args)
+    output = module.forward(*args)
+    for hook in module.forward_hooks.values():
+        if hook(module, args, output):
+            raise RuntimeError("a value")
+    return output
+
+
+@wrong("6.1", says="one hook only")
+def looks_at_the_last_hook(module, *args):
+    for hook in module.pre_hooks.values():
+        hook(module, args)
+    output, value = module.forward(*args), None
+    for hook in module.forward_hooks.values():
+        value = hook(module, args, output)
+    if value is not None:
+        raise RuntimeError("a value")
+    return output
+
+
+@wrong("6.1", says="NameError")
+def misspells_the_error(module, *args):
+    for hook in module.pre_hooks.values():
+        hook(module, args)
+    output = module.forward(*args)
+    for hook in module.forward_hooks.values():
+        if hook(module, args, output) is not None:
+            raise RuntimeErrorr("a value")  # noqa: F821
+    return output
+
+
+def second_era(module, args, takes=lambda new: new is not None, as_args=None, old_args=False):
+    first = args
+    for hook in module.pre_hooks.values():
+        new = hook(module, args)
+        if takes(new):
+            args = as_args(new) if as_args else new if isinstance(new, tuple) else (new,)
+    output = module.forward(*args)
+    for hook in module.forward_hooks.values():
+        new = hook(module, first if old_args else args, output)
+        if new is not None:
+            output = new
+    return output
+
+
+@wrong("6.2", says="a pre-hook may return 0, too")
+def asks_pre_hooks_for_truth(module, *args):
+    return second_era(module, args, takes=bool)
+
+
+@wrong("6.2", says="got       second pre-hook got (10.0,), forward(5)")
+def unpacks_lists(module, *args):
+    return second_era(module, args, as_args=lambda new: tuple(new) if isinstance(new, tuple | list) else (new,))
+
+
+@wrong("6.2", says="forward hooks get the new arguments")
+def forward_hooks_get_the_old_arguments(module, *args):
+    return second_era(module, args, old_args=True)
+
+
+@wrong("6.3", says="the function's id as the key")
+def id_of_the_function(table, hook, prepend=False):
+    return handle_class()(table, put(table, hook, prepend, id(hook)))
+
+
+@wrong("6.3", says="an id that comes again")
+def one_more_than_the_largest(table, hook, prepend=False):
+    return handle_class()(table, put(table, hook, prepend, max(table, default=-1) + 1))
+
+
+@wrong("6.3", says="under its own id, and nothing else")
+def removes_by_function(table, hook, prepend=False):
+    handle = handle_class()(table, put(table, hook, prepend, next(numbers)))
+    handle.remove = lambda: [table.pop(key) for key in [key for key in table if table[key] is hook]]
+    return handle
+
+
+@wrong("6.3", says="the stub's last line is still there")
+def exit_is_still_the_stub(table, hook, prepend=False):
+    class Handle(handle_class()):
+        def __exit__(self, *error):
+            raise NotImplementedError()
+
+    return Handle(table, put(table, hook, prepend, next(numbers)))
+
+
+def today(module, args, ids=None, hook_args=None, again=None, hooks_in_try=False):
+    hook_args = hook_args or args
+
+    def late(output):
+        for hook in module.forward_hooks.values():
+            hook(module, hook_args, output)
+
+    try:
+        output = module.forward(*args)
+        if hooks_in_try:
+            late(output)
+    except Exception as error:
+        for number in ids(module) if ids else [key for key in module.forward_hooks if key in module.always_called]:
+            try:
+                module.forward_hooks[number](module, hook_args, None)
+            except Exception as other:
+                warnings.warn(str(other), stacklevel=2)
+        if again:
+            raise again(str(error)) from error
+        raise
+    if not hooks_in_try:
+        late(output)
+    return output
+
+
+@wrong("6.4", says="a set has no order")
+def goes_through_the_set(module, *args):
+    return today(module, args, ids=lambda module: module.always_called)
+
+
+@wrong("6.4", says="one `try` for all")
+def hooks_inside_the_try(module, *args):
+    return today(module, args, hooks_in_try=True)
+
+
+@wrong("6.4", says="`raise` alone sends on the very one that came")
+def raises_a_new_error(module, *args):
+    return today(module, args, again=ValueError)
+
+
+@wrong("6.4", says="args is the tuple")
+def hands_over_the_bare_argument(module, x):
+    return today(module, (x,), hook_args=x)
+
+
+@wrong("6.5", says="only a global hook sees a module")
+def hooks_on_every_module(model, x):
+    counts = {}
+    handles = [module.register_forward_hook(counter(counts)) for module in model.modules()]
+    try:
+        model(x)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return counts
+
+
+@wrong("6.5", says="make a new one inside the function")
+def one_dictionary_for_all_runs(model, x, counts={}):  # noqa: B006
+    if getattr(model, "seen_before", None) is None:  # the test runs this answer more than once
+        counts.clear()
+    model.seen_before = True
+    with register_module_forward_hook(counter(counts)):
+        model(x)
     return counts
