@@ -28,6 +28,8 @@ _LIKELY = {
     "Only Tensors created explicitly": "deepcopy: it cannot copy tensors with a graph; detach each one",
     "object is not callable": "called instead of handed over: register_forward_hook takes the function, without ()",
     "must be Tensor, not": "accidental return: the next layer got what your hook returned in place of the output",
+    "dictionary update sequence": "the keys alone: a loop over a dictionary gives its keys; use .items()",
+    "RecursionError": "no end: the helper calls itself on what is no tuple, list or dictionary, such as a string",
     "generator didn't yield": "no yield: everything before it runs at the start of the block, so it must be reached",
 }
 
@@ -130,5 +132,5 @@ def refuse_disturbed(model: Net, undisturbed: list[Tensor]) -> None:
                 "your hook cut the model's graph: the layers up to this one no longer get a gradient",
                 expected="a hook that only looks returns nothing",
                 got="the model went on with a tensor without a graph",
-                likely=f"{ACCIDENTAL}, here by a detached one",
+                likely=f"{ACCIDENTAL}, here by a detached one; `detach_()` does the same in place",
             )

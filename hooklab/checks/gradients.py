@@ -20,7 +20,8 @@ _LIKELY = {
     "has changed the size of value": "another shape: a hook's result takes the gradient's place, so it needs its shape",
     "expected Variable, but hook returned": "not a tensor: a hook returns None or one tensor, and a lambda returns "
     "whatever its expression is worth",
-    "missing 1 required positional argument": "unbound method: taken from the class it has no self; take it from self",
+    "missing 1 required positional argument": "unbound method: taken from the class it has no self; take it from self. "
+    "Or called instead of handed over: register_hook takes the function, without ()",
     "takes 1 positional argument but 2 were given": "no place for the gradient: in a class, a hook takes self and grad",
     "'NoneType' object is not callable": "called instead of handed over: register_hook takes the function, without ()",
 }
@@ -54,9 +55,10 @@ def expect_arrived(name: str, got: Tensor | None, wanted: Tensor) -> None:
     """Raise NotYet when a leaf's .grad is not what an ordinary backward() makes it."""
     if same(got, wanted):
         return
-    likely = "the hook returned something, so it changed the gradient; a hook that only looks returns None"
+    likely = "the hook changed the gradient: it returned something or wrote in place; one that only looks does neither"
     if got is None:
-        likely = "backward() did not run; torch.autograd.grad writes no .grad"
+        likely = "backward() did not run, or not down to the leaves: torch.autograd.grad writes no .grad, and "
+        likely += "backward(inputs=…) writes that of its inputs alone"
     raise NotYet(
         f"the gradient that arrived at {name} is another one",
         expected=f"{name}.grad = {tensor_text(wanted)}",

@@ -20,6 +20,7 @@ def who_gets_a_gradient(trial: Trial) -> str:
         "copy": (w * data).detach(),
         "b": torch.zeros(2, requires_grad=True),
     }
+    w.grad = torch.ones(2)  # from an earlier pass, which says nothing about a later one
     got = trial.call(dict(named))
     wanted = {"w", "b"}
     if not isinstance(got, set | frozenset | list | tuple) or not all(isinstance(name, str) for name in got):
@@ -38,6 +39,12 @@ def who_gets_a_gradient(trial: Trial) -> str:
             **shown,
             likely="requires_grad is not enough: a non-leaf requires grad too, but its .grad is not filled",
         )
+    if got == {"b"}:
+        raise NotYet(
+            "a leaf that already has a gradient is missing",
+            **shown,
+            likely="an old .grad is no obstacle: backward() adds to it",
+        )
     if got == set(named) - wanted:
         raise NotYet("your set is the other way round", **shown, likely="a condition negated once too often")
     if got != wanted:
@@ -47,12 +54,13 @@ def who_gets_a_gradient(trial: Trial) -> str:
 
 @exercise("1.2", "Keep the gradient of y")
 def keep_the_gradient(trial: Trial) -> str:
-    for values in ([1.0, 2.0], [-1.0, 0.5]):
+    for values, power in (([1.0, 2.0], 2), ([-1.0, 0.5], 3)):
         x = torch.tensor(values, requires_grad=True)
         y = 3 * x
-        z = (y**2).sum()
+        z = (y**power).sum()
         got = trial.call(y, z)
-        grad_y, grad_x = 2 * y.detach(), 6 * y.detach()
+        grad_y = power * y.detach() ** (power - 1)
+        grad_x = 3 * grad_y
         if got is None:
             raise NotYet(
                 "your function returned None", expected=tensor_text(grad_y), got="None", likely=_why_none(x, y)
@@ -65,7 +73,7 @@ def keep_the_gradient(trial: Trial) -> str:
             raise NotYet("that is y itself", **shown, likely="value instead of gradient: y, not y.grad")
         if not same(got, grad_y):
             raise NotYet("that is not dz/dy", **shown, likely=None if x.grad is not None else "backward() did not run")
-    return "y's own gradient 2·y came back, for two different inputs"
+    return "y's own gradient came back, for two different functions z"
 
 
 def _why_none(x: Tensor, y: Tensor) -> str:
@@ -84,14 +92,30 @@ def _why_none(x: Tensor, y: Tensor) -> str:
 def gradients_on_request(trial: Trial) -> str:
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     unused = torch.tensor([5.0], requires_grad=True)
+    other = torch.tensor([1.0, 1.0], requires_grad=True)  # z depends on it, and nobody asks for it
     y = x + 2
-    z = (y**2).sum()
+    z = (other * y**2).sum()
+    old = torch.tensor([100.0, 100.0])
+    x.grad = old.clone()
     got = trial.call(z, [x, y, unused])
-    filled = [name for name, one in (("x", x), ("unused", unused)) if one.grad is not None]
-    if filled or y.retains_grad:
+    if x.grad is None:
         raise NotYet(
-            f".grad of {' and '.join(filled or ['y'])} was written",
-            expected="every .grad is still None",
+            "x came with an old .grad, and it is gone",
+            expected=f"x.grad = {tensor_text(old)}, as before",
+            got="x.grad = None",
+            likely="cleared .grad: torch.autograd.grad needs no clearing, it writes nothing",
+        )
+    written = {
+        "x": not same(x.grad, old),
+        "y": y.retains_grad,
+        "unused": unused.grad is not None,
+        "a leaf that is not in the list": other.grad is not None,
+    }
+    if any(written.values()):
+        first = next(name for name, is_written in written.items() if is_written)
+        raise NotYet(
+            f".grad of {first} was written",
+            expected="every .grad is as it was",
             likely="backward() fills .grad; torch.autograd.grad only returns",
         )
     if isinstance(got, Tensor):
@@ -113,6 +137,8 @@ def gradients_on_request(trial: Trial) -> str:
 def use_a_graph_several_times(trial: Trial) -> str:
     for times in (3, 1):
         x = torch.tensor([1.0, 2.0], requires_grad=True)
+        passes: list[Tensor] = []
+        x.register_hook(passes.append)
         z = (x**2).sum()
         trial.call(z, times)
         wanted = times * 2 * x.detach()
@@ -127,6 +153,13 @@ def use_a_graph_several_times(trial: Trial) -> str:
                 expected=f"x.grad = {tensor_text(wanted)}",
                 got=f"x.grad = {tensor_text(x.grad)}",
                 likely="off by one: count the last pass, the one that frees the graph, too",
+            )
+        if len(passes) != times:
+            raise NotYet(
+                f"one pass with a larger gradient is not {times} passes",
+                expected=f"{times} backward passes through the same graph",
+                got=f"{len(passes)} {'pass' if len(passes) == 1 else 'passes'}, and the right sum in x.grad",
+                likely="times · z, or backward(times): a hook on x would run once only",
             )
         if _can_run_again(z):
             raise NotYet(
@@ -149,7 +182,8 @@ def _can_run_again(z: Tensor) -> bool:
 @exercise("1.5", "A whole descent")
 def a_whole_descent(trial: Trial) -> str:
     start, lr, steps = torch.tensor([1.0, -4.0]), 0.25, 6
-    got = trial.call(start.clone(), lr, steps)
+    given = start.clone()
+    got = trial.call(given, lr, steps)
     got = expect_tensor(got, "the path")
     if tuple(got.shape) == (steps, 2):
         raise NotYet(
@@ -162,6 +196,12 @@ def a_whole_descent(trial: Trial) -> str:
     # z = ½(y₁² + y₂²) with y = x + 2, so dz/dx = x + 2: each step shrinks x + 2 by the factor 1 − lr.
     wanted = (start + 2) * (1 - lr) ** torch.arange(steps + 1).unsqueeze(1) - 2
     if same(got, wanted, 1e-4):
+        if given.requires_grad:
+            raise NotYet(
+                "the path is right, but start requires grad now",
+                expected="start as it was: its values, requires_grad and .grad",
+                likely="start.requires_grad_() changes the caller's tensor: make a leaf of your own from a clone",
+            )
         return f"{steps} steps from {tensor_text(start)} towards [-2, -2], each shrinking x + 2 by {1 - lr:g}"
     shown = {"expected": f"row 2 = {tensor_text(wanted[2])}", "got": f"row 2 = {tensor_text(got[2])}"}
     if same(got[0], wanted[-1], 1e-4) and same(got[0], got[-1]):

@@ -10,9 +10,12 @@ from hooklab.checks.gradients import PlannedError, close, misconception_named, s
 from hooklab.checks.trial import NotYet, Trial, same, tensor_text
 
 LEARNING_RATE = 0.5
-X = torch.tensor([0.001, 0.002])
+X = torch.tensor([[0.001, 0.002], [0.003, 0.004]])
 # The gradients that arrive: directions of length 1, and lengths.
-DIRECTIONS = torch.tensor([[0.6, 0.8], [0.6, 0.8], [1.0, 0.0], [-0.6, 0.8]])
+# Matrices, so that a norm of each row, or the largest singular value, is another number.
+DIRECTIONS = torch.tensor(
+    [[[0.48, 0.64], [0.6, 0.0]], [[0.48, 0.64], [0.6, 0.0]], [[1.0, 0.0], [0.0, 0.0]], [[-0.48, 0.64], [0.6, 0.0]]]
+)
 LENGTHS = (50.0, 0.5, 0.0, 100.0)
 
 
@@ -47,7 +50,9 @@ class _Model(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.inner = nn.ParameterDict({"scale": torch.ones(2), "shift": torch.zeros(2), "frozen": torch.ones(2)})
+        self.inner = nn.ParameterDict(
+            {"scale": torch.ones(2, 2), "shift": torch.zeros(2, 2), "frozen": torch.ones(2, 2)}
+        )
         self.inner["frozen"].requires_grad_(False)
 
     def forward(self) -> Tensor:
@@ -113,7 +118,12 @@ def _expect_clipped(
                 likely="always scaled: leave a gradient alone whose norm is not above the limit",
             )
     if not same(shift, wanted):
-        raise NotYet("the stored gradient is not the clipped one", **shown)
+        likely_norm = None
+        if length > limit and not same(shift / shift.norm(), direction):
+            likely_norm = "one norm for each row or column: one number for the whole gradient keeps its direction"
+        elif length > limit:
+            likely_norm = "another norm: grad.norm() is the root of the sum of all squares, for a matrix too"
+        raise NotYet("the stored gradient is not the clipped one", **shown, likely=likely_norm)
     if not same(scale, arriving * X):
         raise NotYet(
             "clipping one parameter changed the gradient of another one",
@@ -131,7 +141,7 @@ def _expect_moved_by_gradients_only(model: _Model, start: dict[str, Tensor], sto
             likely="thawed to be hooked: skip a parameter that needs no gradient",
         )
     for name in ("shift", "scale"):
-        wanted = start[f"inner.{name}"] - LEARNING_RATE * sum((seen[name] for seen in stored), torch.zeros(2))
+        wanted = start[f"inner.{name}"] - LEARNING_RATE * sum((seen[name] for seen in stored), torch.zeros(2, 2))
         if not same(model.inner[name], wanted, 1e-4):
             raise NotYet(
                 f"the parameter {name!r} is not where the steps left it",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,13 +21,12 @@ def switch_a_channel_off(trial: Trial) -> str:
         before = layer(x).detach()
         wanted = before.clone()
         wanted[:, channel] = 0
-        with _earlier_capture(layer) as captured:
-            handle = trial.call(layer, channel, may_hook=True)
-            if trial.faults:  # it has written into the weights
-                raise trial.faults[0]
-            now = run_with_hooks(trial, layer, x)
+        handle = trial.call(layer, channel, may_hook=True)
+        if trial.faults:  # it has written into the weights
+            raise trial.faults[0]
+        now = run_with_hooks(trial, layer, x)
         _expect_channel_off(now, before, channel, hooked=bool(layer._forward_hooks))
-        if not same(captured[0], before):
+        if not same(layer.made, before):
             raise NotYet(
                 "your hook wrote into the layer's own output",
                 expected="a new tensor, returned; what an earlier hook has captured stays as it was",
@@ -37,12 +34,7 @@ def switch_a_channel_off(trial: Trial) -> str:
                 likely="in place: `output[:, channel] = 0` changes a tensor that others hold and backward may need",
             )
         _expect_gradient(now, x, wanted, layer)
-        if not same(run_with_hooks(trial, layer, x), wanted):
-            raise NotYet(
-                "in the second pass the channel is on again",
-                expected=f"channel {channel} stays zero until the caller removes the handle",
-                likely="removed too early: the hook, or your function, has removed it",
-            )
+        _expect_off_again(trial, layer, whole_numbers(seed + 20, 3, 2, 4, 4), channel)
         if not callable(getattr(handle, "remove", None)):
             raise NotYet(
                 "your function did not return the handle",
@@ -60,8 +52,19 @@ def switch_a_channel_off(trial: Trial) -> str:
     return "one channel is zero, values and gradients of all others are as before, and remove() brings it back"
 
 
-def _convolution(channels: int, seed: int) -> nn.Conv2d:
-    layer = nn.Conv2d(2, channels, kernel_size=1)
+class _Convolution(nn.Conv2d):
+    """Keeps the tensor that it made last, without copying it."""
+
+    made: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        output = super().forward(x)
+        self.made = output.detach()
+        return output
+
+
+def _convolution(channels: int, seed: int) -> _Convolution:
+    layer = _Convolution(2, channels, kernel_size=1)
     numbers = linear(2, channels, seed)
     with torch.no_grad():
         layer.weight.copy_(numbers.weight.reshape(channels, 2, 1, 1))
@@ -69,16 +72,23 @@ def _convolution(channels: int, seed: int) -> nn.Conv2d:
     return layer
 
 
-@contextmanager
-def _earlier_capture(layer: nn.Module) -> Iterator[list[Tensor]]:
-    """A hook that was there first and keeps the layer's outputs without copying them."""
-    captured: list[Tensor] = []
-
-    def keep(module: nn.Module, args: Any, output: Tensor) -> None:
-        captured.append(output.detach())
-
-    with layer.register_forward_hook(keep):
-        yield captured
+def _expect_off_again(trial: Trial, layer: _Convolution, x: Tensor, channel: int) -> None:
+    """A second pass, with another batch: other numbers, another size."""
+    now = run_with_hooks(trial, layer, x)
+    if same(now, layer.made):
+        raise NotYet(
+            "in the second pass the channel is on again",
+            expected=f"channel {channel} stays zero until the caller removes the handle",
+            likely="removed too early: the hook, or your function, has removed it",
+        )
+    wanted = layer.made.clone()
+    wanted[:, channel] = 0
+    if not same(now, wanted):
+        raise NotYet(
+            "the second pass, with another batch, gives other numbers than its own",
+            expected=f"the second batch's output, with zeros in channel {channel}",
+            likely="kept from the first pass: the new output must be made from `output` each time",
+        )
 
 
 def _expect_channel_off(now: Any, before: Tensor, channel: int, hooked: bool) -> None:
@@ -136,7 +146,7 @@ def _expect_gradient(now: Tensor, x: Tensor, wanted: Tensor, layer: nn.Conv2d) -
             "no gradient can flow through the new output",
             expected="a tensor with the layer's graph behind it",
             got="requires_grad is False",
-            likely="cut off: detach() or .data in the hook; everything before this layer would stop learning",
+            likely="cut off: detach() or .data in the hook; this layer and all before it would stop learning",
         )
     (got,) = torch.autograd.grad(now.sum(), x)
     on = (wanted != 0).any(dim=(0, 2, 3)).float()

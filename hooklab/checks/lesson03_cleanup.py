@@ -20,6 +20,7 @@ class _InTheBlock(Exception):
 @misconception_named()
 def a_capture_that_cleans_up(trial: Trial) -> str:
     _check_values(trial)
+    _check_own_dictionary(trial)
     _check_exception(trial)
     _check_wrong_name(trial)
     return "right values under right names, and no hook left: at the end, after an exception, after a wrong name"
@@ -35,6 +36,12 @@ def _check_values(trial: Trial) -> None:
     own = model.head.register_forward_hook(_users_own)
     with trial.watch(model):
         manager = _expect_manager(trial.run(trial.answer, model, names))
+        if len(model.head._forward_hooks) > 1 or model.body.first._forward_hooks:
+            raise NotYet(
+                "hooks are on the model before the block begins",
+                expected="hooks from the start of the block to its end",
+                likely="registered in __init__, or in a plain function: register when the block begins",
+            )
 
         def a_block() -> Any:
             with manager as captured:
@@ -112,6 +119,28 @@ def _expect_values(captured: Any, wanted: dict[str, Tensor]) -> None:
             )
         if got.requires_grad:
             raise NotYet(f"captured[{name!r}] is not detached", expected="requires_grad is False", likely=NOT_DETACHED)
+
+
+def _check_own_dictionary(trial: Trial) -> None:
+    model, x = Net(3), whole_numbers(4, 3, 2)
+
+    def two_blocks() -> list[Any]:
+        with trial.answer(model, ["head"]) as first:
+            model(x)
+        before = dict(first)
+        with trial.answer(model, ["body.first"]) as second:
+            model(2 * x)
+        return [before, first, second]
+
+    two_blocks.__name__ = "a second block"
+    before, first, second = trial.run(two_blocks)
+    if first is second or list(first) != list(before) or list(second) != ["body.first"]:
+        raise NotYet(
+            "a second block writes into the dictionary of the first one",
+            expected="each block has its own dictionary",
+            got=f"entries {list(second)} after a block that asked for 'body.first' alone",
+            likely="old entries: a default argument or a global dictionary is shared by all calls",
+        )
 
 
 def _check_exception(trial: Trial) -> None:

@@ -32,11 +32,14 @@ class _Reader(nn.Module):
         super().__init__()
         self.layer = _Parts(seed, form)
         self.got: list[str] = []
+        self.result = torch.tensor(0.0)
 
     def forward(self, x: Tensor) -> Tensor:
         parts = self.layer(x)
         self.got.append(_described(parts))
-        return torch.stack([one.sum() for one in _tensors_in(parts)]).sum()
+        result = torch.stack([one.sum() for one in _tensors_in(parts)]).sum()
+        self.result = result.detach()
+        return result
 
 
 _FORMS: list[Callable[[Tensor], Any]] = [
@@ -69,6 +72,13 @@ def any_output_detached(trial: Trial) -> str:
                 expected=tensor_text(wanted),
                 got="None",
                 likely="forgotten return, in your function or in the helper that walks through the parts",
+            )
+        if same(got, model.result):
+            raise NotYet(
+                "that is the model's result",
+                expected=tensor_text(wanted),
+                got=tensor_text(got),
+                likely="return value of model(x), not what the hook has stored",
             )
         _expect_structure(got, wanted, "")
     return "a tuple in a tuple, a dictionary with a list and None, a list and a plain tensor kept their structure"

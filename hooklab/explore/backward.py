@@ -110,7 +110,7 @@ def draw_step(steps: Sequence[Step], number: int) -> Figure:
         axes.set(xlim=(-0.95, 3.85), ylim=(-1.0, 1.15))
         for place, (name, label) in enumerate(names.items()):
             active = step.where == name
-            colour = plots.CHANGED if active and step.is_hook else plots.BACKWARD if active else plots.REST
+            colour = _colour(step) if active else plots.REST
             plots.box(axes, place, 0.25, label, colour)
             _grad_label(axes, place, name, step.grads[name])
             if place:
@@ -163,8 +163,13 @@ def backward_steps() -> Explorer:
     )
 
 
+def _colour(step: Step) -> str:
+    """Purple for a hook that changes the gradient; one that only reads lets it pass as a node does."""
+    return plots.CHANGED if step.is_hook and step.outgoing != step.incoming else plots.BACKWARD
+
+
 def _gradient_in_flight(axes: Any, place: float, step: Step) -> None:
-    colour = plots.CHANGED if step.is_hook else plots.BACKWARD
+    colour = _colour(step)
     if step.incoming is not None:
         plots.arrow(axes, (place + 0.66, 0.11), (place + 0.32, 0.11), plots.BACKWARD)
         axes.text(place + 0.49, -0.2, _text(step.incoming), ha="center", color=plots.BACKWARD)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 1 · Why is `y.grad` None, and where did the gradient go?
 #
-# **Time** 40 minutes &nbsp;·&nbsp; **You need** Python functions and `torch.tensor`; no hooks yet
+# **Time** 40 minutes, and 10 for the ●●● exercise &nbsp;·&nbsp; **You need** Python functions, `torch.tensor`, and to have seen an `nn.Linear`; no hooks yet
 #
 # After this lesson you can
 #
@@ -9,6 +9,9 @@
 # - get the gradient of any tensor in between, in three ways;
 # - explain the error of a second `backward()`, and why it sometimes does not come;
 # - find each kind of hook of this course on a map.
+#
+# The course follows five short, well-known documents about hooks, the oldest from the days of `Variable`. "The documents"
+# are always these. Where they no longer hold, the lesson says so.
 
 # %% tags=["setup"]
 import warnings
@@ -43,7 +46,7 @@ assert z.item() == 17.0  # the mean of two squares is half their sum
 
 z.backward()
 
-with warnings.catch_warnings(record=True) as caught:
+with warnings.catch_warnings(record=True) as caught:  # to look at the warning below
     warnings.simplefilter("always")
     grad_of_y = y.grad
 
@@ -57,7 +60,7 @@ assert grad_of_y is None and type(grad_of_y).__name__ == "NoneType"
 # %% [markdown]
 # The gradient arrived at `x`, so it went through `y`. Yet `y.grad` is `None`.
 #
-# Older pages say that asking for it "is an error". On today's PyTorch it is not: you get `None`, and a warning. The
+# One of the documents says that asking for it "is an error". On today's PyTorch it is not: you get `None`, and a warning. The
 # warning is worth reading once in full, because it contains the way out.
 
 # %% tags=["claim-S0.3"]
@@ -71,8 +74,9 @@ assert "use .retain_grad() on the non-leaf Tensor" in message
 # %% [markdown]
 # ## Leaf and non-leaf tensors
 #
-# While you compute, PyTorch records an **autograd graph**: one node for each operation on tensors that require grad.
-# A tensor that came out of such an operation knows its node; it is called `grad_fn`.
+# `requires_grad=True` says "I shall want a gradient". Whatever you compute from such a tensor requires grad as well. And
+# while you compute, PyTorch records an **autograd graph**: one node for each operation on tensors that require grad. A
+# tensor that came out of such an operation knows its node; it is called `grad_fn`.
 #
 # - A **leaf tensor** is where a graph begins: you made it, no recorded operation did. `x` is one.
 # - A **non-leaf tensor** is the result of a recorded operation. `y` and `z` are two.
@@ -89,7 +93,7 @@ assert x.requires_grad and y.requires_grad and z.requires_grad  # it is handed o
 
 # %% [markdown]
 # `backward()` visits the nodes from the end to the start. Each node takes the gradient that comes in, multiplies it by
-# its own derivative, and **passes the result on**. Only at a leaf there is nobody left to pass it to. There, a special
+# its own derivative, and **passes the result on**. Only at a leaf is there nobody left to pass it to. There, a special
 # node called `AccumulateGrad` stores it in `.grad`.
 
 # %%
@@ -138,9 +142,10 @@ assert steps[2].saved and not steps[3].saved  # the node lets go of y as soon as
 assert steps[-1].grads == {"x": (3.0, 5.0), "y": None, "s": None, "z": None}
 
 # %% [markdown]
-# *What to see:* the gradient moves one tensor to the left with each step; what the square had saved is freed at once.
+# *What to see:* on its way to the left the gradient is in one place at a time, and in the end only `x.grad` is filled. What
+# the square had saved is freed as soon as its node has run. (The explorer calls the squares `s`.)
 #
-# So "what happened to the gradient of y?" has two answers, which older pages mix up:
+# So two things happen in `backward()`, which older pages mix up:
 #
 # - **(a) It was passed on.** The gradient of a non-leaf is a temporary value. Nobody stores it, to save memory.
 # - **(b) The graph was let go.** `backward()` also frees the tensors that nodes had saved for it. That is why a second
@@ -158,7 +163,9 @@ def bytes_of_kept_gradients(retain: bool) -> int:
         for h in hidden:
             h.retain_grad()
     hidden[-1].sum().backward()
-    return sum(h.grad.nbytes for h in hidden if h.retains_grad)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the one from above
+        return sum(h.grad.nbytes for h in hidden if h.grad is not None)
 
 
 kept_by_default = bytes_of_kept_gradients(retain=False)
@@ -171,7 +178,8 @@ assert kept_on_request == 10 * 1000 * 4
 
 # %% [markdown]
 # Values are treated the same way. An intermediate tensor lives only as long as somebody needs it: you, through a name,
-# or a node that saved it for its derivative. `x + 2` saves nothing, so the sum is gone with its name.
+# or a node that saved it for its derivative. `x + 2` saves nothing, so the sum is gone with its name. A *weak reference*
+# shows it: it looks at an object without keeping it alive. Called, it gives the object, or `None` once that is gone.
 
 # %% tags=["claim-S3.1"]
 hidden = x + 2
@@ -187,8 +195,8 @@ print("the intermediate tensor is gone; the result is", result.flatten().tolist(
 # ### Exercise 1.1 · Who gets a gradient?
 # ●○○ · 5 minutes
 #
-# You get a dictionary from names to tensors. Return the **set of names** of those whose `.grad` a later `backward()`
-# will fill (nobody has called `retain_grad()`).
+# You get a dictionary from names to tensors. Return the **set of names** of those whose `.grad` a later `backward()` will
+# fill, from a result that depends on all of them (nobody has called `retain_grad()`).
 #
 # <details><summary>Hint: my set has too many names</summary>
 #
@@ -241,7 +249,7 @@ print("asked too late:", y.grad)
 # ●○○ · 5 minutes
 #
 # `z` was computed from `y`, and `y` from something else; `y` is a non-leaf. Send gradients back from `z` and return
-# **the gradient of y**.
+# **the gradient of y**. Leave no hook behind.
 #
 # <details><summary>Hint: I get None</summary>
 #
@@ -267,13 +275,14 @@ check("1.2", keep_the_gradient)
 # %% [markdown]
 # ## The second way: a hook
 #
-# A **hook** is a function that PyTorch calls at an agreed moment. `y.register_hook(function)` has it called with the
-# gradient of `y`, as it passes. This is what the whole course is about; here is a first look, lesson 2 takes it apart.
+# A **hook** is a function that PyTorch calls at an agreed moment. `y.register_hook(function)` registers it; PyTorch then
+# calls it with the gradient of `y`, as that passes. The whole course is about this. Here is a first look; lesson 2 takes it
+# apart.
 
 # %% tags=["claim-S1.1", "claim-S2.1"]
 grad_list = []
 y = x + 2
-handle = y.register_hook(grad_list.append)
+handle = y.register_hook(grad_list.append)  # the handle takes the hook off again
 z = torch.mean(torch.pow(y, 2))
 returned = z.backward()
 handle.remove()
@@ -334,7 +343,7 @@ assert x.grad is None and not y.retains_grad
 elsewhere = torch.ones(1, requires_grad=True)
 z = torch.mean(torch.pow(x + 2, 2))
 try:
-    torch.autograd.grad(z, [elsewhere], retain_graph=True)
+    torch.autograd.grad(z, [elsewhere])
     raise AssertionError("no error came")
 except RuntimeError as error:
     print("RuntimeError:", str(error).split(". ")[0])
@@ -347,7 +356,7 @@ assert nothing is None
 # ●●○ · 8 minutes
 #
 # Return the gradients of `z` for every tensor of the list, in order. Put `None` where `z` does not depend on a tensor.
-# Afterwards **every `.grad` is as it was**: you only looked.
+# Afterwards **every `.grad` is as it was**, also that of tensors outside the list: you only looked.
 #
 # <details><summary>Hint: "appears to not have been used in the graph"</summary>
 #
@@ -373,7 +382,7 @@ check("1.3", gradients_on_request)
 # %% [markdown]
 # ## A second `backward()`
 #
-# Now to answer (b) from above. To differentiate a square, its node needs the number that was squared, so it **saves** it.
+# Now to (b) from above. To differentiate a square, its node needs the number that was squared, so it **saves** it.
 # After `backward()` the saved numbers are freed. **Predict:** which of the two graphs below survives a second pass?
 
 # %% tags=["predict", "claim-S0.4"]
@@ -411,7 +420,7 @@ except RuntimeError as error:
     print("after backward:       ", str(error).split(" (")[0])
 
 # %% [markdown]
-# `backward(retain_graph=True)` keeps what was saved, for one more pass. And the passes **add up** in `.grad`: this is
+# `backward(retain_graph=True)` keeps what was saved, for another pass. And the passes **add up** in `.grad`: this is
 # what "accumulate" in `AccumulateGrad` means.
 
 # %%
@@ -470,8 +479,8 @@ assert torch.allclose(x, torch.tensor([[0.997], [2.995]]))
 assert x.is_leaf and x.requires_grad  # still the same leaf
 
 # %% [markdown]
-# What does `.data` hide? Change a tensor that a node has saved. The honest way is caught; through `.data`, you get a
-# wrong gradient in silence.
+# What does `.data` hide? Change a tensor that a node has saved. Under `no_grad()` the change is caught; through `.data`, you
+# get a wrong gradient in silence.
 
 # %% tags=["claim-S0.2"]
 def gradient_after_change(through_data: bool) -> str:
@@ -495,6 +504,20 @@ print("under no_grad:", honest)
 print("through .data:", hidden, "  (the truth is [6.0, 10.0])")
 assert "modified by an inplace operation" in honest
 assert hidden == "x.grad = [0.0, 0.0]"
+
+# %% [markdown]
+# The next exercise needs one more word. `x.detach()` is a tensor with the same numbers and no graph. It shares the memory of
+# `x`, so take `x.detach().clone()` if `x` is going to change.
+
+# %%
+x = torch.tensor([1.0, 3.0], requires_grad=True)
+shared, copied = x.detach(), x.detach().clone()
+with torch.no_grad():
+    x += 10
+
+print("detached:", shared.tolist(), "  detached and cloned:", copied.tolist())
+assert shared.tolist() == [11.0, 13.0] and copied.tolist() == [1.0, 3.0]
+assert not shared.requires_grad and shared.grad_fn is None
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 1.5 · A whole descent
@@ -536,7 +559,8 @@ def descend(start: torch.Tensor, lr: float, steps: int) -> torch.Tensor:
 check("1.5", descend)
 
 # %% [markdown]
-# Here is such a path, written with PyTorch's own optimizer. If your exercise is correct, yours looks the same.
+# Here is such a path, written with PyTorch's own optimizer. `descend(torch.tensor([1.0, -4.0]), 0.25, 12)` gives the same
+# points.
 
 # %% tags=["figure"]
 x = torch.tensor([1.0, -4.0], requires_grad=True)
@@ -553,7 +577,8 @@ figure = plots.descent(torch.stack(path), centre=(-2, -2))
 plt.show()
 
 # %% [markdown]
-# *What to see:* the steps point straight at the minimum and get shorter, because the gradient is the distance to it.
+# *What to see:* the steps point straight at the minimum and get shorter, because the gradient, x + 2, is the
+# vector from the minimum to x.
 
 # %% [markdown]
 # ## In the field
@@ -565,7 +590,7 @@ plt.show()
 # ([The warning's own thread](https://github.com/pytorch/pytorch/pull/30531))
 
 # %% tags=["field", "field-01"]
-weight = torch.ones(2, requires_grad=True).double()  # or .to(device), or * 0.1
+weight = torch.ones(2, requires_grad=True).double()  # or .to(another device), or * 0.1
 weight.sum().backward()
 assert not weight.is_leaf and not weight.retains_grad
 print("made, then converted: is_leaf =", weight.is_leaf)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 2 · How do I read, keep or change a gradient while it flows?
 #
-# **Time** 45 minutes &nbsp;·&nbsp; **You need** lesson 1
+# **Time** 50 minutes, and 15 for the ●●● exercise &nbsp;·&nbsp; **You need** lesson 1
 #
 # After this lesson you can
 #
@@ -68,7 +68,7 @@ assert found["second"] == [1.0, 1.0, 1.0, 1.0]
 # The second hook does nothing, and says nothing. `grad * 2` makes a new tensor, the name `grad` moves over to it, the
 # function ends, and the new tensor is gone. The third hook hands it back with `return`.
 #
-# The first hook works, here. Why you should not write it all the same is one of the questions of this lesson.
+# The first hook works, here. Why you should still not write it that way is one of the questions of this lesson.
 
 # %% [markdown]
 # ## Read: a hook that looks
@@ -303,8 +303,8 @@ assert gradients_with(zero) == ([4.0, 4.0], [0.0, 0.0])
 # ### Exercise 2.2 · Turn a gradient up or down
 # ●○○ · 5 minutes
 #
-# From now on, the gradient of `tensor` shall be multiplied by `factor`, and no other tensor's gradient may change
-# because you wrote into it. Return the **handle**, so that the caller can end this.
+# From now on, the gradient of `tensor` shall be multiplied by `factor`. Do not write into the gradient that you are given:
+# other tensors may share it. Return the **handle**, so that the caller can end this.
 #
 # <details><summary>Hint: the check says that the gradient is as it would be without the hook</summary>
 #
@@ -382,7 +382,7 @@ plt.show()
 explore.backward_steps()
 
 # %% [markdown]
-# Without a kernel, here are its two hook steps, and the end of that run.
+# Without a kernel, here are the two hook steps of a run with all three switches on, and its end.
 
 # %% tags=["figure"]
 steps = explore.record_backward(retain=True, reads=True, doubles=True)
@@ -552,7 +552,7 @@ assert by_default == by_partial == ["m", "s", "h"]  # backward: the last tensor 
 #
 # <details><summary>Hint: my dictionary has one entry</summary>
 #
-# Which value has the loop's variable when the hook runs?
+# Which value does the loop's variable have when the hook runs?
 # </details>
 # <details><summary>Hint: the check says that hooks are still there</summary>
 #
@@ -659,7 +659,8 @@ assert isinstance(door, Door)
 # log.norms  # a list of Python floats
 # ```
 #
-# Before and after the block no hook is on the tensor, even when the block raises an error.
+# Before and after the block no hook is on the tensor, even when the block raises an error. The same object may be used for
+# several blocks, one after the other.
 #
 # <details><summary>Hint: "'NoneType' object has no attribute 'norms'"</summary>
 #
@@ -749,10 +750,10 @@ print("backward hook:  ", *backward_list[0])
 assert z.item() == 2 * 3 + 4 * 1 + 6 * -2 == -2
 assert grad_list[0].tolist() == [[3.0, 1.0, -2.0]]  # dz/dy = w
 assert forward_list == [([[2.0, 4.0, 6.0]], [[-2.0]])]  # what went in, what came out
-assert backward_list == [([[3.0, 1.0, -2.0]], [[1.0]])]  # of what went in, of what came out
+assert backward_list == [([[3.0, 1.0, -2.0]], [[1.0]])]  # the gradient of what went in, and of what came out
 
 # %% [markdown]
-# The gradient of `y` is in the list and nowhere else. `x` and `model.w` are leaves and needed no hook.
+# `y.grad` is None: the gradient of `y` is only where the hooks have put it. `x` and `model.w` are leaves and needed no hook.
 
 # %% tags=["claim-S2.7"]
 with warnings.catch_warnings():
@@ -814,8 +815,8 @@ assert "should return None" in with_a_result
 # Scikit-learn's digits are 1797 pictures of 8x8 pixels. The pixels go from 0 to 16, and somebody forgot to scale them.
 # The step size is large as well. What happens inside the network?
 #
-# We hook every weight, in this order: a hook that clips, if there is a limit, and a hook that notes a norm. To **clip**
-# a gradient is to keep it within a limit. This hook cuts each of its numbers on its own.
+# To **clip** a gradient is to keep it within a limit. The hook `cut` does it to each number on its own. Every parameter gets
+# it, if there is a limit. Every weight gets a second hook, which notes the norm of what is left.
 
 # %%
 def cut(limit, grad):
@@ -867,8 +868,8 @@ def train(limit):
 right_plain, norms_plain, plain = train(limit=None)
 right_clipped, norms_clipped, network = train(limit=0.01)
 
-print("without clipping, 7 of 10 digits are read right:", right_plain > 0.7)
-print("with clipping:                                  ", right_clipped > 0.7)
+print("more than 7 of 10 pictures are read right, without clipping:", right_plain > 0.7)
+print("                                           with clipping:   ", right_clipped > 0.7)
 assert right_plain < 0.3 and right_clipped > 0.7
 assert not (plain[:2](images).any() and plain[:4](images).any())  # a layer is all zeros
 for name, parameter in network.named_parameters():
@@ -881,7 +882,7 @@ figure = figures.norms_per_layer(norms_plain, norms_clipped)
 plt.show()
 
 last = {name: sum(norms[-10:]) for name, norms in norms_plain.items()}
-print("last ten norms, without clipping:", last["0.weight"], "and", last["2.weight"])
+print("sum of the last ten norms, without clipping:", last["0.weight"], "and", last["2.weight"])
 assert last["0.weight"] == last["2.weight"] == 0.0
 for name, norms in norms_clipped.items():  # 0.01 in each of n numbers: norm 0.01 * sqrt(n)
     longest = 0.01 * network.get_parameter(name).numel() ** 0.5
@@ -889,9 +890,10 @@ for name, norms in norms_clipped.items():  # 0.01 in each of n numbers: norm 0.0
     assert max(norms_plain[name]) > 5 * longest
 
 # %% [markdown]
-# *What to see:* without clipping the gradients shoot up within the first steps. Soon **nothing** arrives at the first two
-# weights any more: giant steps have switched every neuron of a layer off, for good. With the
-# hook no step is giant, and the gradients keep coming.
+# *What to see:* without clipping the gradients shoot up within the first steps. Soon hardly anything arrives at `0.weight`
+# and `2.weight`, and in the end **nothing**: giant steps have switched the neurons of a layer off, and a ReLU that is off
+# passes no gradient that could switch it on again. With the hook no step is giant, and the gradients keep coming. (The axis
+# is logarithmic above 0.1, and reaches down to 0.)
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 2.5 · Clip inside somebody else's loop
@@ -1016,7 +1018,7 @@ assert y.grad.item() == 1.0  # retain_grad() follows y to its new value
 # | returning is the safe way | true, and the only way that PyTorch supports |
 # | `remove()` must come after `backward()` | true; `with` says it best |
 # | a hook defined in a class takes `self` first | true; register the bound method, `obj.hook` |
-# | example: three hooks on a small module, `y.grad` is None, the list has the gradient | true; the gradient of `y` is in the list and nowhere else |
+# | example: three hooks on a small module, `y.grad` is None, the list has the gradient | true; the tensor hook's list has it, and the backward hook gets it as `grad_input` |
 # | a tensor hook's result becomes the tensor's own final gradient | true; with several hooks, the result of the last one |
 #
 # | term | 中文 | in a sentence |

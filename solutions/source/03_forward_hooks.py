@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 3 · How do I see, and replace, what a layer puts out?
 #
-# **Time** 45 minutes &nbsp;·&nbsp; **You need** lessons 1 and 2: `detach()`, a hook, its handle
+# **Time** 45 minutes, and 10 for the ●●● exercise &nbsp;·&nbsp; **You need** lessons 1 and 2: `detach()`, a hook, its handle
 #
 # After this lesson you can
 #
@@ -241,8 +241,8 @@ assert (maps[cnn.relu2] == 0).float().mean() > 0.3
 
 # %% [markdown]
 # *What to see:* each channel of `conv1` answers to something else in the same 3. `relu1` shows the same eight maps
-# without their grey parts, the negative ones. In `relu2` much of each map is empty: a channel there answers only in the
-# places where it found its own pattern.
+# without their grey parts, the negative ones. In `relu2` each map has empty places, and two are empty altogether: a channel
+# there answers only where it finds its own pattern.
 #
 # ## Replace an output
 #
@@ -284,7 +284,7 @@ assert two.tolist() == one.tolist() == [20.0, 0.0]
 # `setdefault` returns the stored value, the lambda returns it too, and so the first output replaced the second.
 #
 # The quietest accident of all: a hook that ends in `return output.detach()`. Each number is right. But the new output
-# has no graph behind it, so **nothing before this layer learns any more**.
+# has no graph behind it, so **neither this layer nor anything before it learns any more**.
 
 # %% tags=["claim-S4.2"]
 def gradient_with(hook):
@@ -337,7 +337,7 @@ assert lost.flatten().tolist() == [0.0, 4.0]
 assert mixed.flatten().tolist() == [1.0, 3.0]  # 0.75 · 0 + 0.25 · 4, and the other way round
 
 # %% [markdown]
-# This mixing line is the newest document's own, and a training method: *manifold mixup*. Each sample of a batch is
+# This line is from the newest document. It is the heart of a training method, *manifold mixup*: each sample of a batch is
 # mixed with a partner in the middle of the network. The labels must then be mixed with the **same** partners and the
 # **same** λ. Lesson 7 builds it.
 
@@ -350,9 +350,9 @@ assert mixed_targets.tolist() == [[0.75, 0.25], [0.25, 0.75]]
 assert mixed[0].item() == (mixed_targets[0] @ features).item()  # the same mixture
 
 # %% [markdown]
-# Why return, and not write into a tensor? Look at what happens to the **input**. When the hook runs, the layer has
-# finished: this output no longer changes. But the tensor that you write into belongs to somebody else, and autograd may
-# still need it.
+# Why return, and not write into a tensor? Look at what happens to the **input**. When the hook runs, the linear layer has
+# made a new tensor: this output no longer changes. (A layer that hands on its input's own memory, such as `nn.Identity`,
+# changes with it.) But the tensor that you write into belongs to somebody else, and autograd may still need it.
 
 # %% tags=["claim-S2.4"]
 def wipe_input(module, args, output):
@@ -374,6 +374,10 @@ except RuntimeError as error:
     message = str(error).split(": ")[0]
 print("backward:", message)
 assert message.endswith("modified by an inplace operation")
+
+same_memory = nn.Identity()
+with same_memory.register_forward_hook(wipe_input):
+    assert same_memory(torch.tensor([[3.0]])).item() == 0.0
 
 # %% [markdown]
 # The same goes for writing into the output. A sigmoid, for example, saves its own output for `backward()`.
@@ -397,7 +401,7 @@ print("backward:", message)
 assert result.item() == 1.0 and message.endswith("modified by an inplace operation")
 
 # %% [markdown]
-# The value is right, and the gradient cannot be computed any more. Return a new tensor instead: that is always safe.
+# The value is right, and the gradient cannot be computed any more. Return a new tensor, made from `output`, instead.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 3.2 · Switch a channel off
@@ -493,7 +497,8 @@ assert torch.equal(conv1_maps[False], conv1_maps[True].relu())
 # ([A thread](https://github.com/meta-pytorch/opacus/issues/176))
 #
 # How much? Count it: five layers, each with an output of 10 × 100 floats of 4 bytes. A hook on the last one keeps its
-# output in some form. A *weak reference* (lesson 1) tells which outputs are still alive.
+# output in some form. A *weak reference* tells which outputs are still alive: as in lesson 1, it looks at a tensor without
+# keeping it.
 
 # %% tags=["claim-S3.8", "field", "field-28"]
 deep = nn.Sequential(*[nn.Sequential(nn.Linear(100, 100), nn.ReLU()) for _ in range(5)])
@@ -544,7 +549,7 @@ plt.show()
 # *What to see:* the live output holds five times its own bytes. A slice holds as much as the whole, a copied slice a
 # tenth of it, and a mean next to nothing. Each labelled tick is ten times the one before.
 #
-# And each pass that you keep costs it again. A rule for short: to **look**, keep `output.detach()`; if somebody may
+# And you pay this for every pass that you keep. A rule for short: to **look**, keep `output.detach()`; if somebody may
 # write into it, `.clone()` it; to watch a whole training, keep a **statistic**.
 
 # %% [markdown]
@@ -698,8 +703,8 @@ assert answers == {"double": torch.tensor(0.0), "triple": torch.tensor(3.0)}
 # ●●○ · 8 minutes
 #
 # Run `model(x)` and return the output of `layer` in **its own structure**: tuples, lists and dictionaries, one inside
-# the other, with every tensor in them detached. What is no tensor (`None`, a number) stays as it is. The model itself
-# must not notice.
+# the other, with every tensor in them detached. What is no tensor (`None`, a number) stays as it is. Plain tuples, lists and
+# dictionaries are enough. The model itself must not notice.
 #
 # <details><summary>Hint: "'tuple' object has no attribute 'detach'"</summary>
 #
@@ -771,7 +776,7 @@ assert heard == ["blocks.0", "blocks.1", "last", ""]
 assert result.tolist() == [300.0, 0.0]  # so `direct` and the relu did their work
 
 # %% [markdown]
-# Hooks are run by a module's `__call__`: by writing `module(x)`. Each silence follows from that.
+# A module's `__call__` runs the hooks, and `module(x)` is what calls it. Each silence follows from that.
 #
 # - `blocks`: a `ModuleList` is a container. It has no `forward`, nobody calls it; its children are called.
 # - `direct`: `self.direct.forward(x)` goes past `__call__`. Write `self.direct(x)`.
@@ -822,9 +827,9 @@ except IndexError:
 assert len(layer._forward_hooks) == 0
 
 # %% [markdown]
-# `with` removes the hook however the block ends. For several hooks you want one block of your own. Python makes it
-# from a function with a `yield`: what stands before it runs at the start of the block, what stands after it at the
-# end. A `try … finally` around the `yield` runs its end even when the block raises.
+# `with` removes the hook however the block ends. For several hooks you want one block of your own. (The `ExitStack` of
+# lesson 2 is one way.) `@contextmanager` makes it from a function with a `yield`: what stands before it runs at the start of
+# the block, what stands after it at the end. A `try … finally` around the `yield` runs its end even when the block raises.
 
 # %%
 events = []
@@ -921,8 +926,8 @@ assert not any(module._forward_hooks for module in cnn.modules())
 def says(action) -> str:
     try:
         action()
-    except (RuntimeError, LookupError) as error:
-        return f"{type(error).__name__}: {str(error).split(',')[0].split('. ')[0]}"
+    except (RuntimeError, LookupError, ValueError) as error:
+        return f"{type(error).__name__}: {str(error).split('. ')[0]}"
     raise AssertionError("no error came")
 
 
@@ -950,6 +955,9 @@ with edit(model, lambda output, call: output / 2, "0"):
 
 print(changed.tolist())
 assert changed.tolist() == [10.0, 0.0]
+
+with edit(model, lambda output, call: output[:1], "0"):
+    print(says(lambda: model(torch.tensor([1.0, -3.0]))))
 
 # %% [markdown]
 # ## In the field
@@ -1034,7 +1042,7 @@ assert len(handles) == 7
 # | a forward hook must not return anything | whatever it returns, except `None`, replaces the output, since 1.2 |
 # | input and output are those of the module with the hook | true: a whole net or one layer; the input is a tuple |
 # | the example with a hook on the net, then on `layers[1]` | true: shapes (1, 3, 28, 28) and (1, 3, 26, 26), and the first is the object that went in |
-# | changing the input in place does not affect this result | true, but the caller's tensor changes, and `backward()` may fail |
+# | changing the input in place does not affect this result | true where the layer makes a new tensor, unlike `nn.Identity`; but the caller's tensor changes, and `backward()` may fail |
 # | the output is a Tensor; `.data.cpu().numpy()` exports it | it is whatever `forward` returned; `.detach().cpu().numpy()` |
 # | do not keep captured tensors on the GPU | true of any memory: detach, move, clone a part, or keep a statistic |
 # | only the output can be changed, by return: manifold mixup | true; labels need the same partners and the same λ |

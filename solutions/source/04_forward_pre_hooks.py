@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 4 · How do I see and change what goes in?
 #
-# **Time** 35 minutes &nbsp;·&nbsp; **You need** lesson 3 (forward hooks, handles, `with`)
+# **Time** 35 minutes, and 12 for the ●●● exercise &nbsp;·&nbsp; **You need** lesson 3 (forward hooks, handles, `with`)
 #
 # After this lesson you can
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 5 · What do `grad_input` and `grad_output` mean, and which backward hook do I use?
 #
-# **Time** 45 minutes &nbsp;·&nbsp; **You need** lesson 2 (tensor hooks) and lesson 3 (forward hooks)
+# **Time** 40 minutes, and 10 for the ●●● exercise &nbsp;·&nbsp; **You need** lesson 2 (tensor hooks) and lesson 3 (forward hooks)
 #
 # After this lesson you can
 #

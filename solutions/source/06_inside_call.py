@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 6 · How does `__call__` run hooks? Build it yourself, in three eras
 #
-# **Time** 45 minutes &nbsp;·&nbsp; **You need** lessons 3 to 5
+# **Time** 45 minutes, and 12 for the ●●● exercise &nbsp;·&nbsp; **You need** lessons 3 to 5
 #
 # After this lesson you can
 #

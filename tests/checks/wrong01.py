@@ -76,7 +76,7 @@ def backward_and_read(z, tensors):
     return [tensor.grad if tensor.is_leaf else None for tensor in tensors]
 
 
-@wrong("1.3", says=".grad of y was written")
+@wrong("1.3", says="it is gone")
 def retain_and_clean_up(z, tensors):
     for tensor in tensors:
         tensor.retain_grad()
@@ -214,4 +214,45 @@ def sum_instead_of_half_the_sum(start, lr, steps):
             x -= lr * x.grad
         x.grad = None
         path.append(x.detach().clone())
+    return torch.stack(path)
+
+
+@wrong("1.1", says="an old .grad is no obstacle")
+def only_those_without_an_old_gradient(named):
+    return {name for name, tensor in named.items() if tensor.is_leaf and tensor.requires_grad and tensor.grad is None}
+
+
+@wrong("1.2", says="that is not dz/dy")
+def derives_by_hand(y, z):
+    return 2 * y
+
+
+@wrong("1.3", says=".grad of a leaf that is not in the list")
+def hooks_and_puts_the_old_ones_back(z, tensors):
+    seen, old = {}, [tensor.grad.clone() if tensor.grad is not None else None for tensor in tensors]
+    handles = [
+        tensor.register_hook(lambda grad, number=number: seen.update({number: grad}))
+        for number, tensor in enumerate(tensors)
+    ]
+    z.backward()
+    for handle in handles:
+        handle.remove()
+    for tensor, grad in zip(tensors, old, strict=True):
+        tensor.grad = grad
+    return [seen.get(number) for number in range(len(tensors))]
+
+
+@wrong("1.4", says="one pass with a larger gradient")
+def one_pass_times_as_large(z, times):
+    (times * z).backward()
+
+
+@wrong("1.5", says="start requires grad now")
+def makes_the_start_require_grad(start, lr, steps):
+    x = start.requires_grad_()
+    path = [x]
+    for _ in range(steps):
+        (grad,) = torch.autograd.grad(torch.mean((x + 2) ** 2), x)
+        x = x - lr * grad
+        path.append(x)
     return torch.stack(path)

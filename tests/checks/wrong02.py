@@ -451,3 +451,81 @@ def hides_the_exception(model, limit, train):
 @wrong("2.5", says="train() was called 0 times")
 def never_trains(model, limit, train):
     return train
+
+
+@wrong("2.1", says="until the last loss is sent back")
+def removes_it_inside_the_hook(y, losses):
+    grads = []
+
+    def keep(grad):
+        grads.append(grad)
+        handle.remove()
+
+    handle = y.register_hook(keep)
+    for loss in losses:
+        loss.backward()
+    return grads
+
+
+@wrong("2.1", says="zeroed in place")
+def clears_the_kept_grad_in_place(y, losses):
+    grads = []
+    y.retain_grad()
+    for loss in losses:
+        loss.backward()
+        grads.append(y.grad)
+        y.grad.zero_()
+    return grads
+
+
+@wrong("2.2", says="a hook that removes itself")
+def scales_once(tensor, factor):
+    def scale(grad):
+        handle.remove()
+        return factor * grad
+
+    handle = tensor.register_hook(scale)
+    return handle
+
+
+@wrong("2.3", says="z.backward() ran 4 times")
+def one_pass_for_each_name(named, z):
+    seen = {}
+    for name, tensor in named.items():
+        if tensor.requires_grad:
+            with tensor.register_hook(lambda grad, name=name: seen.update({name: grad})):
+                z.backward(retain_graph=True)
+    return seen
+
+
+@wrong("2.4", says="your method `keep` is not the hook")
+class HooksALambda(Log):
+    def keep(self, grad):
+        pass
+
+    def __enter__(self):
+        self.handle = self.tensor.register_hook(lambda grad: self.norms.append(grad.norm().item()))
+        return self
+
+
+@wrong("2.4", says="the hook ran and kept nothing")
+class KeepsInANameOfItsOwn(Log):
+    def keep(self, grad):
+        norms = []
+        norms.append(grad.norm().item())
+
+
+@wrong("2.4", says="the largest singular value")
+class LargestSingularValue(Log):
+    def keep(self, grad):
+        self.norms.append(torch.linalg.norm(grad, 2).item())
+
+
+@wrong("2.5", says="another norm")
+def clips_by_the_largest_singular_value(model, limit, train):
+    return hooked_run(model, train, lambda g: g * (limit / torch.linalg.norm(g, 2).clamp(min=1e-9)).clamp(max=1))
+
+
+@wrong("2.5", says="one norm for each row")
+def clips_each_row(model, limit, train):
+    return hooked_run(model, train, lambda g: g * (limit / g.norm(dim=-1, keepdim=True).clamp(min=1e-9)).clamp(max=1))

@@ -123,7 +123,7 @@ def detaches_the_tuple(model, layer, x):
     return stored[0]
 
 
-@wrong("3.1", says="that is not what 'body.first' put out")
+@wrong("3.1", says="that is not what 'body.second' put out")
 def hooks_the_first_child(model, layer, x):
     stored = []
     with next(model.children()).register_forward_hook(lambda module, args, output: stored.append(output.detach())):
@@ -778,6 +778,76 @@ def stores_under_the_module(model, names):
     captured = {}
     modules = [model.get_submodule(name) for name in names]
     handles = [m.register_forward_hook(lambda m, args, output: captured.update({m: output.detach()})) for m in modules]
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+# --- found by attacking the checks
+
+
+@wrong("3.2", says="kept from the first pass")
+def remembers_the_first_output(layer, channel):
+    kept = []
+
+    def hook(module, args, output):
+        if not kept:
+            output = output.clone()
+            output[:, channel] = 0
+            kept.append(output)
+        return kept[0]
+
+    return layer.register_forward_hook(hook)
+
+
+@wrong("3.3", says="model(x) ran 2 times")
+def runs_once_without_the_hook(model, module, x):
+    uses = []
+    model(x)
+    with module.register_forward_hook(lambda m, args, output: uses.append(output.detach().clone())):
+        model(x)
+    return uses
+
+
+@wrong("3.4", says="that is the model's result")
+def returns_what_the_model_returns(model, layer, x):
+    return model(x).detach()
+
+
+@wrong("3.4", says="such as a string")
+def walks_through_strings(model, layer, x):
+    def detached(part):
+        if isinstance(part, torch.Tensor):
+            return part.detach()
+        if isinstance(part, dict):
+            return {key: detached(one) for key, one in part.items()}
+        return type(part)([detached(one) for one in part]) if hasattr(part, "__iter__") else part
+
+    return structure_with(detached, model, layer, x)
+
+
+@wrong("3.5", says="hooks are on the model before the block begins")
+class RegistersInInit:
+    def __init__(self, model, names):
+        modules = {name: model.get_submodule(name) for name in names}
+        self.captured = {}
+        self.handles = [m.register_forward_hook(storing_as(self.captured, name)) for name, m in modules.items()]
+
+    def __enter__(self):
+        return self.captured
+
+    def __exit__(self, *error):
+        for handle in self.handles:
+            handle.remove()
+
+
+@wrong("3.5", says="a second block writes into the dictionary of the first one")
+@contextmanager
+def shares_one_dictionary(model, names, captured={}):  # noqa: B006
+    modules = {name: model.get_submodule(name) for name in names}
+    handles = [module.register_forward_hook(storing_as(captured, name)) for name, module in modules.items()]
     try:
         yield captured
     finally:
