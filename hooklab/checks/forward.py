@@ -24,6 +24,8 @@ _LIKELY = {
     "'dict' object has no attribute": "a dictionary: the output is whatever forward returned",
     "'list' object has no attribute": "a list: the output is whatever forward returned, and may be one",
     "'NoneType' object has no attribute": "None: a part of the output, or a variable that no hook has filled",
+    "object is not an iterator": "no yield: with @contextmanager, `yield` stands where the block's lines run",
+    "generator didn't stop": "two yields: a block runs once, so the function may reach one yield only",
     "RemovableHandle": "the handle instead of the output: the hook stores the output, the handle only removes the hook",
     "Only Tensors created explicitly": "deepcopy: it cannot copy tensors with a graph; detach each one",
     "object is not callable": "called instead of handed over: register_forward_hook takes the function, without ()",

@@ -49,6 +49,15 @@ def who_gets_a_gradient(trial: Trial) -> str:
         raise NotYet("your set is the other way round", **shown, likely="a condition negated once too often")
     if got != wanted:
         raise NotYet("the names in your set are not the right ones", **shown)
+    named = {"left": data, "right": torch.zeros(1, requires_grad=True)}
+    got = trial.call(dict(named))
+    if set(got) != {"right"}:
+        raise NotYet(
+            "for other tensors, your set is not the right one",
+            expected=f"['right'] of {sorted(named)}",
+            got=tensor_text(got),
+            likely="the names of the first dictionary: look at the tensors that you are given",
+        )
     return "a leaf that requires grad, and nothing else, gets its .grad filled by backward()"
 
 

@@ -122,14 +122,9 @@ def _not_attempted(one: Exercise) -> Outcome:
 
 
 def _not_yet(one: Exercise, fault: NotYet, trial: Trial, already_named: int = 0) -> Outcome:
-    also = [("also", other.missing) for other in trial.faults[already_named:]]
+    also = [("also", other.missing) for other in trial.faults[already_named:] if other.missing != fault.missing]
     notes = [("note", note) for note in trial.notes]
-    return Outcome(
-        one.id,
-        "not yet",
-        fault.missing,
-        (*fault.details, *dict.fromkeys(one for one in also if one[1] != fault.missing), *notes),
-    )
+    return Outcome(one.id, "not yet", fault.missing, (*fault.details, *dict.fromkeys(also), *notes))
 
 
 def _stub_line_left(one: Exercise, trial: Trial) -> Outcome:

@@ -30,6 +30,11 @@ def calls_with_model(trial):
     return "it ran"
 
 
+def leaves_that_require_grad(named):
+    """The right answer to exercise 1.1."""
+    return {name for name, tensor in named.items() if tensor.is_leaf and tensor.requires_grad}
+
+
 # --- outcomes
 
 
@@ -336,7 +341,7 @@ def test_swapped_arguments_are_explained():
 
 
 def test_check_prints_plain_text_outside_a_notebook(capsys):
-    hooklab.check("1.1", lambda named: {"w", "b"})
+    hooklab.check("1.1", leaves_that_require_grad)
     assert capsys.readouterr().out.startswith("✓ 1.1 correct: ")
 
 
@@ -360,7 +365,7 @@ def test_a_grader_gets_an_assertion_error_for_a_stub(monkeypatch):
 
 def test_a_grader_gets_no_error_for_a_correct_answer(monkeypatch, capsys):
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
-    hooklab.check("1.1", lambda named: {"w", "b"})
+    hooklab.check("1.1", leaves_that_require_grad)
     assert "correct" in capsys.readouterr().out
 
 
@@ -373,7 +378,7 @@ def test_an_empty_grader_variable_means_no_grader(monkeypatch, capsys):
 def test_progress_shows_what_is_correct_in_this_process(monkeypatch, capsys):
     monkeypatch.setattr(running, "_found", {})
     hooklab.progress()
-    hooklab.check("1.1", lambda named: {"w", "b"})
+    hooklab.check("1.1", leaves_that_require_grad)
     hooklab.check("1.2", lambda y, z: None)
     capsys.readouterr()
     hooklab.progress()

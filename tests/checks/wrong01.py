@@ -29,6 +29,11 @@ def only_the_first(named):
     return {"w"}
 
 
+@wrong("1.1", says="the names of the first dictionary")
+def these_names_always(named):
+    return {"w", "b"}
+
+
 @wrong("1.2", says="not kept")
 def forgets_to_ask(y, z):
     z.backward()

@@ -1,6 +1,7 @@
 """What people get wrong in lesson 3."""
 
 import copy
+import functools
 from contextlib import contextmanager
 
 import torch
@@ -853,3 +854,23 @@ def shares_one_dictionary(model, names, captured={}):  # noqa: B006
     finally:
         for handle in handles:
             handle.remove()
+
+
+@wrong("3.5", says="no yield")
+@contextmanager
+def gives_a_dictionary_and_no_block(model, names):
+    return dict.fromkeys(names)
+
+
+@wrong("3.5", says="two yields")
+@contextmanager
+def yields_twice(model, names):
+    captured = {}
+    handles = []
+    for name in names:
+        hook = functools.partial(lambda name, module, args, output: captured.update({name: output.detach()}), name)
+        handles.append(model.get_submodule(name).register_forward_hook(hook))
+    yield captured
+    yield captured
+    for handle in handles:
+        handle.remove()
