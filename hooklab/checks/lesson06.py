@@ -186,32 +186,37 @@ def _expect_own_hook_only(trial: Trial) -> None:
     table: OrderedDict[int, Any] = OrderedDict()
     first, second = trial.call(table, len), trial.call(table, len)
     third = trial.call(table, max)
-    if list(table.values()) != [len, len, max]:
-        raise NotYet(
-            "the same function was registered twice, and the table has it once",
-            expected="len, len, max",
-            got=", ".join(getattr(hook, "__name__", "?") for hook in table.values()),
-            likely="the function's id as the key: every registration needs an id of its own",
-        )
+    _expect_table(
+        table,
+        [len, len, max],
+        "the same function was registered twice, and the table has it once",
+        likely="the function's id as the key: every registration needs an id of its own",
+    )
     trial.run(first.remove)
-    if list(table.values()) != [len, max]:
-        raise NotYet(
-            "remove() took out another hook, or more than one",
-            expected="len, max",
-            got=", ".join(getattr(hook, "__name__", "?") for hook in table.values()),
-            likely="a handle removes what stands under its own id, and nothing else",
-        )
+    _expect_table(
+        table,
+        [len, max],
+        "remove() took out another hook, or more than one",
+        likely="a handle removes what stands under its own id, and nothing else",
+    )
     trial.run(third.remove)
     trial.call(table, min)
     trial.run(third.remove)
-    if list(table.values()) != [len, min]:
-        raise NotYet(
-            "an old handle, removed again, took out a newer hook",
-            expected="len, min",
-            got=", ".join(getattr(hook, "__name__", "?") for hook in table.values()),
-            likely="an id that comes again: `max(table) + 1` does so when the last hook has gone",
-        )
+    _expect_table(
+        table,
+        [len, min],
+        "an old handle, removed again, took out a newer hook",
+        likely="an id that comes again: `max(table) + 1` does so when the last hook has gone",
+    )
     trial.run(second.remove)
+
+
+def _expect_table(table: OrderedDict[int, Any], wanted: list[Any], missing: str, likely: str) -> None:
+    if list(table.values()) != wanted:
+        expected, got = (
+            ", ".join(getattr(hook, "__name__", "?") for hook in hooks) for hooks in (wanted, table.values())
+        )
+        raise NotYet(missing, expected=expected, got=got, likely=likely)
 
 
 def _expect_block(trial: Trial, table: OrderedDict[int, Any], handle: Any) -> None:
