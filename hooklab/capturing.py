@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from hooklab.hooking import Block, Handle, Hook, Session, backward_number, remove_all
 from hooklab.recording import Gradient, Kept, Record, Versions
 from hooklab.seen import Seen
-from hooklab.selecting import What, named_modules, select, uncompiled
+from hooklab.selecting import What, named_modules, select_for_hooks, uncompiled
 from hooklab.trees import map_tensors, tensors
 
 _thread = threading.get_ident
@@ -56,7 +56,9 @@ def capture(
 
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
+        TypeError: if ``model`` is no module.
         ValueError: if ``keep`` is neither of the two.
+        RuntimeError: if one of the modules takes no hooks, because ``torch.jit.script`` compiled it.
 
     Outputs are kept in their own structure (tensor, tuple, list, dict, named tuple, dataclass), each tensor with its
     own shape, dtype and device.
@@ -105,8 +107,8 @@ class Capture(Block):
         super().__init__()
         if keep not in ("last", "all"):
             raise ValueError(f"keep is 'last' (one pass) or 'all' (each pass), not {keep!r}.")
+        self.modules = select_for_hooks(model, *what)
         self.model = uncompiled(model)
-        self.modules = select(model, *what)
         self.inputs = inputs
         self.grads = grads
         self.clone = clone

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from hooklab.hooking import Block, Hook, Session, backward_number
-from hooklab.selecting import MissingName, What, select, uncompiled
+from hooklab.selecting import MissingName, What, first_few, require_module, select_for_hooks, uncompiled
 from hooklab.trees import children, describe
 
 
@@ -34,6 +34,7 @@ def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> E
 
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
+        RuntimeError: if one of the modules takes no hooks, because ``torch.jit.script`` compiled it.
         ValueError: in the forward, if ``fn`` returns a tensor of another shape, dtype or device than it got.
         TypeError: in the forward, if it returns another structure (a tensor for a tuple, other keys, ...).
 
@@ -67,11 +68,13 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
 
     Returns:
         The output as the module gave it, after all its forward hooks: live, part of the autograd graph, not copied.
-        Nothing after the module has run.
+        Nothing after the module has run. At a module inside a reentrant checkpoint it has no graph, since such a
+        checkpoint runs its part without one and computes it again in the backward.
 
     Raises:
         MissingName: (a ``LookupError``) if there is no such module, or if the model finished without using it.
         ValueError: if a glob matches several modules.
+        RuntimeError: if the module takes no hooks, because ``torch.jit.script`` compiled it.
 
     Example:
         >>> import torch
@@ -80,9 +83,9 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
         >>> run_until(model, "1", torch.ones(4, 2)).shape
         torch.Size([4, 3])
     """
-    targets = select(model, name)
+    targets = select_for_hooks(model, name)
     if len(targets) > 1:
-        raise ValueError(f"run_until stops at one module; {name!r} matches {len(targets)}: {', '.join(targets)}.")
+        raise ValueError(f"run_until stops at one module; {name!r} matches {len(targets)}: {first_few(targets)}.")
     session = _StopSession(uncompiled(model), *targets.values())
     session.open()
     try:
@@ -132,11 +135,12 @@ class Edit(Block):
 
     def __init__(self, model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> None:
         super().__init__()
+        require_module(model)
         if not callable(fn):
             raise TypeError(f"edit(model, fn, *what) needs a function second, not {type(fn).__name__}.")
         self.model = uncompiled(model)
         self.fn = fn
-        self.modules = select(model, *what)
+        self.modules = select_for_hooks(model, *what)
 
     def __enter__(self) -> Edit:
         session = _EditSession(self)

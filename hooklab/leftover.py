@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from hooklab.selecting import without_compile_prefix
+from hooklab.selecting import require_module, without_compile_prefix
 
 # kind, in the words of the method that registers it -> the module's attribute that holds it
 MODULE_TABLES = {
@@ -56,6 +56,9 @@ def leftover_hooks(model: nn.Module) -> list[Leftover]:
         Hooks that PyTorch itself puts in place (by ``weight_norm``, for instance) are hooks as well. Hooks on outputs
         belong to those tensors, not to the model, and are not seen.
 
+    Raises:
+        TypeError: if ``model`` is no module.
+
     Example:
         >>> from torch import nn
         >>> def show_shape(module, args, output): print(output.shape)
@@ -67,6 +70,7 @@ def leftover_hooks(model: nn.Module) -> list[Leftover]:
         >>> leftover_hooks(model)
         []
     """
+    require_module(model)
     found: list[Leftover] = []
     seen: set[Any] = set()  # a tied parameter has two names but one set of hooks
     for raw_name, module in model.named_modules():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
 from torch import nn
+from torch.jit._script import RecursiveScriptModule
 
 What: TypeAlias = "str | type[nn.Module] | nn.Module | Callable[[str, nn.Module], bool]"
 
@@ -44,7 +45,7 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
 
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing, with the nearest names.
-        TypeError: if one of ``what`` is none of these things.
+        TypeError: if one of ``what`` is none of these things, or if ``model`` is no module.
 
     Example:
         >>> from torch import nn
@@ -59,6 +60,7 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
         Traceback (most recent call last):
         hooklab.selecting.MissingName: no module of this Sequential is named '2.7'. Near names: '2.1', '2.0', '2'.
     """
+    require_module(model)
     named = list(named_modules(model))
     if not what:
         what = (_is_leaf,)
@@ -74,6 +76,25 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
                 picked[name] = module
                 taken.add(module)
     return {name: picked[name] for name, _ in named if name in picked}
+
+
+def select_for_hooks(model: nn.Module, *what: What) -> dict[str, nn.Module]:
+    """What :func:`select` finds, if hooks can be registered on all of it; else ``RuntimeError``."""
+    found = select(model, *what)
+    for name, module in found.items():
+        if isinstance(module, RecursiveScriptModule):
+            raise RuntimeError(
+                f"{name!r} was compiled by torch.jit.script and takes no hooks: select around it, or use the module "
+                "that it was made from."
+            )
+    return found
+
+
+def require_module(model: object) -> None:
+    """Raise unless ``model`` is a module; its class in place of an object of it is the usual slip."""
+    if not isinstance(model, nn.Module):
+        got = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise TypeError(f"the model comes first, and is an nn.Module object, not {got}.")
 
 
 def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -104,8 +125,13 @@ def near_names(name: str, names: Collection[str]) -> str:
         return "Near names: " + ", ".join(map(repr, near)) + "."
     if not known:
         return "It has no submodules; its own name is ''."
-    more = f" and {len(known) - 5} more" if len(known) > 5 else ""
-    return "Its names: " + ", ".join(map(repr, known[:5])) + more + "."
+    return f"Its names: {first_few(known)}."
+
+
+def first_few(names: Collection[str]) -> str:
+    """The first five names, and how many more there are."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(map(repr, list(names)[:5])) + more
 
 
 def _walk(module: nn.Module, name: str, above: tuple[nn.Module, ...]) -> Iterator[tuple[str, nn.Module]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, overload
 from torch import Tensor, nn
 
 from hooklab.hooking import Block, Hook, Session, backward_number
-from hooklab.selecting import What, select, uncompiled
+from hooklab.selecting import What, select_for_hooks, uncompiled
 from hooklab.trees import tensors
 
 FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD = "forward-pre", "forward", "backward-pre", "backward"
@@ -133,8 +133,8 @@ class Tracer(Block):
 
     def __init__(self, model: nn.Module, *what: What) -> None:
         super().__init__()
+        self.modules = select_for_hooks(model, *(what or (lambda name, module: True,)))
         self.model = uncompiled(model)
-        self.modules = select(model, *(what or (lambda name, module: True,)))
 
     def __enter__(self) -> Timeline:
         session = _TraceSession(self)

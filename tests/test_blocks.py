@@ -102,6 +102,25 @@ def test_one_object_may_be_entered_inside_itself(tool: Tool) -> None:
     assert leftover_hooks(model) == []
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_a_scripted_part_is_refused_by_name_and_leaves_no_hook(tool: Tool) -> None:
+    model = nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(3, 4)))
+    with pytest.raises(RuntimeError, match=r"'1' was compiled by torch\.jit\.script .* select around it"), tool(model):
+        pytest.fail("the block must not begin")
+    assert leftover_hooks(model) == []
+    with tool(model, "0"):
+        model(ones(2, 3))
+    assert leftover_hooks(model) == []
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_run_until_refuses_a_scripted_part_by_name() -> None:
+    model = nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(3, 4)))
+    with pytest.raises(RuntimeError, match=r"'1' was compiled by torch\.jit\.script .* select around it"):
+        run_until(model, "1", ones(2, 3))
+    assert leftover_hooks(model) == []
+
+
 def test_a_closed_generator_leaves_no_hook(tool: Tool) -> None:
     model = mlp()
 

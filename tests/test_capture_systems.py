@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from hooklab import capture, leftover_hooks
+from hooklab import capture
 from tests.nets import Wrap, mlp, ones
 
 
@@ -78,14 +78,6 @@ def test_a_sparse_output_is_captured_and_listed() -> None:
         model(torch.eye(3))
     assert seen[""].is_sparse
     assert repr(seen).splitlines()[-1].split() == ["''", "(3,", "3)", "float32", "36"]
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
-def test_a_scripted_part_takes_no_hooks_and_none_is_left_on_the_others() -> None:
-    model = nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(3, 4)))
-    with pytest.raises(RuntimeError, match="not supported on ScriptModules"):
-        capture(model).__enter__()
-    assert leftover_hooks(model[0]) == []
 
 
 def test_a_part_under_vmap_is_captured() -> None:

@@ -383,8 +383,26 @@ def test_run_until_raises_for_a_misspelt_name_before_the_model_runs() -> None:
 
 
 def test_run_until_stops_at_one_module_only() -> None:
-    with pytest.raises(ValueError, match=r"stops at one module; '\*' matches 4"):
+    with pytest.raises(ValueError, match=r"stops at one module; '\*' matches 4: '', '0', '1', '2'\."):
         run_until(mlp(), "*", ones(1, 3))
+
+
+def test_run_until_lists_a_few_of_many_matches() -> None:
+    model = nn.Sequential(*(nn.ReLU() for _ in range(20)))
+    with pytest.raises(ValueError, match=r"matches 20: '0', '1', '2', '3', '4' and 15 more\."):
+        run_until(model, "[0-9]*", ones(1))
+
+
+def test_run_until_with_the_name_first_says_that_the_model_comes_first() -> None:
+    model = mlp()
+    with pytest.raises(TypeError, match=r"the model comes first, and is an nn\.Module object, not str"):
+        run_until("0", model, ones(1, 3))
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_the_output_of_run_until_inside_a_reentrant_checkpoint_has_no_graph(use_reentrant: bool) -> None:
+    output = run_until(Checkpointed(use_reentrant), "block.0", ones(2, 3))
+    assert output.requires_grad is not use_reentrant
 
 
 def test_run_until_works_on_a_compiled_model() -> None:

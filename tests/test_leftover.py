@@ -132,3 +132,8 @@ def test_a_lost_handle_is_found() -> None:
     model = mlp()
     model[2].register_forward_hook(do_nothing)  # nobody keeps what this returns
     assert leftover_hooks(model) == [("2", "forward_hook", "do_nothing")]
+
+
+def test_what_is_no_module_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"an nn\.Module object, not NoneType"):
+        leftover_hooks(None)

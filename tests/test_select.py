@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from hooklab import select
+from hooklab import capture, edit, select, timeline
 from tests.nets import Shared, mlp
 
 
@@ -160,6 +160,13 @@ def test_a_list_of_names_is_told_to_be_unpacked() -> None:
 def test_a_type_that_is_no_module_raises() -> None:
     with pytest.raises(TypeError, match=r"needs a subclass of nn\.Module, not Tensor"):
         select(Net(), torch.Tensor)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("given", "named"), [(nn.Linear, "the class Linear"), ("layer1", "str"), (None, "NoneType")])
+def test_a_model_that_is_no_module_is_named(given: object, named: str) -> None:
+    for tool in (select, capture, timeline, lambda model: edit(model, lambda output, call: None)):
+        with pytest.raises(TypeError, match=f"the model comes first, and is an nn.Module object, not {named}"):
+            tool(given)
 
 
 def test_a_module_that_contains_itself_does_not_hang() -> None:
