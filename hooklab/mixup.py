@@ -8,6 +8,8 @@ one layer k of a set S and one λ ~ Beta(α, α); the minibatch is mixed with a 
 through the whole graph, the layers before k included.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -20,8 +22,8 @@ from torch import Tensor, nn
 
 from hooklab.compiling import run_eagerly, stop_running_eagerly
 from hooklab.hooking import Hook, backward_number
-from hooklab.selecting import select, uncompiled
-from hooklab.trees import map_tensors, tensors
+from hooklab.selecting import What, require_module, select_for_hooks, uncompiled
+from hooklab.trees import describe, map_tensors, tensors
 
 INPUT = "input"
 
@@ -118,9 +120,11 @@ class ManifoldMixup:
 
     Args:
         model: any module. It must be in training mode when a batch is mixed.
-        layers: which layers may be chosen: names, globs, types, modules or predicates, as in :func:`hooklab.select`.
-            A layer may return a tensor or any nesting of tuples, lists and dicts of floating-point tensors, all with
-            the batch first; each is mixed.
+        layers: which layers may be chosen: names, globs, types, modules or predicates, as in :func:`hooklab.select`,
+            in a list or one alone. An ``nn.Sequential`` is one layer; an ``nn.ModuleList``, which is never called,
+            stands for its modules. A layer may return a tensor or any nesting of tuples, lists and dicts of
+            floating-point tensors, all with the batch first; each is mixed. The states of an ``nn.LSTM`` have the
+            batch second, also with ``batch_first=True``: choose a layer after it.
         alpha: of the Beta distribution, above 0. Small: λ close to 0 or 1; 1: uniform; large: λ close to 1/2.
         include_input: may the input ``x`` be chosen too (layer 0 of the paper)? With ``layers=[]`` only the input can
             be chosen, which is input mixup.
@@ -131,12 +135,14 @@ class ManifoldMixup:
     Raises (when made):
         LookupError: a name in ``layers`` matches nothing; the message lists near names.
         ValueError: ``alpha`` is not above 0, or there is nothing to choose from.
+        TypeError: ``model`` is no module.
+        RuntimeError: a layer takes no hooks, because ``torch.jit.script`` compiled it.
 
     Raises (when used):
         RuntimeError: the model is in eval mode; the chosen layer did not run in the block, or ran twice; the input was
-            chosen and ``mixed.x`` was not used; several processes and no generator.
+            chosen and ``mixed.x`` was not used; several processes and no generator; one block was entered twice.
         ValueError: ``x``, ``y`` or the layer's output do not have the batch first and the same length, or hold
-            something other than floating-point numbers where it would be mixed.
+            no tensor, or something other than floating-point numbers, where it would be mixed.
 
     Under ``torch.compile``: compiled code does not look for hooks that came later, so a batch mixed at a layer runs its
     block eagerly, while a batch mixed at the input runs compiled. To keep the speed, compile the stages
@@ -159,15 +165,16 @@ class ManifoldMixup:
     def __init__(
         self,
         model: nn.Module,
-        layers: Iterable[Any],
+        layers: What | Iterable[What],
         alpha: float = 2.0,
         *,
         include_input: bool = True,
         generator: torch.Generator | None = None,
     ) -> None:
+        require_module(model)
         _check_alpha(alpha)
-        wanted = [layers] if isinstance(layers, str) else list(layers)
-        found = select(model, *wanted) if wanted else {}
+        wanted = _as_list(layers)
+        found = select_for_hooks(model, *wanted) if wanted else {}
         if not found and not include_input:
             raise ValueError("nothing to choose from: name at least one layer, or leave include_input=True")
         self.model = model
@@ -202,6 +209,8 @@ class ManifoldMixup:
             raise RuntimeError("the model is in eval mode, where mixing is a mistake: call model.train() first")
         if y.ndim == 0:
             raise ValueError("y must have the batch as its first dimension, got a single number")
+        if self.include_input and not isinstance(x, Tensor):
+            _require_a_tensor(x, "x", "for such an input set include_input=False")
         for tensor in (x,) if isinstance(x, Tensor) else tensors(x):
             _check_mixable(tensor, len(y), "x", must_be_float=self.include_input)
 
@@ -223,18 +232,31 @@ class ManifoldMixup:
         return first + int(choice * (len(self._layers) - first)), _beta(self.alpha, *four), permutation
 
 
+# A block is entered once: its batch has been drawn, and one batch is mixed once.
+_NEW, _OPEN, _OVER = "new", "open", "over"
+_ONLY_ONCE = "this batch was mixed already: write `with mix(x, y) as mixed` anew for each batch"
+_NOT_OPEN = "this block is not open: begin it by `with mix(x, y) as mixed`"
+
+
 class _InputBlock:
     """What is open while a batch is mixed at the input: nothing but the question whether it was used."""
 
-    __slots__ = ("mixed",)
+    __slots__ = ("mixed", "state")
 
     def __init__(self, mixed: Mixed) -> None:
         self.mixed = mixed
+        self.state = _NEW
 
     def __enter__(self) -> Mixed:
+        if self.state is not _NEW:
+            raise RuntimeError(_ONLY_ONCE)
+        self.state = _OPEN
         return self.mixed
 
     def __exit__(self, exception_type: object, exception: object, traceback: object) -> None:
+        if self.state is not _OPEN:
+            raise RuntimeError(_NOT_OPEN)
+        self.state = _OVER
         if exception_type is None and not self.mixed._x_was_read:
             raise RuntimeError("the input was chosen for mixing, but mixed.x was not used: call model(mixed.x)")
 
@@ -242,20 +264,32 @@ class _InputBlock:
 class _LayerBlock:
     """What is open while a batch is mixed at a layer: its hook, and compiled code that runs eagerly."""
 
-    __slots__ = ("handle", "hook", "layer", "stays_compiled")
+    __slots__ = ("handle", "hook", "layer", "state", "stays_compiled")
 
     def __init__(self, layer: nn.Module, mixed: Mixed, stays_compiled: bool) -> None:
         self.layer = layer
         self.hook = _MixOutput(mixed)
         self.stays_compiled = stays_compiled
+        self.state = _NEW
 
     def __enter__(self) -> Mixed:
+        if self.state is not _NEW:
+            raise RuntimeError(_ONLY_ONCE)
         if not self.stays_compiled:
             run_eagerly()
-        self.handle = self.layer.register_forward_hook(self.hook)
+        try:
+            self.handle = self.layer.register_forward_hook(self.hook)
+        except BaseException:
+            if not self.stays_compiled:
+                stop_running_eagerly()
+            raise
+        self.state = _OPEN
         return self.hook.mixed
 
     def __exit__(self, exception_type: object, exception: object, traceback: object) -> None:
+        if self.state is not _OPEN:
+            raise RuntimeError(_NOT_OPEN)
+        self.state = _OVER
         self.handle.remove()
         if not self.stays_compiled:
             stop_running_eagerly()
@@ -287,6 +321,11 @@ class _MixOutput(Hook):
                 "Call the model once per block, and choose layers that are used once per forward pass."
             )
         return _blend_all(output, mixed.lam, mixed.permutation, f"the output of layer {mixed.layer!r}")
+
+
+def _as_list(layers: Any) -> list[What]:
+    is_one = isinstance(layers, str) or (callable(layers) and not isinstance(layers, nn.ModuleList))
+    return [layers] if is_one else list(layers)
 
 
 def _check_alpha(alpha: float) -> None:
@@ -325,13 +364,20 @@ def _on_device_of(tensor: Tensor, permutation: Tensor) -> Tensor:
 
 
 def _blend_all(tree: Any, lam: float, permutation: Tensor, what: str) -> Any:
-    """Blend every tensor of a nesting; leave None, numbers and strings as they are."""
+    """Blend every tensor of a nesting; leave the None, numbers and strings beside them as they are."""
+    if not isinstance(tree, Tensor):
+        _require_a_tensor(tree, what, "choose a layer that returns a tensor, or a tuple, list or dict of tensors")
 
     def check_and_blend(tensor: Tensor) -> Tensor:
         _check_mixable(tensor, len(permutation), what)
         return _blend(tensor, lam, permutation)
 
     return map_tensors(check_and_blend, tree)
+
+
+def _require_a_tensor(tree: Any, what: str, advice: str) -> None:
+    if next(tensors(tree), None) is None:
+        raise ValueError(f"{what} is {describe(tree)}, which holds no tensor that could be mixed; {advice}")
 
 
 def _check_mixable(tensor: Tensor, length: int, what: str, *, must_be_float: bool = True) -> None:

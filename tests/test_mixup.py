@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hooklab import compiling
 from hooklab.mixup import ManifoldMixup, Mixed, draw_lambda
 
 
@@ -137,6 +138,18 @@ def test_without_layers_it_is_input_mixup(model: SmallCNN) -> None:
 
 def test_one_name_may_come_without_a_list(model: SmallCNN) -> None:
     assert ManifoldMixup(model, "stage1").choices == ["input", "stage1"]
+
+
+def test_one_module_type_or_predicate_may_come_without_a_list(model: SmallCNN) -> None:
+    assert ManifoldMixup(model, model.hidden).choices == ["input", "hidden"]
+    assert ManifoldMixup(model, nn.Linear).choices == ["input", "hidden", "head"]
+    assert ManifoldMixup(model, lambda name, module: name.startswith("he")).choices == ["input", "head"]
+
+
+def test_a_sequential_is_one_layer_and_a_module_list_stands_for_its_modules() -> None:
+    model = nn.ModuleDict({"stage": nn.Sequential(nn.Linear(1, 1), nn.ReLU()), "blocks": nn.ModuleList([nn.Tanh()])})
+    assert ManifoldMixup(model, model["stage"]).choices == ["input", "stage"]
+    assert ManifoldMixup(model, model["blocks"]).choices == ["input", "blocks.0"]
 
 
 def test_layers_may_be_given_by_type(model: SmallCNN) -> None:
@@ -356,6 +369,42 @@ def test_an_output_of_integers_is_an_error() -> None:
         model(mixed.x)
 
 
+class NoTensor:
+    """An object of the model's own: what it holds is not looked at."""
+
+    def __init__(self, hidden: Tensor) -> None:
+        self.hidden = hidden
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [(NoTensor, "NoTensor"), (lambda x: None, "None"), (lambda x: (None, 3), r"\(None, int\)")],
+    ids=["object", "None", "tuple"],
+)
+def test_an_output_without_a_tensor_is_an_error_that_names_its_type(make: Callable, named: str) -> None:
+    model, x = nn.Sequential(Returning(make)), torch.arange(4.0)
+    with (
+        pytest.raises(ValueError, match=f"output of layer '0' is {named}, which holds no tensor"),
+        mixer(model, "0")(x, x) as mixed,
+    ):
+        model(mixed.x)
+    assert hooks_in(model) == 0
+
+
+@pytest.mark.parametrize("at", ["input", "0"])
+def test_an_input_without_a_tensor_is_an_error_if_it_could_be_chosen(at: str) -> None:
+    model, y = nn.Sequential(Returning(lambda x: x.hidden)), torch.arange(4.0)
+    mix = ManifoldMixup(model, [] if at == "input" else [at])
+    with pytest.raises(ValueError, match=r"x is NoTensor, which holds no tensor .* include_input=False"):
+        mix(NoTensor(y), y)
+
+
+def test_an_input_without_a_tensor_is_fine_if_only_layers_can_be_chosen() -> None:
+    model, y = nn.Sequential(Returning(lambda x: x.hidden)), torch.arange(4.0)
+    with mixer(model, "0")(NoTensor(y), y) as mixed:
+        assert torch.equal(model(mixed.x), mixed.soft_targets())
+
+
 def test_a_dict_input_is_mixed_tensor_by_tensor() -> None:
     model = nn.Sequential(nn.Identity())
     x = {"a": torch.arange(4.0), "b": torch.arange(8.0).reshape(4, 2)}
@@ -432,6 +481,64 @@ def test_forgetting_mixed_x_is_an_error_when_the_input_was_chosen(model: SmallCN
     x, y = digits_like()
     with pytest.raises(RuntimeError, match=r"call model\(mixed\.x\)"), mixer(model, "input")(x, y):
         model(x)
+
+
+@pytest.mark.parametrize("at", ["input", "stage1"])
+def test_a_block_entered_inside_itself_is_an_error_and_leaves_no_hook(model: SmallCNN, at: str) -> None:
+    block = mixer(model, at)(*digits_like())
+    with pytest.raises(RuntimeError, match=r"write `with mix\(x, y\) as mixed` anew for each batch"), block, block:
+        pytest.fail("the inner block must not begin")
+    assert hooks_in(model) == 0
+    assert compiling._open_sessions == 0
+
+
+@pytest.mark.parametrize("at", ["input", "stage1"])
+def test_a_block_entered_a_second_time_is_an_error_and_leaves_no_hook(model: SmallCNN, at: str) -> None:
+    block = mixer(model, at)(*digits_like())
+    with block as mixed:
+        model(mixed.x)
+    with pytest.raises(RuntimeError, match="anew for each batch"), block:
+        pytest.fail("the block must not begin again")
+    assert hooks_in(model) == 0
+    assert compiling._open_sessions == 0
+
+
+@pytest.mark.parametrize("at", ["input", "stage1"])
+def test_ending_a_block_that_is_not_open_is_an_error(model: SmallCNN, at: str) -> None:
+    block = mixer(model, at)(*digits_like())
+    with pytest.raises(RuntimeError, match="is not open"):
+        block.__exit__(None, None, None)
+    with block as mixed:
+        model(mixed.x)
+    with pytest.raises(RuntimeError, match="is not open"):
+        block.__exit__(None, None, None)
+    assert compiling._open_sessions == 0
+
+
+class Unhookable(nn.Identity):
+    """A layer that takes no hooks: it refuses them only when one comes."""
+
+    def register_forward_hook(self, *args: object, **kwargs: object) -> None:
+        raise RuntimeError("no hooks here")
+
+
+def test_a_layer_that_refuses_its_hook_leaves_compiled_code_as_it_was() -> None:
+    model, x = nn.Sequential(Unhookable()), torch.arange(4.0)
+    with pytest.raises(RuntimeError, match="no hooks here"), mixer(model, "0")(x, x):
+        pytest.fail("the block must not begin")
+    assert compiling._open_sessions == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_a_scripted_layer_is_refused_by_name() -> None:
+    model = nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(3, 4)))
+    with pytest.raises(RuntimeError, match=r"'1' was compiled by torch\.jit\.script .* select around it"):
+        ManifoldMixup(model, ["*"])
+
+
+def test_what_is_no_module_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match=r"the model comes first, .* not the class SmallCNN"):
+        ManifoldMixup(SmallCNN, [])
 
 
 def test_x_and_y_of_different_lengths_are_an_error(model: SmallCNN) -> None:
