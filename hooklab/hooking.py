@@ -112,7 +112,11 @@ class Session:
 
 
 class Block:
-    """A context manager over sessions: it may be entered many times, also inside itself and in several threads."""
+    """A context manager over sessions: it may be entered many times, also inside itself and in several threads.
+
+    Its blocks in one thread must end in the reverse order of their beginning: an end is that of the block begun last.
+    Where generators or asyncio tasks take turns, make an object for each.
+    """
 
     def __init__(self) -> None:
         self._open: list[Session] = []
@@ -128,6 +132,8 @@ class Block:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not self._open:
+            raise RuntimeError(f"this {type(self).__name__.lower()} is not open: begin its block by `with`.")
         mine = [session for session in self._open if session.thread == threading.get_ident()]
         # a generator that holds the block may be closed by another thread than the one that started it
         session = (mine or self._open)[-1]

@@ -102,6 +102,23 @@ def test_one_object_may_be_entered_inside_itself(tool: Tool) -> None:
     assert leftover_hooks(model) == []
 
 
+def test_ending_a_block_that_is_not_open_is_an_error(tool: Tool) -> None:
+    block = tool(mlp(), "0")
+    with pytest.raises(RuntimeError, match=r"is not open: begin its block by `with`"):
+        block.__exit__(None, None, None)
+
+
+def test_blocks_of_one_object_each_may_end_in_the_order_of_their_beginning(tool: Tool) -> None:
+    model = mlp()
+    first, second = tool(model, "0"), tool(model, "2")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert {left.name for left in leftover_hooks(model)} == {"", "2"}
+    second.__exit__(None, None, None)
+    assert leftover_hooks(model) == []
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 def test_a_scripted_part_is_refused_by_name_and_leaves_no_hook(tool: Tool) -> None:
     model = nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(3, 4)))
