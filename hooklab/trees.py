@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -66,7 +67,9 @@ def describe(tree: Any) -> str:
     "((2, 3) float32, None, {'k': (1,) int64})"
     """
     if isinstance(tree, Tensor):
-        return f"{tuple(tree.shape)} {str(tree.dtype).removeprefix('torch.')}"
+        # only a nested tensor of the jagged kind has a shape
+        shape = "nested" if tree.is_nested and tree.layout == torch.strided else tuple(tree.shape)
+        return f"{shape} {str(tree.dtype).removeprefix('torch.')}"
     parts = children(tree)
     if parts is None:
         return "None" if tree is None else type(tree).__name__
