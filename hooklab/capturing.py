@@ -51,8 +51,10 @@ def capture(
 
     Returns:
         A context manager, which gives a :class:`hooklab.seen.Seen` at each ``with``. It finds the modules once and may
-        be entered any number of times, also inside itself. On leaving, in whichever way, it removes its own hooks and
-        no others. The values stay readable. No graph is kept alive by them (unless ``detach=False``).
+        be entered any number of times, also inside itself: such blocks must end in the reverse order of their
+        beginning. Where they may not, as in generators or asyncio tasks that take turns, make a capture for each. On
+        leaving, in whichever way, it removes its own hooks and no others. The values stay readable. No graph is kept
+        alive by them (unless ``detach=False``).
 
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
@@ -61,16 +63,20 @@ def capture(
         RuntimeError: if one of the modules takes no hooks, because ``torch.jit.script`` compiled it.
 
     Outputs are kept in their own structure (tensor, tuple, list, dict, named tuple, dataclass), each tensor with its
-    own shape, dtype and device.
+    own shape, dtype and device. An object that is neither a tensor nor such a container is kept as it is, with what it
+    holds undetached.
 
     - *In place*: a later in-place change of a value is noticed by the tensor's version counter. Tensors made in
       ``torch.inference_mode()`` have none, so they are always copied. ``tensor.data`` and NumPy views go round it.
     - *Gradients* are read by tensor hooks on the outputs, not by full backward hooks: this works with in-place
       activations, dict outputs and modules used several times. If ``backward`` runs twice, the second one counts.
     - *Checkpoints*: what a checkpoint computes again during ``backward`` is no new call.
-    - *Threads*: only calls in the thread that opened the block are recorded.
+    - *Threads*: only calls in the thread that opened the block are recorded. asyncio tasks share a thread, so a block
+      that is open across an ``await`` also records the other tasks' calls.
     - *torch.compile*: while the block is open, compiled functions of this process run eagerly (``force_eager``), since
       compiled code would skip the hooks. Afterwards they run compiled again, without being compiled anew.
+    - *torch.func*: under ``vmap`` the values are the transform's own tensors, one example's in shape, and cannot be
+      used after it.
     - *Copies*: a copy or a pickle of the model made inside the block has hooks in it that do nothing.
 
     Example:
@@ -158,6 +164,7 @@ class CaptureSession(Session):
         self.gradient_handles: list[Handle] = []
         self.passes: list[Record] = []
         self.calls_elsewhere = 0
+        self.has_run = False
         self.start_record()
 
     def attach(self) -> None:
@@ -175,6 +182,7 @@ class CaptureSession(Session):
             remove_all(self.gradient_handles)
 
     def new_pass(self) -> None:
+        self.has_run = True
         if self.options.keep == "last":
             remove_all(self.gradient_handles)
         elif self.record.events:
@@ -184,6 +192,7 @@ class CaptureSession(Session):
     def clear(self) -> None:
         remove_all(self.gradient_handles)
         self.passes.clear()
+        self.has_run = False
         self.start_record()
 
     def start_record(self) -> None:

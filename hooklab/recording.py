@@ -184,7 +184,10 @@ class Call:
         if any(
             gradient is not None and gradient.kept for *_, gradients in self._record.ends() for gradient in gradients
         ):
-            return f"backward ran, but no gradient reached {self}: what it was called on does not depend on its output."
+            return (
+                f"backward ran, but no gradient reached {self}: what it was called on does not depend on its output, "
+                "or backward raised before it got there."
+            )
         if self._session.is_open:
             return f"no gradient of {self} yet: call backward inside the block, then read."
         return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch import nn
 
@@ -22,6 +22,8 @@ class Pass(Mapping[str, Any]):
 
     - :class:`hooklab.selecting.MissingName` (a ``LookupError``) for a name that was not selected, or did not run;
     - ``RuntimeError`` if the module was used several times (read ``calls``), or the value was changed in place.
+
+    It belongs to its model and its block, and cannot be pickled or copied; its values can.
     """
 
     def __init__(self, options: Capture, session: CaptureSession, record: Record) -> None:
@@ -45,6 +47,8 @@ class Pass(Mapping[str, Any]):
     def calls(self, name: str) -> list[Call]:
         """Every use of the module in this pass, in order; an empty list if it was not used."""
         known = self._options.known_as
+        if not isinstance(name, str):
+            raise MissingName(f"values are read by name, not by {type(name).__name__}. {near_names('', known)}")
         module = known.get(name) or known.get(without_compile_prefix(name))
         if module is None:
             raise MissingName(f"{name!r} was not selected for capture. {near_names(name, known)}")
@@ -65,6 +69,12 @@ class Pass(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._uses())
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled, since it belongs to its model. Take the values: "
+            "{name: value.clone() for name, value in seen.items()}."
+        )
 
     def __repr__(self) -> str:
         rows = [call.row() for module in self._uses() for call in self._calls(module)]
@@ -117,7 +127,7 @@ class Pass(Mapping[str, Any]):
                 f"({self._session.calls_elsewhere} calls came from other threads). Open the block in the thread that "
                 "runs the model."
             )
-        if not self._record.events:
+        if not self._record.events and not self._session.has_run:
             return f"{name!r} has no value: no selected module ran yet. Call the model inside the block, then read."
         return (
             f"{name!r} did not run in this pass. Nothing called it, or it was called by .forward(...), or its weights "

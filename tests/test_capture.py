@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import gc
+import pickle
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -314,6 +315,22 @@ def test_a_model_output_keeps_values_as_items_and_attributes() -> None:
     assert out.hidden.requires_grad  # the model's own is as it was
 
 
+def test_an_object_of_the_models_own_is_kept_as_it_is() -> None:
+    class Holder:
+        def __init__(self, hidden: Tensor) -> None:
+            self.hidden = hidden
+
+    class Own(nn.Module):
+        def forward(self, x: Tensor) -> Holder:
+            return Holder(x * 2)
+
+    model = Own()
+    with capture(model) as seen:
+        holder = model(ones(1).requires_grad_())
+    assert seen[""] is holder
+    assert seen[""].hidden.requires_grad
+
+
 def test_a_dict_that_the_model_changes_later_is_kept_as_it_was() -> None:
     class Grow(nn.Module):
         def __init__(self) -> None:
@@ -517,6 +534,30 @@ def test_reading_before_the_model_ran_says_so() -> None:
         _ = seen["0"]
 
 
+def test_reading_the_one_selected_module_after_a_pass_without_it_does_not_say_that_no_pass_ran() -> None:
+    model = Branch()
+    with capture(model, "unused") as seen:
+        with pytest.raises(LookupError, match="no selected module ran yet"):
+            seen["unused"]
+        model(ones(1, 3))
+        with pytest.raises(LookupError, match="'unused' did not run in this pass"):
+            seen["unused"]
+        seen.clear()
+        with pytest.raises(LookupError, match="no selected module ran yet"):
+            seen["unused"]
+
+
+@pytest.mark.parametrize(("key", "named"), [(0, "int"), (nn.ReLU(), "ReLU"), (None, "NoneType"), ([], "list")])
+def test_reading_by_anything_but_a_name_raises_with_the_names(key: object, named: str) -> None:
+    with capture(mlp()) as seen:
+        pass
+    for read in (seen.__getitem__, seen.calls, seen.input, seen.grad):
+        with pytest.raises(KeyError, match=rf"read by name, not by {named}\. Its names: '0', '1', '2'\."):
+            read(key)
+    assert seen.get(key, "default") == "default"
+    assert key not in seen
+
+
 def test_the_calls_of_a_module_that_did_not_run_are_none() -> None:
     model = Branch()
     with capture(model) as seen:
@@ -532,6 +573,18 @@ def test_iteration_gives_the_names_that_ran_in_the_order_of_running() -> None:
     with capture(model, "b", "a", "act") as seen:
         model(ones(1, 3))
     assert list(seen) == ["act", "a", "b"]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps], ids=["copy", "deepcopy", "pickle"])
+def test_a_copy_or_a_pickle_is_refused_and_points_to_the_values(copied: Callable[[object], object]) -> None:
+    model = mlp()
+    with capture(model, keep="all") as seen:
+        model(ones(2, 3))
+    for one in (seen, seen.passes[0]):
+        with pytest.raises(TypeError, match=r"Take the values: \{name: value.clone\(\) for name, value in seen.items"):
+            copied(one)
+    values = {name: value.clone() for name, value in seen.items()}
+    assert torch.equal(pickle.loads(pickle.dumps(values))["2"], seen["2"])
 
 
 def test_it_is_a_mapping() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -221,6 +223,28 @@ def test_an_output_that_the_loss_does_not_depend_on_says_so() -> None:
         model["used"](ones(1, 3)).sum().backward()
     with pytest.raises(RuntimeError, match="backward ran, but no gradient reached 'idle'"):
         seen.grad("idle")
+
+
+def test_a_backward_that_raised_half_way_is_named_as_a_reason() -> None:
+    class Stop(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            raise ZeroDivisionError
+
+    class Stopping(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return Stop.apply(x)
+
+    model = nn.Sequential(nn.Linear(3, 3), Stopping(), nn.Linear(3, 3))
+    with capture(model, grads=True) as seen, pytest.raises(ZeroDivisionError):
+        model(ones(2, 3)).sum().backward()
+    assert seen.grad("1").shape == (2, 3)
+    with pytest.raises(RuntimeError, match=r"no gradient reached '0'.* or backward raised before it got there"):
+        seen.grad("0")
 
 
 def test_a_module_that_did_not_run_has_no_gradient_either() -> None:

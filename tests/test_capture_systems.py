@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import subprocess
 import sys
 import textwrap
@@ -80,11 +82,24 @@ def test_a_sparse_output_is_captured_and_listed() -> None:
     assert repr(seen).splitlines()[-1].split() == ["''", "(3,", "3)", "float32", "36"]
 
 
+@pytest.mark.parametrize(("layout", "shape"), [(torch.strided, "nested"), (torch.jagged, r"\(2, j\d+, 2\)")])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_a_nested_output_is_captured_and_listed(layout: torch.layout, shape: str) -> None:
+    model = nn.Identity()
+    with capture(model) as seen:
+        model(torch.nested.nested_tensor([ones(2, 2), ones(3, 2)], layout=layout))
+    assert seen[""].is_nested
+    assert re.fullmatch(rf" *'' +{shape} float32 +40", repr(seen).splitlines()[-1])
+
+
 def test_a_part_under_vmap_is_captured() -> None:
     model = mlp()
     with capture(model) as seen:
         torch.func.vmap(model)(ones(5, 3))
     assert list(seen) == ["0", "1", "2"]
+    assert seen["0"].shape == (4,)  # one example's
+    with pytest.raises(RuntimeError, match="escaped from inside a function being vmapped"):
+        seen["0"].sum()
 
 
 def test_the_fused_fast_path_of_a_transformer_does_not_hide_its_layers() -> None:
@@ -271,6 +286,23 @@ def test_calls_from_another_thread_are_not_recorded_and_the_error_says_so() -> N
         thread.join()
     with pytest.raises(LookupError, match="'0' did not run in the thread that opened the block"):
         _ = seen["0"]
+
+
+def test_a_block_open_across_an_await_records_the_other_tasks_calls_too() -> None:
+    model = mlp()
+
+    async def watch() -> int:
+        with capture(model, "0", keep="all") as seen:
+            await asyncio.sleep(0)
+            return len(seen.passes)
+
+    async def run() -> None:
+        model(ones(2, 3))
+
+    async def both() -> int:
+        return (await asyncio.gather(watch(), run()))[0]
+
+    assert asyncio.run(both()) == 1
 
 
 def test_one_capture_may_be_open_in_two_threads_and_each_ends_its_own() -> None:
