@@ -5,6 +5,7 @@ The longer ones stand in modules of their own: `lesson07_hook` (7.3), `lesson07_
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -27,7 +28,15 @@ def a_mixed_batch(trial: Trial) -> str:
     for lam, shape in ((0.75, (3, 1)), (0.25, (4, 2)), (0.625, (5, 1, 2, 2))):
         length = shape[0]
         x, y, indices = whole_numbers(length, *shape), torch.eye(length), partners(length)
-        got = trial.call(x, y, lam, indices)
+        given = {"x": x.clone(), "y": y.clone(), "indices": indices.clone()}
+        got = trial.call(given["x"], given["y"], lam, given["indices"], may_change=True)
+        for name, was in (("x", x), ("y", y), ("indices", indices)):
+            if not same(given[name], was):
+                raise NotYet(
+                    f"your function changed {name} in place",
+                    expected="the values that you are given stay as they were",
+                    likely="in-place change: `x *= λ` and `x += …` write into x, `λ * x + …` makes a new tensor",
+                )
         mixed_x, mixed_y = _pair(got)
         if same(mixed_x, mixture(y, lam, indices)) and mixed_x.shape != x.shape:
             raise NotYet("the mixed targets came first", expected="(mixed x, mixed y)", got="(mixed y, mixed x)")
@@ -38,6 +47,8 @@ def a_mixed_batch(trial: Trial) -> str:
                 likely = explain_mixture(part, values, lam, indices)
                 if name == "y" and likely in (INVERSE, OTHER_PARTNERS):
                     likely = "other partners than x has: the same `indices` belong to both"
+                if not part.is_floating_point():
+                    likely = "whole numbers: `.long()` and `.int()` cut off what is behind the point, here the shares"
                 raise NotYet(
                     f"with λ = {lam:g} and indices = {indices.tolist()}, the mixed {name} is not the right one",
                     expected=tensor_text(wanted),
@@ -63,10 +74,17 @@ def a_mixed_loss(trial: Trial) -> str:
         logits = whole_numbers(3 + round(4 * lam), 4, 5).requires_grad_()
         y, indices = torch.tensor([4, 0, 3, 1]), partners(4)
         wanted = _loss(loss_fn, logits, y, lam, indices)
+        asked: list[Any] = []
         try:
-            got = trial.call(loss_fn, logits, y, lam, indices)
+            got = trial.call(_noting(loss_fn, asked), logits, y, lam, indices)
         except NotYet as fault:
             raise NotYet(fault.missing, expected="no exception", likely=_why_it_raised(fault.missing)) from fault
+        if logits.grad is not None:
+            raise NotYet(
+                "your function ran backward()",
+                expected="the loss alone: who calls your function decides when to go back",
+                likely="backward() inside: it uses up the graph, and the training loop's own backward() would fail",
+            )
         if got is None:
             raise NotYet(
                 "your function returned None", expected=tensor_text(wanted), got="None", likely="forgotten return"
@@ -84,10 +102,23 @@ def a_mixed_loss(trial: Trial) -> str:
                 f"with λ = {lam:g} and {loss_fn.__name__}, that is not the mixed loss",
                 expected=tensor_text(wanted),
                 got=tensor_text(got),
-                likely=_explain_loss(got, loss_fn, logits.detach(), y, lam, indices),
+                likely="partners' logits: the network has mixed already; only the targets change places"
+                if any(same(one, logits[indices]) for one in asked)
+                else _explain_loss(got, loss_fn, logits.detach(), y, lam, indices),
             )
         _expect_gradient(got, wanted, logits)
     return "λ of one loss and 1-λ of the other, for two loss functions, and gradients reach the logits"
+
+
+def _noting(loss_fn: Any, asked: list[Any]) -> Any:
+    """The loss function, which notes the logits that it is asked about."""
+
+    @functools.wraps(loss_fn)
+    def noting(logits: Any, *args: Any, **kwargs: Any) -> Any:
+        asked.append(logits)
+        return loss_fn(logits, *args, **kwargs)
+
+    return noting
 
 
 def _loss(loss_fn: Any, logits: Tensor, y: Tensor, lam: float, indices: Tensor) -> Tensor:
@@ -107,6 +138,9 @@ def _explain_loss(got: Tensor, loss_fn: Any, logits: Tensor, y: Tensor, lam: flo
         OTHER_PARTNERS: _loss(loss_fn, logits, y, lam, torch.arange(len(y)).flip(0)),
         "class numbers were mixed: of a 3 and a 5 they make a 4, which neither of them is": loss_fn(
             logits, (lam * y + (1 - lam) * y[indices]).long()
+        ),
+        "cross entropy in place of `loss_fn`: call the function that you are given": _loss(
+            F.cross_entropy, logits, y, lam, indices
         ),
         "predictions mixed: the network has mixed already; mix the losses and leave the logits alone": _loss(
             loss_fn, mixture(logits, lam, indices), y, lam, indices
@@ -128,7 +162,7 @@ def _expect_gradient(got: Tensor, wanted: Tensor, logits: Tensor) -> None:
         raise NotYet(
             "no gradient reaches the logits",
             expected="a loss that is still part of the graph",
-            likely="detached: the numbers are right, and nothing can learn from them",
+            likely="detached: item(), torch.tensor(…) and detach() keep the number, and nothing can learn from it",
         )
     (mine,) = torch.autograd.grad(got.sum(), logits, allow_unused=True)
     (right,) = torch.autograd.grad(wanted, logits)
@@ -137,5 +171,7 @@ def _expect_gradient(got: Tensor, wanted: Tensor, logits: Tensor) -> None:
             "the loss is right, its gradient is not",
             expected="the gradient of both losses",
             got="another one" if isinstance(mine, Tensor) else "none",
-            likely="detached: one of the two losses is no longer part of the graph",
+            likely="detached: one of the two losses is no longer part of the graph"
+            if isinstance(mine, Tensor)
+            else "cut off: item(), torch.tensor(…) and detach() make a new tensor that has no graph behind it",
         )

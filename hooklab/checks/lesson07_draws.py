@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from itertools import permutations
+from numbers import Real
 from typing import Any
 
 import torch
@@ -158,8 +159,14 @@ def _draw(trial: Trial, length: int, generator: torch.Generator) -> tuple[float,
         )
     if isinstance(lam, Tensor) and lam.numel() == 1:
         lam = lam.item()
-    if isinstance(lam, bool) or not isinstance(lam, int | float):
-        raise NotYet("λ is not a number", expected="a float from 0 to 1", got=tensor_text(lam))
+    if isinstance(lam, bool) or not isinstance(lam, Real):
+        pair = "two tensors: median(dim=…) and sort() give values and indices; take `.values`, or median() without dim"
+        raise NotYet(
+            "λ is not a number",
+            expected="a float from 0 to 1",
+            got=tensor_text(lam),
+            likely=pair if isinstance(lam, tuple) else None,
+        )
     if not isinstance(indices, Tensor) or indices.is_floating_point() or indices.dim() != 1:
         raise NotYet(
             "the partners are not a tensor of whole numbers",

@@ -10,8 +10,17 @@ from torch import Tensor, nn
 from hooklab.checks.exercise import exercise
 from hooklab.checks.forward import linear, misconception_named, run_with_hooks, whole_numbers
 from hooklab.checks.guards import remove_new_hooks, snapshot_hooks
+from hooklab.checks.misconceptions import named_by
 from hooklab.checks.mixing import UNMIXED, explain_mixture, mixture, partners
 from hooklab.checks.trial import NotYet, Trial, expect_tensor, same, tensor_text
+
+# What @contextmanager says of a function that it cannot use, in a with statement.
+_LIKELY = {
+    "'NoneType' object is not an iterator": "no yield: under @contextmanager it stands where the block's lines run",
+    "object is not an iterator": "return under @contextmanager: the function has to `yield`; "
+    "without the decorator it may return the handle",
+    "generator didn't stop": "two yields: the block runs once, at the first",
+}
 
 
 class _InTheBlock(Exception):
@@ -49,6 +58,7 @@ class _Stage(nn.Module):
 
 
 @exercise("7.3", "A hook that mixes, and cleans up")
+@named_by(_LIKELY)
 @misconception_named()
 def a_hook_that_mixes(trial: Trial) -> str:
     for seed, lam in enumerate((0.75, 0.25, 0.625)):
@@ -62,16 +72,24 @@ def _check_mixing(trial: Trial, net: _Net, x: Tensor, lam: float) -> None:
     own = net.stage.register_forward_hook(_users_own)
     with trial.watch(net, x):
         manager = _expect_manager(trial.run(trial.answer, net.stage, lam, indices))
-        found: list[int] = []
+        hooks: list[int] = []  # forward hooks and forward pre-hooks in the block, not counting the check's own
+        patched: list[bool] = []
 
         def a_block() -> Any:
             with manager:
-                found.append(len(net.stage._forward_hooks) - 1)
+                hooks.extend([len(net.stage._forward_hooks) - 1, len(net.stage._forward_pre_hooks)])
+                patched.append("forward" in vars(net.stage))
                 return net(x)
 
         a_block.__name__ = "a block with mixing"
         trial.run(a_block)
-        _expect_mixed(net, lam, indices, hooks=found[0])
+        if any(patched) or "forward" in vars(net.stage):
+            raise NotYet(
+                "`forward` was replaced; the exercise wants a hook",
+                expected="layer.register_forward_hook(…), which leaves the layer's own methods alone",
+                got="forward in vars(layer)" + ("" if any(patched) else ", after the block"),
+            )
+        _expect_mixed(net, lam, indices, *hooks)
         _expect_gradients(net, x, lam, indices)
         after = run_with_hooks(trial, net, x)
     if own.id not in net.stage._forward_hooks:
@@ -84,6 +102,25 @@ def _check_mixing(trial: Trial, net: _Net, x: Tensor, lam: float) -> None:
         raise trial.faults[0]
     if not same(after, before):
         raise NotYet("after the block, the layer's output is still changed", expected="as it was without the block")
+    _check_second_pass(trial, net, x, lam, indices)
+
+
+def _check_second_pass(trial: Trial, net: _Net, x: Tensor, lam: float, indices: Tensor) -> None:
+    def a_block() -> Any:
+        with trial.answer(net.stage, lam, indices):
+            net(x)
+            return net(x)
+
+    a_block.__name__ = "a block with two passes"
+    with trial.watch(net, x):
+        trial.run(a_block)
+    if not same(net.received, mixture(net.stage.before_hooks, lam, indices)):
+        raise NotYet(
+            "in the block's second pass, the next layer did not get the mixture",
+            expected="every pass in the block is mixed",
+            got=tensor_text(net.received),
+            likely="mixed once: the hook was gone after its first call",
+        )
 
 
 def _users_own(module: nn.Module, args: Any, output: Any) -> None:
@@ -101,7 +138,7 @@ def _expect_manager(manager: Any) -> Any:
     return manager
 
 
-def _expect_mixed(net: _Net, lam: float, indices: Tensor, hooks: int) -> None:
+def _expect_mixed(net: _Net, lam: float, indices: Tensor, hooks: int, pre_hooks: int) -> None:
     values = net.stage.before_hooks
     got = expect_tensor(net.received, "what your hook returned", values.shape).detach()
     wanted = mixture(values, lam, indices)
@@ -114,7 +151,9 @@ def _expect_mixed(net: _Net, lam: float, indices: Tensor, hooks: int) -> None:
     if same(got, wanted):
         return
     likely = explain_mixture(got, values, lam, indices)
-    if likely == UNMIXED and hooks <= 0:
+    if pre_hooks and hooks <= 0:
+        likely = "forward pre-hook: it mixes what goes in; what comes out is a forward hook's"
+    elif likely == UNMIXED and hooks <= 0:
         likely = "no hook on the layer during the block: register it before the yield"
     elif likely == UNMIXED:
         likely = "forgotten return: a name inside the hook was given to the mixture, and the model never heard of it"

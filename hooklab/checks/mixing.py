@@ -44,4 +44,4 @@ def explain_mixture(got: Tensor, values: Tensor, lam: float, indices: Tensor) ->
         if same(got, wrong):
             return words
     # Each sample is partner once, so with any permutation the mean over the batch stays as it was.
-    return OTHER_PARTNERS if same(got.mean(dim=0), values.mean(dim=0)) else None
+    return OTHER_PARTNERS if same(got.to(values.dtype).mean(dim=0), values.mean(dim=0)) else None

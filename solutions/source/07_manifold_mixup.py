@@ -35,8 +35,8 @@ torch.set_num_threads(1)
 #
 # To **mix** two samples is to add them with weights: a share λ ("lambda") of one, and the rest, 1 − λ, of the other.
 #
-# Here are two samples, 4 and −4, each the other's partner, and λ is three quarters. The network begins with a ReLU,
-# which cuts off what is negative. **Before you run the next cell: does it matter whether we mix before the ReLU, or
+# Here are two samples, 4 and −4. Each is mixed with the other, its **partner**, and λ is three quarters. The network
+# begins with a ReLU, which cuts off what is negative. **Before you run the next cell: does it matter whether we mix before the ReLU, or
 # after it?**
 
 # %% tags=["predict"]
@@ -79,7 +79,7 @@ assert torch.equal(linear(mix(column)), mix(linear(column)))  # ¾ · 5 + ¼ · 
 # ## One batch is enough
 #
 # Where do the partners come from? From the same batch. `indices` is a **permutation** of its row numbers: each row
-# gets one partner, and each row is partner once. `x[indices]` is the batch in the order of the partners.
+# gets one partner, and each row is partner once (a row may draw itself). `x[indices]` is the batch in the order of the partners.
 
 # %%
 indices = torch.tensor([2, 0, 1])
@@ -92,7 +92,7 @@ assert x[indices].flatten().tolist() == [8.0, 0.0, 4.0]
 assert mix(x).flatten().tolist() == [2.0, 3.0, 7.0]
 
 # %% [markdown]
-# A mixed sample needs a mixed target. As numbers, targets are **one-hot**: a row with a 1 at the place of its class.
+# A mixed sample needs a mixed target. To be mixed, a target is written **one-hot**: a row with a 1 at the place of its class.
 # Three quarters of a cat and a quarter of a dog have the target (¾, ¼).
 
 # %%
@@ -155,8 +155,18 @@ assert torch.isclose(if_class_1, torch.tensor(4 / 3).log())
 assert torch.isclose(if_mixed, 0.75 * if_class_0 + 0.25 * if_class_1)
 
 # %% [markdown]
-# The loss of the mixed target is the mixture of the two losses. So nobody needs one-hot targets: compute the loss
-# twice from **the same** logits, and mix the results. That works with any loss function.
+# The loss of the mixed target is the mixture of the two losses, because cross entropy is **linear in its target**. So
+# nobody needs one-hot targets: compute the loss twice from **the same** logits, and mix the results.
+#
+# With another loss, mixing losses and mixing targets may differ. Then decide which of the two you mean.
+
+# %%
+output, own, partner = torch.tensor(0.0), torch.tensor(0.0), torch.tensor(4.0)
+of_mixed_target = F.mse_loss(output, 0.75 * own + 0.25 * partner)  # (¼ · 4)²
+mixed_losses = 0.75 * F.mse_loss(output, own) + 0.25 * F.mse_loss(output, partner)  # ¼ · 4²
+
+print("squared error, targets mixed:", of_mixed_target.item(), "  losses mixed:", mixed_losses.item())
+assert of_mixed_target == 1.0 and mixed_losses == 4.0
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 7.2 · The loss of a mixture
@@ -245,8 +255,8 @@ assert model(x).tolist() == [40.0, 0.0]  # and the hook is gone
 # already when the hook runs. And without `return`, the line `out = …` gives a name inside the hook to a new tensor,
 # which the model never hears of.
 #
-# This mistake is in published code ([a thread](https://github.com/shivamsaboo17/ManifoldMixup/pull/1)). No error is
-# raised, and the targets are mixed while the features are not. A test for it: **choose λ = 0.** Then every sample must
+# This mistake was in published code, until
+# [this pull request](https://github.com/shivamsaboo17/ManifoldMixup/pull/1). No error is raised, and the targets are mixed while the features are not. A test for it: **choose λ = 0.** Then every sample must
 # turn into its partner.
 
 # %% tags=["field", "field-24", "claim-S3.9"]
@@ -272,7 +282,7 @@ assert outputs == {"Mixer": [0.0, 40.0], "Forgetful": [40.0, 0.0]}
 # gone, **also when the block raises**. Gradients must reach both parts of each mixture, and the layer's own output
 # tensor stays as it was.
 #
-# <details><summary>Hint: "cannot stand after `with`"</summary>
+# <details><summary>Hint: "object is not an iterator", or "cannot stand after `with`"</summary>
 #
 # The function needs a `yield`, at the place where the block's lines run. Lesson 3 has an example.
 # </details>
@@ -409,7 +419,8 @@ assert torch.allclose(out[order], partners)
 
 # %% [markdown]
 # **The layer runs twice.** A hook belongs to the module, not to the call (lesson 3). If a model uses one ReLU in two
-# places, its hook mixes what is mixed already. Of λ = 0.75 remain 0.75² + 0.25² = 0.625, and the loss does not know.
+# places, its hook mixes what is mixed already. Of λ = 0.75 remain 0.75² = 0.5625, a third sample comes in, and the loss
+# does not know. If two samples are each other's partners, as here, 0.25² comes back: 0.625.
 
 # %%
 mixer = Mixer(0.75, torch.tensor([1, 0]))
@@ -420,6 +431,13 @@ with shared.register_forward_hook(mixer.layer_hook):
 
 print("share of the sample itself:", output[0].item() / 16)
 assert output.tolist() == [10.0, 6.0] and 10 / 16 == 0.75**2 + 0.25**2
+
+mixer = Mixer(0.75, torch.tensor([1, 2, 0]))  # three samples, one-hot, so that each output row shows the shares
+with shared.register_forward_hook(mixer.layer_hook):
+    shares = twice(torch.eye(3))[0].tolist()
+
+print("shares of three samples:   ", shares)
+assert shares == [0.75**2, 2 * 0.75 * 0.25, 0.25**2]
 
 # %% [markdown]
 # **λ is folded.** Some code writes `lam = max(lam, 1 - lam)`, so that each sample stays the larger part of its mixture.
@@ -459,13 +477,14 @@ assert in_the_middle == sorted(in_the_middle)  # the larger α, the closer to a 
 assert all(abs(lams.mean() - 0.5) < 0.03 for lams in draws.values())  # and always symmetric
 
 # %% [markdown]
-# *What to see:* a small α leaves most batches almost unmixed. With α = 1 every λ is equally likely. A large α mixes
+# *What to see:* grey are the 4000 draws, purple is the density. A small α leaves most batches almost unmixed. With α = 1 every λ is equally likely. A large α mixes
 # half and half. The authors train on CIFAR-10 with α = 2.
 #
 # `Beta.sample` draws from PyTorch's global random state, and takes no **generator**, an object with a random state of
 # its own. You want one here: then a run can be repeated, and switching mixup on does not change the order of the
 # batches. For α = 2 there is a trick with uniform numbers: **take the middle one of three.** For it to be λ, one number
-# must fall below λ and one above, which has the density 6·λ·(1 − λ). That is Beta(2, 2).
+# must fall below λ and one above: λ·(1 − λ), times the 3! = 6 ways to give three numbers these roles. The density
+# 6·λ·(1 − λ) is that of Beta(2, 2).
 
 # %%
 assert "generator" not in inspect.signature(Beta.sample).parameters
@@ -474,6 +493,8 @@ generator = torch.Generator().manual_seed(0)
 three = torch.rand(100_000, 3, generator=generator)
 middle = three.median(dim=1).values
 
+at = torch.linspace(0.1, 0.9, 9)
+assert torch.allclose(Beta(2.0, 2.0).log_prob(at).exp(), 6 * at * (1 - at), atol=1e-5)
 print(f"between ¼ and ¾: {between(middle):.2f}, and in theory 11/16 = {11 / 16:.2f}")
 assert abs(between(middle) - 11 / 16) < 0.01
 
@@ -481,8 +502,8 @@ assert abs(between(middle) - 11 / 16) < 0.01
 # ### Exercise 7.4 · The dice of a batch
 # ●●○ · 6 minutes
 #
-# Draw what one batch of n samples needs: λ from Beta(2, 2), as a float, and a random permutation of its rows. Return
-# both. All randomness comes from `generator`, which you leave where your draws left it.
+# Draw what one batch of n samples needs: λ from Beta(2, 2), as a float, and a random permutation of its rows (a row may
+# draw itself). Return both. All randomness comes from `generator`, which you leave where your draws left it.
 #
 # <details><summary>Hint: the check says that the dice are global</summary>
 #
@@ -507,12 +528,12 @@ check("7.4", draw)
 # %% [markdown]
 # ## Where to mix
 #
-# The last die: **which layer?** The authors fix a set of layers, the input being one of them, and choose one of the set
+# The last die: **which layer?** The authors fix a set of layers, which may include the input, and choose one of the set
 # for each batch. Here is the whole method (Section 2 of their paper):
 #
 # 1. choose a place, λ and a permutation;
 # 2. run the model once, mixed at that place;
-# 3. mix the losses, with the same λ and the same permutation;
+# 3. mix the targets (for cross entropy: the losses), with the same λ and the same permutation;
 # 4. send gradients back through everything, and take a step.
 
 # %% [markdown] tags=["exercise"]
@@ -525,7 +546,7 @@ check("7.4", draw)
 #
 # <details><summary>Hint: the check says that the input is never chosen</summary>
 #
-# With two layers there are three places: `torch.randint(3, (1,), generator=generator)`.
+# With n layers there are n + 1 places: draw a number below `len(layers) + 1`.
 # </details>
 # <details><summary>Hint: "the weights moved, but not by the gradient of the mixed loss"</summary>
 #
@@ -670,7 +691,7 @@ assert sure[1] < sure[0] - 0.05 and flat[1] < flat[0]
 # *What to see:* black is the line between the classes, white is where the network is undecided. Both networks know
 # their points. Without mixup, the network is sure of itself right up to the line. With mixup, a wide undecided band lies
 # between the classes. On the right, each class has become thinner and straighter; the authors call this *flattening*.
-# Grey dots are points from all over the plane.
+# The small dark dots there are points from all over the plane.
 
 # %% [markdown]
 # ## Does it help?
@@ -681,8 +702,13 @@ assert sure[1] < sure[0] - 0.05 and flat[1] < flat[0]
 #
 # We ask a smaller question that a small computer can answer, with scikit-learn's digits, in two settings:
 #
-# - **20 % wrong labels**: 600 digits to train on, and each fifth label says something else than the image shows;
+# - **20 % wrong labels**: 600 digits to train on, and one label in five, chosen at random, says something else than the
+#   image shows;
 # - **few clean labels**: 100 digits to train on, all labels right.
+#
+# The network has two blocks of convolution, batch normalisation and ReLU, then a hidden layer of 64 units. Places are
+# numbered: 0 is the input, 1 `block1`, 2 `block2`, 3 `hidden`. Of the methods, the last four are all manifold mixup, each
+# with its own set of places; the one called *manifold* has the set {0, 1, 2}.
 #
 # Test labels are always right. `python -m hooklab experiment mixup` runs all of it. Its results file comes with the
 # package.
@@ -693,6 +719,7 @@ from hooklab.experiments.manifold_mixup import (
     QUICK,
     SETTINGS,
     TEST_SIZE,
+    DigitsCNN,
     Training,
     run_seed,
 )
@@ -706,6 +733,9 @@ for method, layers in METHODS.items():
 
 assert len(results["runs"]) == len(results["seeds"]) * len(METHODS) * len(SETTINGS)
 assert len(results["seeds"]) >= 10
+assert results["layers"] == ["input", "block1", "block2", "hidden"] and METHODS["manifold"] == (0, 1, 2)
+kinds = [type(layer).__name__ for layer in DigitsCNN().block1]
+assert kinds == ["Conv2d", "BatchNorm2d", "ReLU"] and DigitsCNN().head.in_features == 64
 
 # %% [markdown]
 # Train the same network with another seed, and it misreads another number of digits. One run tells nothing. Here the
@@ -715,7 +745,7 @@ assert len(results["seeds"]) >= 10
 # The table gives the mean of these differences and its 95 % **confidence interval**, the range that the seeds leave for
 # it. An interval that contains 0 is called *not significant*: these runs do not show which method is better. **Error** is
 # in percent of the test digits. **NLL**, the negative log-likelihood, is the cross entropy on the test digits; a
-# network that is sure and wrong pays for it.
+# network that is sure and wrong pays for it. Its unit, the *nat*, says that the logarithm is the natural one.
 
 # %%
 def part(setting: str) -> dict:
@@ -740,7 +770,9 @@ print(table(part(wrong)))
 # NLL, in favour of manifold mixup.
 #
 # Why such a gain? The network has time enough to learn the wrong labels by heart, and mixtures are harder to learn by
-# heart. The results file has a hint: a training of a tenth of the steps, without mixup, did better than the long one.
+# heart. The results file has a hint: a training of a tenth of the steps, without mixup, did better than the long one, and
+# as well as the long one with manifold mixup. On these digits, stopping early does the same job. That is one seed, so a
+# hint and no more.
 
 # %%
 for method in METHODS:
@@ -758,9 +790,12 @@ def error_of(runs: list, method: str) -> float:
 
 short = error_of(results["check"]["runs"], "none")
 long = error_of(results["runs"], "none")
-print(f"seed 0, no mixup, {results['check']['training']['steps']:>3} steps: {short:.1f} % error")
-print(f"seed 0, no mixup, {results['training']['steps']} steps: {long:.1f} % error")
-assert short < long
+long_mixed = error_of(results["runs"], "manifold")
+few_steps, many_steps = results["check"]["training"]["steps"], results["training"]["steps"]
+print(f"seed 0, no mixup, {few_steps:>3} steps: {short:>4.1f} % error")
+print(f"seed 0, no mixup, {many_steps} steps: {long:>4.1f} % error")
+print(f"seed 0, manifold, {many_steps} steps: {long_mixed:>4.1f} % error")
+assert short < long and abs(short - long_mixed) < 0.5
 
 # %% [markdown]
 # And with few labels, none of them wrong?
@@ -769,8 +804,8 @@ assert short < long
 print(table(part(few)))
 
 # %% [markdown]
-# Another story. Input mixup costs 2.7 points of error here, and manifold mixup over {0, 1, 2} costs 1.3. Only the set of
-# deep layers helps, in error and in NLL.
+# Another story. Input mixup costs 2.7 points of error here, and manifold mixup over {0, 1, 2} costs 1.3. Only for the set
+# of deep layers do these runs show a gain, in error and in NLL.
 #
 # That is **not** what the authors found: on CIFAR-10 a set with the input did best, and mixing at a deep layer only was
 # worse than none (Section 5.1 of their paper). Data, network and length of training are all different here, so neither
@@ -783,13 +818,17 @@ plt.show()
 assert difference(few, "input", "none", "error")["low"] > 0
 assert difference(few, "manifold", "none", "error")["low"] > 0
 assert all(difference(few, "deep only", "none", metric)["high"] < 0 for metric in ("error", "nll"))
-assert not difference(few, "all", "none", "error")["significant"]
-print("comparisons:", len(results["summary"]["differences"]))
+for method in set(METHODS) - {"none", "deep only"}:
+    assert all(difference(few, method, "none", metric)["high"] > 0 for metric in ("error", "nll"))
+comparisons = results["summary"]["differences"]
+drawn = [row for row in comparisons if row["against"] == "none"]
+print("comparisons:", len(drawn), "in the figure,", len(comparisons), "in the tables")
+assert (len(drawn), len(comparisons)) == (20, 24)
 
 # %% [markdown]
 # *What to see:* left of the line is better than no mixup. Purple intervals stay on one side of 0; grey ones are not
 # significant. Be careful where an end comes close to 0. Even if no method made any difference, about one in twenty
-# comparisons would look significant, and these are 24.
+# comparisons would look significant; the figure has 20, the tables 24.
 #
 # Do not believe a file. On your machine, again: the two short trainings of seed 0, which must come out as in the file;
 # and three seeds with 200 steps, long enough for the gain to begin. Processors round differently, and training

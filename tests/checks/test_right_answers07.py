@@ -2,6 +2,7 @@
 
 import contextlib
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -51,9 +52,23 @@ class MixingAsAClass:
         self.handle.remove()
 
 
+@contextlib.contextmanager
+def mixing_beside_a_look_at_the_input(layer, lam, indices):
+    seen = []
+    with (
+        layer.register_forward_pre_hook(lambda module, args: seen.append(args[0].shape)),
+        layer.register_forward_hook(lambda module, args, out: lam * out + (1 - lam) * out[indices]),
+    ):
+        yield seen
+
+
 def drawn_by_sorting(n, generator):
     indices = torch.rand(n, generator=generator).argsort()
     return torch.rand(3, generator=generator).sort().values[1], indices
+
+
+def drawn_with_numpy(n, generator):
+    return np.median(torch.rand(3, generator=generator).numpy()), torch.randperm(n, generator=generator)
 
 
 def drawn_by_gamma_variables(n, generator):
@@ -107,15 +122,21 @@ def step_with_hooklab(model, layers, optimizer, x, y, generator):
     return loss.item()
 
 
+def step_that_calls_train(model, layers, optimizer, x, y, generator):
+    model.train()
+    return step_that()(model, layers, optimizer, x, y, generator)
+
+
 RIGHT = {
     "7.1": [by_matrix, by_lerp],
     "7.2": [loss_by_lerp],
-    "7.3": [mixing_that_returns_the_handle, mixing_with_finally, MixingAsAClass],
-    "7.4": [drawn_by_sorting, drawn_by_gamma_variables, drawn_with_hooklab],
+    "7.3": [mixing_that_returns_the_handle, mixing_with_finally, mixing_beside_a_look_at_the_input, MixingAsAClass],
+    "7.4": [drawn_by_sorting, drawn_with_numpy, drawn_by_gamma_variables, drawn_with_hooklab],
     "7.5": [
         step_that(soft_targets=True),
         step_that(clears_at_the_end=True),
         step_that(uses_a_pre_hook=True, returns_a_tensor=True),
+        step_that_calls_train,
         step_with_hooklab,
     ],
 }

@@ -50,7 +50,7 @@ def only_x(x, y, lam, indices):
     return mix(x, lam, indices)
 
 
-@wrong("7.1", says="changed a tensor that it was given in place")
+@wrong("7.1", says="changed x in place")
 def writes_into_x(x, y, lam, indices):
     partners = x[indices]
     x *= lam
@@ -67,6 +67,24 @@ def draws_its_own_partners(x, y, lam, indices):
 @wrong("7.1", says="half and half")
 def takes_the_average(x, y, lam, indices):
     return (x + x[indices]) / 2, (y + y[indices]) / 2
+
+
+@wrong("7.1", says="changed y in place")
+def writes_into_y(x, y, lam, indices):
+    partners = y[indices]
+    y *= lam
+    y += (1 - lam) * partners
+    return mix(x, lam, indices), y
+
+
+@wrong("7.1", says="whole numbers: `.long()`")
+def cuts_the_shares_off(x, y, lam, indices):
+    return mix(x, lam, indices), mix(y, lam, indices).long()
+
+
+@wrong("7.1", says="whole numbers: `.long()` and `.int()` cut off what is behind the point")
+def cuts_the_samples_off(x, y, lam, indices):
+    return mix(x, lam, indices).int(), mix(y, lam, indices)
 
 
 @wrong("7.2", says="class numbers cannot be mixed")
@@ -124,6 +142,35 @@ def detaches_one_loss(loss_fn, logits, y, lam, indices):
 @wrong("7.2", says="a sum without weights")
 def forgets_the_weights(loss_fn, logits, y, lam, indices):
     return loss_fn(logits, y) + loss_fn(logits, y[indices])
+
+
+@wrong("7.2", says="cross entropy in place of `loss_fn`")
+def always_takes_cross_entropy(loss_fn, logits, y, lam, indices):
+    return lam * F.cross_entropy(logits, y) + (1 - lam) * F.cross_entropy(logits, y[indices])
+
+
+@wrong("7.2", says="your function ran backward()")
+def goes_back_inside(loss_fn, logits, y, lam, indices):
+    loss = lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices])
+    loss.backward()
+    return loss
+
+
+@wrong("7.2", says="detached: item(), torch.tensor(…) and detach() keep")
+def makes_a_tensor_of_the_number(loss_fn, logits, y, lam, indices):
+    loss = lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices])
+    return torch.tensor(loss.item())
+
+
+@wrong("7.2", says="cut off: item(), torch.tensor(…) and detach()")
+def makes_a_leaf_of_the_number(loss_fn, logits, y, lam, indices):
+    loss = lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices])
+    return torch.tensor(loss.item(), requires_grad=True)
+
+
+@wrong("7.2", says="partners' logits")
+def gives_the_partners_their_logits(loss_fn, logits, y, lam, indices):
+    return lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits[indices], y[indices])
 
 
 def hook_for(lam, indices):
@@ -256,6 +303,66 @@ def removes_before_the_block(layer, lam, indices):
     yield
 
 
+@wrong("7.3", says="mixed once: the hook was gone after its first call")
+@contextlib.contextmanager
+def mixes_the_first_pass_only(layer, lam, indices):
+    def hook(module, args, out):
+        handle.remove()
+        return mix(out, lam, indices)
+
+    handle = layer.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@wrong("7.3", says="no yield: under @contextmanager")
+@contextlib.contextmanager
+def has_no_yield_under_the_decorator(layer, lam, indices):
+    layer.register_forward_hook(hook_for(lam, indices)).remove()
+
+
+@wrong("7.3", says="return under @contextmanager")
+@contextlib.contextmanager
+def returns_the_handle_under_the_decorator(layer, lam, indices):
+    return layer.register_forward_hook(hook_for(lam, indices))
+
+
+@wrong("7.3", says="two yields")
+@contextlib.contextmanager
+def yields_twice(layer, lam, indices):
+    yield
+    with layer.register_forward_hook(hook_for(lam, indices)):
+        yield
+
+
+@wrong("7.3", says="forward pre-hook: it mixes what goes in")
+@contextlib.contextmanager
+def mixes_what_goes_in(layer, lam, indices):
+    with layer.register_forward_pre_hook(lambda module, args: mix(args[0], lam, indices)):
+        yield
+
+
+@wrong("7.3", says="`forward` was replaced; the exercise wants a hook")
+@contextlib.contextmanager
+def replaces_forward(layer, lam, indices):
+    forward = layer.forward
+    layer.forward = lambda x: mix(forward(x), lam, indices)
+    try:
+        yield
+    finally:
+        del layer.forward
+
+
+@wrong("7.3", says="forward in vars(layer), after the block")
+@contextlib.contextmanager
+def leaves_a_forward_of_its_own(layer, lam, indices):
+    with layer.register_forward_hook(hook_for(lam, indices)):
+        yield
+    layer.forward = layer.forward
+
+
 def middle_of_three(generator):
     return torch.rand(3, generator=generator).median().item()
 
@@ -327,6 +434,11 @@ def indices_first(n, generator):
 @wrong("7.4", says="length: one partner for each")
 def partners_for_three(n, generator):
     return middle_of_three(generator), torch.randperm(3, generator=generator)
+
+
+@wrong("7.4", says="two tensors: median(dim=…)")
+def median_without_values(n, generator):
+    return torch.rand(3, generator=generator).median(dim=0), torch.randperm(n, generator=generator)
 
 
 def drawn(count, n, generator):
@@ -518,3 +630,187 @@ def randint_partners_in_a_step(model, layers, optimizer, x, y, generator):
     indices = torch.randint(len(y), (len(y),), generator=generator)
     loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
     return finish(optimizer, loss)
+
+
+@wrong("7.5", says="there were only 1 permutations")
+def flips_in_every_step(model, layers, optimizer, x, y, generator):
+    lam, _, place = drawn(len(layers) + 1, len(y), generator)
+    indices = torch.arange(len(y)).flip(0)
+    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
+    return finish(optimizer, loss)
+
+
+@wrong("7.5", says="there were only 4 permutations")
+def rolls_in_every_step(model, layers, optimizer, x, y, generator):
+    lam, _, place = drawn(len(layers) + 1, len(y), generator)
+    indices = torch.arange(len(y)).roll(int(torch.randint(len(y), (1,), generator=generator)))
+    if place == 0 or indices[0] == 0:
+        loss = mixed_loss(model(mix(x, lam, indices)), y, lam, indices)
+    else:
+        loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
+    return finish(optimizer, loss)
+
+
+def step_with_lambda(lam_of):
+    """A wrong answer of 7.5 that differs in its λ alone."""
+
+    def step(model, layers, optimizer, x, y, generator):
+        _, indices, place = drawn(len(layers) + 1, len(y), generator)
+        lam = lam_of(torch.rand(3, generator=generator)).item()
+        loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
+        return finish(optimizer, loss)
+
+    step.__name__ = lam_of.__name__
+    return step
+
+
+@wrong("7.5", says="λ does not look like Beta(2, 2)")
+@step_with_lambda
+def uniform_in_a_step(three):
+    return three[0]
+
+
+@wrong("7.5", says="λ does not look like Beta(2, 2)")
+@step_with_lambda
+def mean_in_a_step(three):
+    return three.mean()
+
+
+@wrong("7.5", says="λ does not look like Beta(2, 2)")
+@step_with_lambda
+def largest_in_a_step(three):
+    return three.max()
+
+
+@wrong("7.5", says="a fixed number of places")
+def three_places_always(model, layers, optimizer, x, y, generator):
+    lam, indices, place = drawn(3, len(y), generator)
+    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
+    return finish(optimizer, loss)
+
+
+@wrong("7.5", says="mixed at a layer that is not in the list")
+def two_layers_always(model, layers, optimizer, x, y, generator):
+    lam, indices, place = drawn(3, len(y), generator)
+    layers = [model.stage1, model.stage2]
+    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
+    return finish(optimizer, loss)
+
+
+@wrong("7.5", says="a place too many")
+def one_place_too_many(model, layers, optimizer, x, y, generator):
+    lam, indices, place = drawn(len(layers) + 2, len(y), generator)
+    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
+    return finish(optimizer, loss)
+
+
+@wrong("7.5", says="a coin for the input")
+def tosses_a_coin_for_the_input(model, layers, optimizer, x, y, generator):
+    lam, indices, place = drawn(len(layers), len(y), generator)
+    place = 0 if torch.rand(1, generator=generator) < 0.5 else place + 1
+    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
+    return finish(optimizer, loss)
+
+
+@wrong("7.5", says="a step without mixing")
+def sometimes_mixes_nowhere(model, layers, optimizer, x, y, generator):
+    lam, indices, place = drawn(len(layers) + 2, len(y), generator)
+    if place > len(layers):
+        return finish(optimizer, F.cross_entropy(model(x), y))
+    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
+    return finish(optimizer, loss)
+
+
+@wrong("7.5", says="ran the model in evaluation mode")
+def evaluates(model, layers, optimizer, x, y, generator):
+    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+    model.eval()
+    logits = logits_of(model, layers, x, lam, indices, place)
+    model.train()
+    return finish(optimizer, mixed_loss(logits, y, lam, indices))
+
+
+@wrong("7.5", says="left a part of the model in evaluation mode")
+def leaves_the_model_in_evaluation_mode(model, layers, optimizer, x, y, generator):
+    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
+    loss = finish(optimizer, loss)
+    for layer in layers:
+        layer.eval()
+    return loss
+
+
+@wrong("7.5", says="called `model.forward(x)`")
+def calls_forward(model, layers, optimizer, x, y, generator):
+    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+    logits = logits_of(model.forward, layers, x, lam, indices, place)
+    return finish(optimizer, mixed_loss(logits, y, lam, indices))
+
+
+@wrong("7.5", says="times the right gradient: it was clipped")
+def clips_the_gradient(model, layers, optimizer, x, y, generator):
+    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    optimizer.step()
+    return loss.item()
+
+
+def step_with_loss(loss_of):
+    """A wrong answer of 7.5 that differs in its loss alone."""
+
+    def step(model, layers, optimizer, x, y, generator):
+        lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+        return finish(optimizer, loss_of(logits_of(model, layers, x, lam, indices, place), y, lam, indices))
+
+    step.__name__ = loss_of.__name__
+    return step
+
+
+@wrong("7.5", says="summed over the batch")
+@step_with_loss
+def sums_over_the_batch(logits, y, lam, indices):
+    own, partner = (F.cross_entropy(logits, one, reduction="sum") for one in (y, y[indices]))
+    return lam * own + (1 - lam) * partner
+
+
+@wrong("7.5", says="a sum without weights in the loss")
+@step_with_loss
+def sums_without_weights(logits, y, lam, indices):
+    return F.cross_entropy(logits, y) + F.cross_entropy(logits, y[indices])
+
+
+@wrong("7.5", says="one target only: the partner's")
+@step_with_loss
+def takes_the_partners_target_only(logits, y, lam, indices):
+    return F.cross_entropy(logits, y[indices])
+
+
+@wrong("7.5", says="predictions mixed")
+@step_with_loss
+def mixes_the_logits_in_the_step(logits, y, lam, indices):
+    return mixed_loss(mix(logits, lam, indices), y, lam, indices)
+
+
+@wrong("7.5", says="softmax before cross entropy")
+@step_with_loss
+def takes_the_softmax_first(logits, y, lam, indices):
+    return mixed_loss(logits.softmax(dim=1), y, lam, indices)
+
+
+@wrong("7.5", says="likely    λ folded: max(λ, 1 - λ) in the loss only")
+def folds_in_the_loss_only(model, layers, optimizer, x, y, generator):
+    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+    lam = 1 - lam  # Beta(2, 2) too, and the first one is above ½
+    logits = logits_of(model, layers, x, lam, indices, place)
+    return finish(optimizer, mixed_loss(logits, y, max(lam, 1 - lam), indices))
+
+
+@wrong("7.5", says="likely    λ folded: max(λ, 1 - λ) in the features only")
+def folds_in_the_features_only(model, layers, optimizer, x, y, generator):
+    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+    lam = 1 - lam  # Beta(2, 2) too, and the first one is above ½
+    logits = logits_of(model, layers, x, max(lam, 1 - lam), indices, place)
+    return finish(optimizer, mixed_loss(logits, y, lam, indices))
