@@ -24,7 +24,9 @@ _LIKELY = {
     "'dict' object has no attribute": "a dictionary: the output is whatever forward returned",
     "'list' object has no attribute": "a list: the output is whatever forward returned, and may be one",
     "'NoneType' object has no attribute": "None: a part of the output, or a variable that no hook has filled",
-    "object is not an iterator": "no yield: with @contextmanager, `yield` stands where the block's lines run",
+    "'NoneType' object is not an iterator": "no yield: under @contextmanager it stands where the block's lines run",
+    "object is not an iterator": "return under @contextmanager: the function has to `yield`; "
+    "without the decorator it may return a manager",
     "generator didn't stop": "two yields: a block runs once, so the function may reach one yield only",
     "RemovableHandle": "the handle instead of the output: the hook stores the output, the handle only removes the hook",
     "Only Tensors created explicitly": "deepcopy: it cannot copy tensors with a graph; detach each one",
@@ -136,3 +138,19 @@ def refuse_disturbed(model: Net, undisturbed: list[Tensor]) -> None:
                 got="the model went on with a tensor without a graph",
                 likely=f"{ACCIDENTAL}, here by a detached one; `detach_()` does the same in place",
             )
+
+
+def expect_manager(manager: Any, made_by: str) -> Any:
+    """Return what was given, if `with` can open and close it."""
+    if not hasattr(manager, "__enter__") or not hasattr(manager, "__exit__"):
+        raise NotYet(
+            f"what {made_by}(...) gives cannot stand after `with`",
+            expected="a context manager",
+            got=tensor_text(manager),
+            likely="@contextmanager is missing above the function, or the function has no yield",
+        )
+    return manager
+
+
+def users_own(module: nn.Module, args: Any, output: Any) -> None:
+    """A hook of somebody else's, which must still be there afterwards."""

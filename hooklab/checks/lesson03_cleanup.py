@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from hooklab.checks.exercise import exercise
-from hooklab.checks.forward import NOT_DETACHED, Net, look, misconception_named, refuse_disturbed, whole_numbers
+from hooklab.checks.forward import (
+    NOT_DETACHED,
+    Net,
+    expect_manager,
+    look,
+    misconception_named,
+    refuse_disturbed,
+    users_own,
+    whole_numbers,
+)
 from hooklab.checks.guards import remove_new_hooks, snapshot_hooks
 from hooklab.checks.trial import NotYet, Trial, expect_tensor, same, tensor_text
 
@@ -33,9 +42,9 @@ def _check_values(trial: Trial) -> None:
     final = [model(one).detach() for one in (early, late)]
     model.passes.clear()
     model.results.clear()
-    own = model.head.register_forward_hook(_users_own)
+    own = model.head.register_forward_hook(users_own)
     with trial.watch(model):
-        manager = _expect_manager(trial.run(trial.answer, model, names))
+        manager = expect_manager(trial.run(trial.answer, model, names), "capturing")
         if len(model.head._forward_hooks) > 1 or model.body.first._forward_hooks:
             raise NotYet(
                 "hooks are on the model before the block begins",
@@ -61,21 +70,6 @@ def _check_values(trial: Trial) -> None:
         )
     if trial.faults:
         raise trial.faults[0]
-
-
-def _users_own(module: nn.Module, args: Any, output: Any) -> None:
-    return None
-
-
-def _expect_manager(manager: Any) -> Any:
-    if not hasattr(manager, "__enter__") or not hasattr(manager, "__exit__"):
-        raise NotYet(
-            "what capturing(...) gives cannot stand after `with`",
-            expected="a context manager",
-            got=tensor_text(manager),
-            likely="@contextmanager is missing above the function, or the function has no yield",
-        )
-    return manager
 
 
 def _expect_values(captured: Any, wanted: dict[str, Tensor]) -> None:

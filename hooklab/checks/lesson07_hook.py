@@ -8,19 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.checks.exercise import exercise
-from hooklab.checks.forward import linear, misconception_named, run_with_hooks, whole_numbers
+from hooklab.checks.forward import (
+    expect_manager,
+    linear,
+    misconception_named,
+    run_with_hooks,
+    users_own,
+    whole_numbers,
+)
 from hooklab.checks.guards import remove_new_hooks, snapshot_hooks
-from hooklab.checks.misconceptions import named_by
 from hooklab.checks.mixing import UNMIXED, explain_mixture, mixture, partners
 from hooklab.checks.trial import NotYet, Trial, expect_tensor, same, tensor_text
-
-# What @contextmanager says of a function that it cannot use, in a with statement.
-_LIKELY = {
-    "'NoneType' object is not an iterator": "no yield: under @contextmanager it stands where the block's lines run",
-    "object is not an iterator": "return under @contextmanager: the function has to `yield`; "
-    "without the decorator it may return the handle",
-    "generator didn't stop": "two yields: the block runs once, at the first",
-}
 
 
 class _InTheBlock(Exception):
@@ -58,7 +56,6 @@ class _Stage(nn.Module):
 
 
 @exercise("7.3", "A hook that mixes, and cleans up")
-@named_by(_LIKELY)
 @misconception_named()
 def a_hook_that_mixes(trial: Trial) -> str:
     for seed, lam in enumerate((0.75, 0.25, 0.625)):
@@ -69,9 +66,9 @@ def a_hook_that_mixes(trial: Trial) -> str:
 
 def _check_mixing(trial: Trial, net: _Net, x: Tensor, lam: float) -> None:
     indices, before = partners(3), net(x).detach()
-    own = net.stage.register_forward_hook(_users_own)
+    own = net.stage.register_forward_hook(users_own)
     with trial.watch(net, x):
-        manager = _expect_manager(trial.run(trial.answer, net.stage, lam, indices))
+        manager = expect_manager(trial.run(trial.answer, net.stage, lam, indices), "mixing")
         hooks: list[int] = []  # forward hooks and forward pre-hooks in the block, not counting the check's own
         patched: list[bool] = []
 
@@ -121,21 +118,6 @@ def _check_second_pass(trial: Trial, net: _Net, x: Tensor, lam: float, indices: 
             got=tensor_text(net.received),
             likely="mixed once: the hook was gone after its first call",
         )
-
-
-def _users_own(module: nn.Module, args: Any, output: Any) -> None:
-    return None
-
-
-def _expect_manager(manager: Any) -> Any:
-    if not hasattr(manager, "__enter__") or not hasattr(manager, "__exit__"):
-        raise NotYet(
-            "what mixing(...) gives cannot stand after `with`",
-            expected="a context manager",
-            got=tensor_text(manager),
-            likely="@contextmanager is missing above the function, or the function has no yield",
-        )
-    return manager
 
 
 def _expect_mixed(net: _Net, lam: float, indices: Tensor, hooks: int, pre_hooks: int) -> None:

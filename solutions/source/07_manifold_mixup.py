@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 7 · How does one forward hook become a training method?
 #
-# **Time** 45 minutes &nbsp;·&nbsp; **You need** lesson 3: a forward hook that returns, and a `with` block that cleans up
+# **Time** 45 minutes, and 12 for the ●●● exercise &nbsp;·&nbsp; **You need** lesson 3: a forward hook that returns, and a `with` block that cleans up
 #
 # After this lesson you can
 #
@@ -36,8 +36,8 @@ torch.set_num_threads(1)
 # To **mix** two samples is to add them with weights: a share λ ("lambda") of one, and the rest, 1 − λ, of the other.
 #
 # Here are two samples, 4 and −4. Each is mixed with the other, its **partner**, and λ is three quarters. The network
-# begins with a ReLU, which cuts off what is negative. **Before you run the next cell: does it matter whether we mix before the ReLU, or
-# after it?**
+# begins with a ReLU, which cuts off what is negative. **Before you run the next cell: does it matter whether we mix before
+# the ReLU, or after it?**
 
 # %% tags=["predict"]
 lam = 0.75
@@ -79,7 +79,8 @@ assert torch.equal(linear(mix(column)), mix(linear(column)))  # ¾ · 5 + ¼ · 
 # ## One batch is enough
 #
 # Where do the partners come from? From the same batch. `indices` is a **permutation** of its row numbers: each row
-# gets one partner, and each row is partner once (a row may draw itself). `x[indices]` is the batch in the order of the partners.
+# gets one partner, and each row is partner once (a row may draw itself). `x[indices]` is the batch in the order of the
+# partners.
 
 # %%
 indices = torch.tensor([2, 0, 1])
@@ -92,8 +93,8 @@ assert x[indices].flatten().tolist() == [8.0, 0.0, 4.0]
 assert mix(x).flatten().tolist() == [2.0, 3.0, 7.0]
 
 # %% [markdown]
-# A mixed sample needs a mixed target. To be mixed, a target is written **one-hot**: a row with a 1 at the place of its class.
-# Three quarters of a cat and a quarter of a dog have the target (¾, ¼).
+# A mixed sample needs a mixed target. To be mixed, a target is written **one-hot**: a row with a 1 at the place of its
+# class. Three quarters of a cat and a quarter of a dog have the target (¾, ¼).
 
 # %%
 labels = torch.tensor([0, 2, 1])
@@ -256,8 +257,8 @@ assert model(x).tolist() == [40.0, 0.0]  # and the hook is gone
 # which the model never hears of.
 #
 # This mistake was in published code, until
-# [this pull request](https://github.com/shivamsaboo17/ManifoldMixup/pull/1). No error is raised, and the targets are mixed while the features are not. A test for it: **choose λ = 0.** Then every sample must
-# turn into its partner.
+# [this pull request](https://github.com/shivamsaboo17/ManifoldMixup/pull/1). No error is raised, and the targets are mixed
+# while the features are not. A test for it: **choose λ = 0.** Then every sample must turn into its partner.
 
 # %% tags=["field", "field-24", "claim-S3.9"]
 class Forgetful(Mixer):
@@ -364,7 +365,7 @@ for layer in ("input", "relu2"):
     assert mixture.probabilities.flatten()[0] > 0.6 and mixture.probabilities.flatten()[7] < 0.3
 
 # %% [markdown]
-# *What to see:* the bars are the network's probabilities, purple for the two digits that were mixed. Both times it is for
+# *What to see:* the bars are the network's probabilities, purple for the two digits that were mixed. Both times it prefers
 # the 0 by far, and gives the 7 little, though half of each went in. It was trained without mixing, so it has never
 # learned what to say to half of each.
 #
@@ -479,8 +480,8 @@ assert in_the_middle == sorted(in_the_middle)  # the larger α, the closer to a 
 assert all(abs(lams.mean() - 0.5) < 0.03 for lams in draws.values())  # and always symmetric
 
 # %% [markdown]
-# *What to see:* grey are the 4000 draws, purple is the density. A small α leaves most batches almost unmixed. With α = 1 every λ is equally likely. A large α mixes
-# half and half. The authors train on CIFAR-10 with α = 2.
+# *What to see:* grey are the 4000 draws, purple is the density. A small α leaves most batches almost unmixed. With α = 1
+# every λ is equally likely. A large α mixes half and half. The authors train on CIFAR-10 with α = 2.
 #
 # `Beta.sample` draws from PyTorch's global random state, and takes no **generator**, an object with a random state of
 # its own. You want one here: then a run can be repeated, and switching mixup on does not change the order of the

@@ -856,9 +856,9 @@ def shares_one_dictionary(model, names, captured={}):  # noqa: B006
             handle.remove()
 
 
-@wrong("3.5", says="no yield")
+@wrong("3.5", says="return under @contextmanager")
 @contextmanager
-def gives_a_dictionary_and_no_block(model, names):
+def returns_instead_of_yielding(model, names):
     return dict.fromkeys(names)
 
 
