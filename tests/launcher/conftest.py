@@ -5,8 +5,10 @@ launcher starts its programs in the root: so ``pip.py`` there is the pip of ever
 fetches nothing; it writes what an installation would leave behind.
 """
 
+import functools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -79,6 +81,8 @@ class Course:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
+            # a run of the tests in the background ignores Ctrl-C, and its children would inherit that
+            preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL) if os.name == "posix" else None,
         )
 
     def run(self, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
