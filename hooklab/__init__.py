@@ -10,8 +10,8 @@ import importlib
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # for editors and type checkers; never run
     from hooklab.capturing import capture as capture
-    from hooklab.checks import check as check
-    from hooklab.checks import progress as progress
+    from hooklab.course.exercises import check as check
+    from hooklab.course.exercises import progress as progress
     from hooklab.editing import edit as edit
     from hooklab.editing import run_until as run_until
     from hooklab.leftover import leftover_hooks as leftover_hooks
@@ -23,8 +23,8 @@ __version__ = "0.1.0"
 
 # public name -> module that defines it
 _HOME = {
-    "check": "hooklab.checks",
-    "progress": "hooklab.checks",
+    "check": "hooklab.course.exercises",
+    "progress": "hooklab.course.exercises",
     "capture": "hooklab.capturing",
     "edit": "hooklab.editing",
     "run_until": "hooklab.editing",

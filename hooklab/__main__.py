@@ -15,7 +15,7 @@ if sys.version_info < (3, 11):  # noqa: UP036
     )
     sys.exit(2)
 
-from hooklab.launcher import main
+from hooklab.course.launcher import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hooklab.hooking import Block, Handle, Hook, Session, backward_number, remove_all
 from hooklab.recording import Gradient, Kept, Record, Versions
 from hooklab.seen import Seen
 from hooklab.selecting import What, named_modules, select_for_hooks, uncompiled
+from hooklab.sessions import Block, Handle, Hook, Session, backward_number, remove_all
 from hooklab.trees import map_tensors, tensors
 
 _thread = threading.get_ident

@@ -13,8 +13,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hooklab.hooking import Block, Hook, Session, backward_number
 from hooklab.selecting import MissingName, What, first_few, require_module, select_for_hooks, uncompiled
+from hooklab.sessions import Block, Hook, Session, backward_number
 from hooklab.trees import children, describe
 
 

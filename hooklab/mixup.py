@@ -20,9 +20,9 @@ import torch.distributed
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hooklab.compiling import run_eagerly, stop_running_eagerly
-from hooklab.hooking import Hook, backward_number
+from hooklab.eager import run_eagerly, stop_running_eagerly
 from hooklab.selecting import What, require_module, select_for_hooks, uncompiled
+from hooklab.sessions import Hook, backward_number
 from hooklab.trees import describe, map_tensors, tensors
 
 INPUT = "input"

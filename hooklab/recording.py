@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from hooklab.trees import describe, map_tensors, nbytes, tensors
 
 if TYPE_CHECKING:
-    from hooklab.hooking import Session
+    from hooklab.sessions import Session
 
 # A tensor, and the version it had; None for one that has no versions.
 Kept = tuple[Tensor, int | None]

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, overload
 
 from torch import Tensor, nn
 
-from hooklab.hooking import Block, Hook, Session, backward_number
 from hooklab.selecting import What, select_for_hooks, uncompiled
+from hooklab.sessions import Block, Hook, Session, backward_number
 from hooklab.trees import tensors
 
 FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD = "forward-pre", "forward", "backward-pre", "backward"

@@ -17,7 +17,7 @@ from torch import nn
 
 from hooklab import capture, edit, leftover_hooks, run_until, timeline
 from hooklab.editing import Edit
-from hooklab.hooking import Session
+from hooklab.sessions import Session
 from tests.nets import mlp, ones
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hooklab import compiling
+from hooklab import eager
 from hooklab.mixup import ManifoldMixup, Mixed, draw_lambda
 
 
@@ -489,7 +489,7 @@ def test_a_block_entered_inside_itself_is_an_error_and_leaves_no_hook(model: Sma
     with pytest.raises(RuntimeError, match=r"write `with mix\(x, y\) as mixed` anew for each batch"), block, block:
         pytest.fail("the inner block must not begin")
     assert hooks_in(model) == 0
-    assert compiling._open_sessions == 0
+    assert eager._open_sessions == 0
 
 
 @pytest.mark.parametrize("at", ["input", "stage1"])
@@ -500,7 +500,7 @@ def test_a_block_entered_a_second_time_is_an_error_and_leaves_no_hook(model: Sma
     with pytest.raises(RuntimeError, match="anew for each batch"), block:
         pytest.fail("the block must not begin again")
     assert hooks_in(model) == 0
-    assert compiling._open_sessions == 0
+    assert eager._open_sessions == 0
 
 
 @pytest.mark.parametrize("at", ["input", "stage1"])
@@ -512,7 +512,7 @@ def test_ending_a_block_that_is_not_open_is_an_error(model: SmallCNN, at: str) -
         model(mixed.x)
     with pytest.raises(RuntimeError, match="is not open"):
         block.__exit__(None, None, None)
-    assert compiling._open_sessions == 0
+    assert eager._open_sessions == 0
 
 
 class Unhookable(nn.Identity):
@@ -526,7 +526,7 @@ def test_a_layer_that_refuses_its_hook_leaves_compiled_code_as_it_was() -> None:
     model, x = nn.Sequential(Unhookable()), torch.arange(4.0)
     with pytest.raises(RuntimeError, match="no hooks here"), mixer(model, "0")(x, x):
         pytest.fail("the block must not begin")
-    assert compiling._open_sessions == 0
+    assert eager._open_sessions == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")

@@ -22,7 +22,9 @@ import torch
 from IPython.display import display
 from torch import nn
 
-from hooklab import check, explore, plots, progress
+from hooklab import check, progress
+from hooklab.course import plots
+from hooklab.course.lesson01 import explorer
 
 torch.set_num_threads(1)
 
@@ -127,16 +129,16 @@ plt.show()
 # mouse or the arrow keys. Two of the switches are hooks, which come later in this lesson.
 
 # %% tags=["explorer"]
-explore.backward_steps()
+explorer.backward_steps()
 
 # %% [markdown]
 # Without a kernel, here are three of its steps: the square's node runs, then `AccumulateGrad`, then all is over.
 
 # %% tags=["figure"]
-steps = explore.record_backward()
+steps = explorer.record_backward()
 for number in (2, 4, 5):
-    print(explore.describe_step(steps, number))
-    display(explore.draw_step(steps, number))
+    print(explorer.describe_step(steps, number))
+    display(explorer.draw_step(steps, number))
 
 assert steps[2].saved and not steps[3].saved  # the node lets go of y as soon as it has run
 assert steps[-1].grads == {"x": (3.0, 5.0), "y": None, "s": None, "z": None}

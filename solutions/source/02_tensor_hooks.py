@@ -26,8 +26,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 
-from hooklab import check, explore, progress
-from hooklab.figures import lesson02 as figures
+from hooklab import check, progress
+from hooklab.course.lesson01 import explorer
+from hooklab.course.lesson02 import figures
 
 torch.set_num_threads(1)
 
@@ -379,16 +380,16 @@ plt.show()
 # In lesson 1 you walked through `backward()`. Do it again with hooks on `y`, and with `retain_grad()`.
 
 # %% tags=["explorer"]
-explore.backward_steps()
+explorer.backward_steps()
 
 # %% [markdown]
 # Without a kernel, here are the two hook steps of a run with all three switches on, and its end.
 
 # %% tags=["figure"]
-steps = explore.record_backward(retain=True, reads=True, doubles=True)
+steps = explorer.record_backward(retain=True, reads=True, doubles=True)
 for number in (3, 4, 7):
-    print(explore.describe_step(steps, number))
-    display(explore.draw_step(steps, number))
+    print(explorer.describe_step(steps, number))
+    display(explorer.draw_step(steps, number))
 
 assert [step.where for step in steps if step.is_hook] == ["y", "y"]
 assert steps[-1].grads["x"] == steps[-1].grads["y"] == (6.0, 10.0)

@@ -24,9 +24,10 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 
-from hooklab import capture, check, edit, explore, progress
-from hooklab.figures.digits import accuracy, digits, trained_digits_cnn
-from hooklab.figures.lesson03 import bytes_held, feature_maps
+from hooklab import capture, check, edit, progress
+from hooklab.course.digits import accuracy, digits, trained_digits_cnn
+from hooklab.course.lesson03 import explorer
+from hooklab.course.lesson03.figures import bytes_held, feature_maps
 
 torch.set_num_threads(1)
 
@@ -472,16 +473,16 @@ assert captured["numpy"].tolist() == [2.0, 0.0]
 # hook keeps the output itself or a clone.
 
 # %% tags=["explorer"]
-explore.feature_maps()
+explorer.feature_maps()
 
 # %% [markdown]
 # Without a kernel, here are two of its positions: `conv1` kept as it is, and `conv1` cloned.
 
 # %% tags=["figure"]
 image = digits().test_images[3]
-conv1_maps = {clone: explore.kept_maps(image, "conv1", clone) for clone in (False, True)}
+conv1_maps = {clone: explorer.kept_maps(image, "conv1", clone) for clone in (False, True)}
 for maps in conv1_maps.values():
-    display(explore.draw_maps(image, maps))
+    display(explorer.draw_maps(image, maps))
 
 assert (conv1_maps[False] < 0).sum() == 0  # overwritten by the ReLU
 assert (conv1_maps[True] < 0).any()

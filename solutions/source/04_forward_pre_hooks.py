@@ -20,7 +20,7 @@ from torch.nn.utils import parametrizations
 
 import hooklab
 from hooklab import check, progress
-from hooklab.figures import lesson04 as figures
+from hooklab.course.lesson04 import figures
 
 torch.set_num_threads(1)
 

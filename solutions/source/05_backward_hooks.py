@@ -19,7 +19,8 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 import hooklab
-from hooklab import check, explore, progress
+from hooklab import check, progress
+from hooklab.course.lesson05 import explorer
 
 torch.set_num_threads(1)
 
@@ -71,9 +72,9 @@ assert grad_input[0].tolist() == [[10.0, 20.0, 30.0], [20.0, 40.0, 60.0]]
 # - `grad_input` is the gradient of what was **put in**. The module computes it and passes it on.
 
 # %% tags=["figure"]
-from hooklab.figures import lesson05
+from hooklab.course.lesson05 import figures
 
-figure = lesson05.around(layer, x, grad_input[0], grad_output[0])
+figure = figures.around(layer, x, grad_input[0], grad_output[0])
 plt.show()
 
 # %% [markdown]
@@ -442,14 +443,14 @@ assert by_hand == legacy_shapes["Linear"] == [(1,), (4, 2), (2, 1)]
 # %% tags=["claim-S4.3", "figure"]
 model = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1))
 x = torch.ones(4, 3, requires_grad=True)
-nodes = lesson05.nodes_inside(model(x), x)
+nodes = figures.nodes_inside(model(x), x)
 with model.register_full_backward_hook(look):
-    with_full_hook = lesson05.nodes_inside(model(x), x)
+    with_full_hook = figures.nodes_inside(model(x), x)
 
 added = "BackwardHookFunctionBackward"
 assert nodes == ["AddmmBackward0", "ReluBackward0", "AddmmBackward0"]
 assert with_full_hook == [added, *nodes, added]
-figure = lesson05.places(nodes)
+figure = figures.places(nodes)
 plt.show()
 
 # %% [markdown]
@@ -494,9 +495,9 @@ for name, (make, shape) in makers.items():
 # %% tags=["figure", "claim-S3.11"]
 comparisons = {}
 for name, (make, shape) in makers.items():
-    comparisons[name] = lesson05.compare_hooks(make(), shape)
+    comparisons[name] = figures.compare_hooks(make(), shape)
 
-figure = lesson05.reports(comparisons)
+figure = figures.reports(comparisons)
 plt.show()
 
 legacy = {}
@@ -517,7 +518,7 @@ assert "input" not in legacy["linear, 3-D"] and "input" not in legacy["Sequentia
 # for it.
 
 # %% tags=["explorer"]
-explore.what_comes_back()
+explorer.what_comes_back()
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 5.3 · The documents' hook, mended

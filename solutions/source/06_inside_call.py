@@ -21,7 +21,8 @@ from IPython.display import display
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
-from hooklab import check, explore, progress
+from hooklab import check, progress
+from hooklab.course.lesson06 import explorer
 
 torch.set_num_threads(1)
 
@@ -300,15 +301,15 @@ check("6.3", register)
 # at the order first. The explorer runs a small net, `first → second`, with the hooks that you tick.
 
 # %% tags=["explorer"]
-explore.call_order()
+explorer.call_order()
 
 # %% [markdown]
 # Without a kernel, here are two of its positions: all forward hooks at once, and the same when `forward` raises.
 
 # %% tags=["figure", "field", "field-36"]
 forward_hooks = {"pre": True, "hook": True, "prepended": True, "always": True, "everywhere": True}
-all_of_them = explore.record_order(**forward_hooks)
-display(explore.draw_order(all_of_them))
+all_of_them = explorer.record_order(**forward_hooks)
+display(explorer.draw_order(all_of_them))
 
 order = [moment.text for moment in all_of_them if moment.kind == "hook"]
 print(" → ".join(order))
@@ -325,8 +326,8 @@ assert order == [
 # registration.
 
 # %% tags=["figure", "field", "field-35"]
-with_error = explore.record_order(raises=True, **forward_hooks)
-display(explore.draw_order(with_error))
+with_error = explorer.record_order(raises=True, **forward_hooks)
+display(explorer.draw_order(with_error))
 print(" → ".join(moment.text for moment in with_error if moment.kind == "hook"))
 assert [moment.text for moment in with_error if moment.kind == "hook"] == [
     "pre-hook",

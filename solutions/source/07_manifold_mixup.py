@@ -24,9 +24,9 @@ from torch.distributions import Beta
 from torch.nn import functional as F
 
 import hooklab
-from hooklab import check, explore, progress
-from hooklab.figures import lesson07
-from hooklab.figures.digits import digits, trained_digits_cnn
+from hooklab import check, progress
+from hooklab.course.digits import digits, trained_digits_cnn
+from hooklab.course.lesson07 import explorer, figures
 
 torch.set_num_threads(1)
 
@@ -341,7 +341,7 @@ maps = {
 }
 most_changed = gain[0].sum(dim=(1, 2)).argsort(descending=True)[:3].tolist()
 everything = torch.cat([pair, images[:1]]).squeeze(1)
-figure = lesson07.mixed_digits(everything, maps, most_changed)
+figure = figures.mixed_digits(everything, maps, most_changed)
 plt.show()
 
 # %% [markdown]
@@ -352,15 +352,15 @@ plt.show()
 # Choose two digits, λ and the place yourself, and see what the network says to the mixture.
 
 # %% tags=["explorer"]
-explore.mixing()
+explorer.mixing()
 
 # %% [markdown]
 # Without a kernel, here are two of its positions: half a 0 and half a 7, mixed at the input and at `relu2`.
 
 # %% tags=["figure"]
 for layer in ("input", "relu2"):
-    mixture = explore.mix(0, 7, 0.5, layer)
-    display(explore.draw_mixture(mixture, (0, 7)))
+    mixture = explorer.mix(0, 7, 0.5, layer)
+    display(explorer.draw_mixture(mixture, (0, 7)))
     assert torch.isclose(mixture.probabilities.sum(), torch.tensor(1.0))
     assert mixture.probabilities.flatten()[0] > 0.6 and mixture.probabilities.flatten()[7] < 0.3
 
@@ -468,7 +468,7 @@ assert torch.equal(folded[order], quarter)
 # %% tags=["figure"]
 torch.manual_seed(0)
 draws = {alpha: Beta(alpha, alpha).sample((4000,)) for alpha in (0.2, 1.0, 2.0, 8.0)}
-figure = lesson07.lambdas(draws)
+figure = figures.lambdas(draws)
 plt.show()
 
 def between(lams):
@@ -654,11 +654,11 @@ assert not any(module._forward_hooks for module in model.modules())
 # mix at the hidden layer.
 
 # %%
-x, y = lesson07.two_spirals()
+x, y = figures.two_spirals()
 
-def train(mix: bool) -> lesson07.SpiralNet:
+def train(mix: bool) -> figures.SpiralNet:
     torch.manual_seed(0)
-    net = lesson07.SpiralNet()
+    net = figures.SpiralNet()
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     generator = torch.Generator().manual_seed(0)
     layers = ["encoder"]  # it puts out the two hidden units
@@ -678,14 +678,14 @@ def train(mix: bool) -> lesson07.SpiralNet:
 nets = {"without mixup": train(mix=False), "with manifold mixup": train(mix=True)}
 
 # %% tags=["figure"]
-figure = lesson07.spirals(nets, x, y)
+figure = figures.spirals(nets, x, y)
 plt.show()
 
 plain, mixed_net = nets.values()
 for net in nets.values():
     assert (net(x).argmax(dim=1) == y).float().mean() > 0.98  # both know their spirals
-sure = [lesson07.sure_share(net) for net in nets.values()]
-flat = [lesson07.flatness(net.encoder(x), y) for net in nets.values()]
+sure = [figures.sure_share(net) for net in nets.values()]
+flat = [figures.flatness(net.encoder(x), y) for net in nets.values()]
 print("sure of itself on less of the plane:", sure[1] < sure[0] - 0.05)
 print("hidden classes flatter:             ", flat[1] < flat[0])
 assert sure[1] < sure[0] - 0.05 and flat[1] < flat[0]
@@ -717,7 +717,7 @@ assert sure[1] < sure[0] - 0.05 and flat[1] < flat[0]
 # package.
 
 # %%
-from hooklab.experiments.manifold_mixup import (
+from hooklab.course.lesson07.experiment import (
     METHODS,
     QUICK,
     SETTINGS,
@@ -726,7 +726,7 @@ from hooklab.experiments.manifold_mixup import (
     Training,
     run_seed,
 )
-from hooklab.experiments.manifold_mixup_report import committed, table
+from hooklab.course.lesson07.report import committed, table
 
 results = committed()
 print(results["command"])
@@ -815,7 +815,7 @@ print(table(part(few)))
 # result disproves the other. It does say what to do with your own data: measure.
 
 # %% tags=["figure"]
-figure = lesson07.differences(results["summary"])
+figure = figures.differences(results["summary"])
 plt.show()
 
 assert difference(few, "input", "none", "error")["low"] > 0

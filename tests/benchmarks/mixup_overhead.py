@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import hooklab
-from hooklab.experiments.manifold_mixup import DigitsCNN, split
+from hooklab.course.lesson07.experiment import DigitsCNN, split
 
 Step = Callable[[Tensor, Tensor], None]
 

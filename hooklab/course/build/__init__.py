@@ -1,0 +1,141 @@
+"""The builder: makes both notebooks of a lesson from its one source, and says whether committed notebooks match.
+
+`python -m hooklab build [NAME…]` runs the notebooks and writes them; `--check` runs nothing. Each problem is told in
+one line that says where it is, all problems at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hooklab.course.build.course import Course, Variant
+    from hooklab.course.build.drafts import Draft
+    from hooklab.course.build.executing import Run
+    from hooklab.course.build.problems import Problem
+
+
+def main(argv: list[str], root: Path | None = None) -> int:
+    """Run the command and return its exit status: 0, 1 when something was refused, 2 for a wrong command,
+    130 after Ctrl-C.
+
+    Args:
+        argv: the arguments after `build`.
+        root: the repository; by default the one that the working directory is in.
+    """
+    options = _parser().parse_args(argv)
+    from hooklab.course.build.course import Course, find_root
+    from hooklab.course.build.imports import skip_url_grammars
+
+    skip_url_grammars()
+    try:
+        course = Course(root or find_root(Path.cwd()))
+        lessons = course.choose(options.names)
+    except (LookupError, FileNotFoundError) as error:
+        print(f"build: {error.args[0]}", file=sys.stderr)
+        return 2
+    try:
+        from hooklab.course.build.drafts import draft
+
+        drafts = [draft(course, lesson) for lesson in lessons]
+        return _check(course, drafts, whole=not options.names) if options.check else _build(course, drafts)
+    except ModuleNotFoundError as error:
+        print(f"build: {error.name} is not installed: pip install -r requirements.txt", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("build: interrupted; the notebooks are as they were", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m hooklab build",
+        description="Build lessons/NN_slug.ipynb and solutions/NN_slug.ipynb from solutions/source/NN_slug.py.",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="02, 02_tensor_hooks or a path; all when left out")
+    parser.add_argument("--check", action="store_true", help="run nothing; say whether the notebooks match the sources")
+    return parser
+
+
+def _check(course: Course, drafts: list[Draft], whole: bool) -> int:
+    from hooklab.course.build.checking import compare, stray_problems
+
+    stale, problems = [], stray_problems(course) if whole else []
+    for one in drafts:
+        # A source that breaks the rules makes no notebook to compare with.
+        found = one.problems or compare(course, one)
+        problems += found
+        if found and not one.problems:
+            stale.append(one.lesson.name)
+    _show(problems)
+    for name in stale:
+        print(f"{name}: run python -m hooklab build {name.split('_')[0]}", file=sys.stderr)
+    if not problems:
+        print(f"{_counted(drafts)} up to date")
+    return 1 if problems else 0
+
+
+def _build(course: Course, drafts: list[Draft]) -> int:
+    from hooklab.course.build.executing import execute_all
+    from hooklab.course.build.progress import Progress
+    from hooklab.course.build.writing import write
+
+    begun = time.monotonic()
+    problems = [problem for one in drafts for problem in one.problems]
+    runs = {one.lesson.name: _runs(one) for one in drafts if not one.problems}
+    execute_all([run for pair in runs.values() for run in pair.values()], course.root, Progress())
+    for one in drafts:
+        pair = runs.get(one.lesson.name, {})
+        found = [problem for variant, run in pair.items() for problem in _refusals(one, variant, run)]
+        problems += found
+        if not found:
+            for variant, run in pair.items():
+                path = one.lesson.notebook(variant)
+                print(f"{course.shown(path)}: {'written' if write(run.notebook, path) else 'unchanged'}")
+    _show(problems)
+    if not problems:
+        print(f"{_counted(drafts)} built in {time.monotonic() - begun:.1f} s")
+    return 1 if problems else 0
+
+
+def _runs(draft: Draft) -> dict[Variant, Run]:
+    from hooklab.course.build.course import FOLDER
+    from hooklab.course.build.executing import Run
+    from hooklab.course.build.writing import skeleton
+
+    folders = {variant: draft.lesson.notebook(variant).parent for variant in FOLDER}
+    return {
+        variant: Run(f"{FOLDER[variant]}/{draft.lesson.name}", skeleton(draft, variant), folder)
+        for variant, folder in folders.items()
+    }
+
+
+def _refusals(draft: Draft, variant: Variant, run: Run) -> list[Problem]:
+    """Return why a notebook that was just run is not written: what went wrong in the run, or what it left."""
+    from hooklab.course.build.problems import Problem
+    from hooklab.course.build.rules import findings
+
+    found = list(run.faults)
+    if all(index is None for index, _ in found):  # every cell was run
+        found += findings(run.notebook, draft, variant)
+    problems = []
+    for index, what in found:
+        told = f"in the {variant}: {what}"
+        problems.append(Problem(draft.file, told) if index is None else draft.cells[index].problem(draft.file, told))
+    return problems
+
+
+def _show(problems: list[Problem]) -> None:
+    sys.stdout.flush()  # into a file, both streams in the order of what happened
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}", file=sys.stderr)
+
+
+def _counted(drafts: list[Draft]) -> str:
+    return f"{len(drafts)} lesson{'' if len(drafts) == 1 else 's'}"

@@ -1,0 +1,60 @@
+"""Draft: a lesson's source, read and held against the rules that need no execution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hooklab.course.build.cards import Exercise, carded_ids, find_exercises
+from hooklab.course.build.course import Course, Lesson
+from hooklab.course.build.problems import Problem
+from hooklab.course.build.reading import Cell, read_cells
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A lesson's cells and exercises, and every problem of its source."""
+
+    lesson: Lesson
+    file: str
+    cells: list[Cell]
+    exercises: list[Exercise]
+    problems: list[Problem]
+
+
+def draft(course: Course, lesson: Lesson) -> Draft:
+    """Read a lesson's source and return it with all its problems, in the order of the file."""
+    file = course.shown(lesson.source)
+    if lesson.number is None:
+        return Draft(lesson, file, [], [], [Problem(file, "the name must begin with the lesson's number: 02_slug.py")])
+    try:
+        text = lesson.source.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        return Draft(lesson, file, [], [], [Problem(file, f"this is not UTF-8: {error.reason}")])
+    cells, problems = read_cells(text, file)
+    exercises, faults = find_exercises(cells, file)
+    problems += faults
+    known = course.known_exercises()
+    problems += _id_problems(lesson.number, exercises, known, file)
+    problems += [
+        Problem(file, f"hooklab.course.exercises has exercise {id}, but here is no card for it")
+        for id in sorted(known - set(carded_ids(cells)))
+        if id.startswith(f"{lesson.number}.")
+    ]
+    problems += _shared_number(course, lesson, file)
+    return Draft(lesson, file, cells, exercises, sorted(problems, key=lambda problem: problem.line or 0))
+
+
+def _id_problems(number: int, exercises: list[Exercise], known: set[str], file: str) -> list[Problem]:
+    problems = []
+    for one in exercises:
+        if not one.id.startswith(f"{number}."):
+            problems.append(one.card.problem(file, f"exercise {one.id} in lesson {number}"))
+        if one.id not in known:
+            problems.append(one.check.problem(file, f'hooklab.course.exercises has no @exercise("{one.id}", …)'))
+    return problems
+
+
+def _shared_number(course: Course, lesson: Lesson, file: str) -> list[Problem]:
+    """Return a problem for each other source with this number: their exercise ids would be the same."""
+    others = [one for one in course.lessons() if one.number == lesson.number and one != lesson]
+    return [Problem(file, f"{course.shown(other.source)} has the same number, and so the same ids") for other in others]

@@ -1,0 +1,159 @@
+"""execute_all: run notebooks in fresh kernels, two at a time."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ipykernel.kernelspec import get_kernel_dict
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+from hooklab.course.build.kernels import LEFT_BEHIND, environment, prepare_fonts
+
+AT_ONCE = 2
+SECONDS_PER_CELL = 120
+_STREAMS = ("stdout", "stderr")
+_WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+@dataclass
+class Run:
+    """A notebook to run in a folder; its outputs are put into it. `faults` are (cell index or None, what) pairs."""
+
+    label: str
+    notebook: Any
+    folder: Path
+    faults: list[tuple[int | None, str]] = field(default_factory=list)
+
+
+Report = Callable[[Run, int], None]
+
+
+def execute_all(runs: list[Run], root: Path, report: Report) -> None:
+    """Run every notebook to its end or its first error; an error in one does not stop another.
+
+    `report(run, done)` is called with the number of cells done: 0 at the start, all of them (or fewer, and
+    `run.faults`) at the end.
+    """
+    prepare_fonts()
+    with tempfile.TemporaryDirectory(prefix="hooklab-build-") as scratch:
+        asyncio.run(_execute_all(runs, environment(root, Path(scratch)), Path(scratch), report))
+
+
+async def _execute_all(runs: list[Run], env: dict[str, str], scratch: Path, report: Report) -> None:
+    free = asyncio.Semaphore(AT_ONCE)
+
+    async def one(number: int, run: Run) -> None:
+        async with free:
+            report(run, 0)
+            await _execute(run, env, scratch / f"kernel-{number}", report)
+            report(run, len(run.notebook.cells))
+
+    await asyncio.gather(*(one(number, run) for number, run in enumerate(runs)))
+
+
+async def _execute(run: Run, env: dict[str, str], scratch: Path, report: Report) -> None:
+    run.folder.mkdir(parents=True, exist_ok=True)
+    scratch.mkdir()
+    log = scratch / "log.txt"  # what the kernel says of itself; what a cell prints is in the cell's outputs
+    manager = AsyncKernelManager(kernel_spec_manager=_ThisPython(), connection_file=str(scratch / "kernel.json"))
+    client = NotebookClient(
+        run.notebook,
+        km=manager,
+        timeout=SECONDS_PER_CELL,
+        record_timing=False,
+        # By default an output that comes 4 s late, on a busy machine, is left out without a word.
+        iopub_timeout=SECONDS_PER_CELL,
+        raise_on_iopub_timeout=True,
+    )
+    index: int | None = None
+    try:
+        # Each step by hand: NotebookClient.execute() takes over Ctrl-C, and for one notebook only.
+        with log.open("wb") as stderr:
+            await client.async_start_new_kernel(cwd=str(run.folder), env=env, stderr=stderr)
+        await client.async_start_new_kernel_client()
+        executed = 0
+        for index, cell in enumerate(run.notebook.cells):
+            report(run, index)
+            if cell.cell_type == "code":
+                executed += 1
+                await client.async_execute_cell(cell, index, execution_count=executed)
+                cell.outputs = tidy(cell.outputs)
+        index = None
+        if left := await _left_behind(client):
+            run.faults.append((None, f"the notebook leaves global hooks behind: {', '.join(left)}"))
+    except CellExecutionError as error:
+        run.faults.append((index, f"raised {error.ename}: {error.evalue}".split("\n")[0] + _at_line(error)))
+    except CellTimeoutError:
+        run.faults.append((index, f"did not end within {SECONDS_PER_CELL} s"))
+    except (DeadKernelError, RuntimeError) as error:
+        run.faults.append((index, f"the kernel died: {_last_words(log) or error}"))
+    finally:
+        if client.kc is not None:
+            client.kc.stop_channels()
+        if manager.has_kernel:
+            await manager.shutdown_kernel(now=True)
+        await manager.cleanup_resources()
+
+
+def tidy(outputs: list[Any]) -> list[Any]:
+    """Return a cell's outputs in the one form that is stored.
+
+    Text that was printed between two other outputs becomes one stdout and one stderr: how a kernel cuts and interleaves
+    them depends on timing. Widget views go: their ids are random, and without a kernel they show nothing.
+    """
+    tidied: list[Any] = []
+    for output in outputs:
+        if output.output_type != "stream":
+            if "data" in output:
+                output.data.pop(_WIDGET_VIEW, None)
+            tidied.append(output)
+            continue
+        run_start = len(tidied)
+        while run_start and tidied[run_start - 1].output_type == "stream":
+            run_start -= 1
+        same = [one for one in tidied[run_start:] if one.name == output.name]
+        if same:
+            same[0].text += output.text
+        else:
+            tidied.append(output)
+            tidied[run_start:] = sorted(tidied[run_start:], key=lambda one: _STREAMS.index(one.name))
+    return tidied
+
+
+async def _left_behind(client: NotebookClient) -> list[str]:
+    assert client.kc is not None
+    message = client.kc.execute("", silent=True, user_expressions={"left": LEFT_BEHIND})
+    reply = await client.async_wait_for_reply(message)
+    assert reply is not None
+    names: list[str] = ast.literal_eval(reply["content"]["user_expressions"]["left"]["data"]["text/plain"])
+    return names
+
+
+def _at_line(error: CellExecutionError) -> str:
+    """Return which line of the cell raised, as far as the traceback tells."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", error.traceback)
+    lines = re.findall(r"Cell In\[\d+\], line (\d+)|<ipython-input[^>]*>.*, line (\d+)", plain)
+    return f" (line {next(filter(None, lines[-1]))} of a cell)" if lines else ""
+
+
+def _last_words(log: Path) -> str:
+    """Return the first line that a crashed kernel wrote, such as `Fatal Python error: Segmentation fault`."""
+    lines = log.read_text(errors="replace").splitlines()
+    return next((line for line in lines if line.strip() and not line.startswith("[IPKernelApp]")), "")
+
+
+class _ThisPython(KernelSpecManager):
+    """Knows one kernel: the interpreter that builds, whatever kernels are installed."""
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+        return KernelSpec(resource_dir="", **get_kernel_dict())

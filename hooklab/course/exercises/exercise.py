@@ -1,0 +1,67 @@
+"""Exercise: a check with its id and title, and how an exercise is found by its id."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hooklab.course.exercises.trial import Trial
+
+
+COURSE = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """An exercise's check.
+
+    `verify` gets a `Trial`, raises `NotYet` where the answer falls short, and returns one line that says what was
+    verified.
+    """
+
+    id: str
+    title: str
+    verify: Callable[[Trial], str]
+
+
+def exercise(id: str, title: str) -> Callable[[Callable[[Trial], str]], Exercise]:
+    """Make a function of a `Trial` the check of exercise `id`."""
+
+    def make(verify: Callable[[Trial], str]) -> Exercise:
+        return Exercise(id, title, verify)
+
+    return make
+
+
+def lesson_numbers() -> list[int]:
+    """Return the numbers of the lessons that have checks, in order."""
+    return sorted(int(path.parent.name.removeprefix("lesson")) for path in COURSE.glob("lesson[0-9][0-9]/checks.py"))
+
+
+def exercises_of(lesson: int) -> list[Exercise]:
+    """Return the exercises of a lesson in the order of their ids; LookupError for a lesson without checks."""
+    if lesson not in lesson_numbers():
+        raise LookupError(f"lesson {lesson} has no exercises; the lessons with exercises are {lesson_numbers()}")
+    module: ModuleType = importlib.import_module(f"hooklab.course.lesson{lesson:02d}.checks")
+    found = [value for value in vars(module).values() if isinstance(value, Exercise)]
+    return sorted(found, key=lambda one: int(one.id.split(".")[1]))
+
+
+def find(id: str) -> Exercise:
+    """Return the exercise with this id; LookupError names the near ones."""
+    lesson = int(match[1]) if (match := re.match(r"(\d+)\.", id)) else None
+    if lesson in lesson_numbers():
+        known = {one.id: one for one in exercises_of(lesson)}
+    else:
+        known = {one.id: one for number in lesson_numbers() for one in exercises_of(number)}
+    if id in known:
+        return known[id]
+    near = difflib.get_close_matches(id, known, n=3, cutoff=0.5) or list(known)
+    raise LookupError(f"there is no exercise {id!r}; near: {', '.join(near)}")

@@ -1,0 +1,156 @@
+"""What the checks of forward hooks share: a model that notes how its passes went, and the words for what a hook did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hooklab.course.exercises.misconceptions import named_by
+from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
+
+NOT_DETACHED = "still part of the graph: the hook stores `output` itself; detach it first"
+ACCIDENTAL = "accidental return: whatever a forward hook returns, except None, replaces the output"
+
+# Words of an exception that a forward hook brings about, and the misconception behind it.
+_LIKELY = {
+    "list index out of range": "an empty or short list: the hook runs only if it is there before the model is called",
+    "raised KeyError": "nothing stored: the hook runs only if it is there before the model is called",
+    "positional argument": "another hook's arguments: a forward hook is called with (module, args, output)",
+    "'tuple' object has no attribute": "a tuple: args always is one, and the output is whatever forward returned",
+    "'dict' object has no attribute": "a dictionary: the output is whatever forward returned",
+    "'list' object has no attribute": "a list: the output is whatever forward returned, and may be one",
+    "'NoneType' object has no attribute": "None: a part of the output, or a variable that no hook has filled",
+    "'NoneType' object is not an iterator": "no yield: under @contextmanager it stands where the block's lines run",
+    "object is not an iterator": "return under @contextmanager: the function has to `yield`; "
+    "without the decorator it may return a manager",
+    "generator didn't stop": "two yields: a block runs once, so the function may reach one yield only",
+    "RemovableHandle": "the handle instead of the output: the hook stores the output, the handle only removes the hook",
+    "Only Tensors created explicitly": "deepcopy: it cannot copy tensors with a graph; detach each one",
+    "object is not callable": "called instead of handed over: register_forward_hook takes the function, without ()",
+    "must be Tensor, not": "accidental return: the next layer got what your hook returned in place of the output",
+    "dictionary update sequence": "the keys alone: a loop over a dictionary gives its keys; use .items()",
+    "RecursionError": "no end: the helper calls itself on what is no tuple, list or dictionary, such as a string",
+    "generator didn't yield": "no yield: everything before it runs at the start of the block, so it must be reached",
+}
+
+
+@contextmanager
+def misconception_named() -> Iterator[None]:
+    """Add the likely misconception to an exception whose words give it away. Used as a decorator."""
+    with named_by(_LIKELY):
+        yield
+
+
+def run_with_hooks(trial: Trial, module: nn.Module, x: Tensor) -> Any:
+    """Return module(x), with the learner's hooks in it; what they raise becomes NotYet."""
+
+    def a_pass() -> Any:
+        return module(x)
+
+    a_pass.__name__ = "a pass with your hook"
+    return trial.run(a_pass)
+
+
+class Body(nn.Module):
+    """first → act → second → act: two linear layers and one activation that is used twice."""
+
+    def __init__(self, seed: int):
+        super().__init__()
+        self.first, self.act, self.second = linear(2, 2, seed), nn.LeakyReLU(0.5), linear(2, 2, seed + 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.act(self.second(self.act(self.first(x))))
+        return out
+
+
+class Net(nn.Module):
+    """A body and a head with a residual sum in between, so that slicing the model does not give its inner values.
+
+    It notes how each pass went: whether the graph was being recorded, and whether the body's result had one.
+    """
+
+    def __init__(self, seed: int):
+        super().__init__()
+        self.body, self.head = Body(seed), linear(2, 2, seed + 20)
+        self.passes: list[tuple[bool, bool]] = []
+        self.results: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.head(self.body(x) + x)
+        self.passes.append((torch.is_grad_enabled(), result.requires_grad and _reaches(self.body.first, result)))
+        self.results.append(result.detach().clone())
+        return result
+
+
+def linear(inputs: int, outputs: int, seed: int) -> nn.Linear:
+    """A linear layer with small whole numbers other than 0 as weights: exact, and different for each seed."""
+    layer = nn.Linear(inputs, outputs)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            size = torch.randint(1, 4, parameter.shape, generator=generator)
+            sign = torch.randint(0, 2, parameter.shape, generator=generator) * 2 - 1
+            parameter.copy_(size * sign)
+    return layer
+
+
+def whole_numbers(seed: int, *shape: int) -> Tensor:
+    """Floats with whole values from 1 to 5, other ones for each seed."""
+    return torch.randint(1, 6, shape, generator=torch.Generator().manual_seed(100 + seed)).float()
+
+
+def _reaches(layer: nn.Linear, result: Tensor) -> bool:
+    """Whether a gradient from the result reaches the layer's weight."""
+    (grad,) = torch.autograd.grad(result.sum(), layer.weight, retain_graph=True, allow_unused=True)
+    return grad is not None
+
+
+def look(model: nn.Module, layer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What a layer takes in and puts out during model(x), and the result: the check's own hook, removed again."""
+    seen: list[Tensor] = []
+
+    def keep(module: nn.Module, args: tuple[Tensor], output: Tensor) -> None:
+        seen.extend([args[0].detach().clone(), output.detach().clone()])
+
+    with layer.register_forward_hook(keep):
+        result = model(x).detach()
+    return seen[0], seen[1], result
+
+
+def refuse_disturbed(model: Net, undisturbed: list[Tensor]) -> None:
+    """Raise NotYet if a noted pass gave another result than without hooks, or left the first layer without gradient."""
+    for (grad_enabled, reached), result, expected in zip(model.passes, model.results, undisturbed, strict=True):
+        if not same(result, expected):
+            raise NotYet(
+                "your hook changed what the model computes",
+                expected=f"model(x) = {tensor_text(expected)}, as without a hook",
+                got=f"model(x) = {tensor_text(result)}",
+                likely=ACCIDENTAL,
+            )
+        if grad_enabled and not reached:
+            raise NotYet(
+                "your hook cut the model's graph: the layers up to this one no longer get a gradient",
+                expected="a hook that only looks returns nothing",
+                got="the model went on with a tensor without a graph",
+                likely=f"{ACCIDENTAL}, here by a detached one; `detach_()` does the same in place",
+            )
+
+
+def expect_manager(manager: Any, made_by: str) -> Any:
+    """Return what was given, if `with` can open and close it."""
+    if not hasattr(manager, "__enter__") or not hasattr(manager, "__exit__"):
+        raise NotYet(
+            f"what {made_by}(...) gives cannot stand after `with`",
+            expected="a context manager",
+            got=tensor_text(manager),
+            likely="@contextmanager is missing above the function, or the function has no yield",
+        )
+    return manager
+
+
+def users_own(module: nn.Module, args: Any, output: Any) -> None:
+    """A hook of somebody else's, which must still be there afterwards."""

@@ -1,0 +1,77 @@
+"""Words that checks share about tensor hooks and gradients: the misconception behind an exception, and what arrived."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+
+from hooklab.course.exercises.misconceptions import named_by
+from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
+
+# Words of an exception that a hook brings about, and the misconception behind it.
+_LIKELY = {
+    "doesn't require gradient": "no gradient to hook: ask a tensor for requires_grad before you hook it",
+    "more than one element of the written-to tensor": "in place: the gradient that sum() sends is one number seen "
+    "many times, so it cannot be written to; make a new tensor",
+    "has changed the size of value": "another shape: a hook's result takes the gradient's place, so it needs its shape",
+    "expected Variable, but hook returned": "not a tensor: a hook returns None or one tensor, and a lambda returns "
+    "whatever its expression is worth",
+    "missing 1 required positional argument": "unbound method: taken from the class it has no self; take it from self. "
+    "Or called instead of handed over: register_hook takes the function, without ()",
+    "takes 1 positional argument but 2 were given": "no place for the gradient: in a class, a hook takes self and grad",
+    "'NoneType' object is not callable": "called instead of handed over: register_hook takes the function, without ()",
+}
+
+
+@contextmanager
+def misconception_named() -> Iterator[None]:
+    """Add the likely misconception to an exception whose words give it away. Used as a decorator."""
+    with named_by(_LIKELY):
+        yield
+
+
+class PlannedError(Exception):
+    """Raised by a check inside a learner's block or through a learner's function."""
+
+
+def stop_at_fault(trial: Trial) -> None:
+    """Raise what the trial's watch has found by now (a hook left behind, a changed value), if anything."""
+    if trial.faults:
+        raise trial.faults.pop(0)
+
+
+def why_empty(passed: bool) -> str:
+    """Return why a hook has kept nothing: there was no backward pass at all, or the hook was not there then."""
+    if not passed:
+        return "backward() did not run"
+    return "the hook never ran: it must be there before backward(), and stay until backward() is done"
+
+
+def expect_arrived(name: str, got: Tensor | None, wanted: Tensor) -> None:
+    """Raise NotYet when a leaf's .grad is not what an ordinary backward() makes it."""
+    if same(got, wanted):
+        return
+    likely = "the hook changed the gradient: it returned something or wrote in place; one that only looks does neither"
+    if got is None:
+        likely = "backward() did not run, or not down to the leaves: torch.autograd.grad writes no .grad, and "
+        likely += "backward(inputs=…) writes that of its inputs alone"
+    raise NotYet(
+        f"the gradient that arrived at {name} is another one",
+        expected=f"{name}.grad = {tensor_text(wanted)}",
+        got=f"{name}.grad = {tensor_text(got)}",
+        likely=likely,
+    )
+
+
+def all_same(got: Sequence[Any], wanted: Sequence[Tensor]) -> bool:
+    """Whether two sequences have the same length and, place by place, the same tensors (see `same`)."""
+    return len(got) == len(wanted) and all(same(one, want) for one, want in zip(got, wanted, strict=True))
+
+
+def close(one: Any, other: float) -> bool:
+    """Whether `one` is a number, and near `other`."""
+    return isinstance(one, float | int) and math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-6)

@@ -1,0 +1,1 @@
+"""What is lesson 1's own. Why is `y.grad` None, and where did the gradient go?"""

@@ -1,0 +1,250 @@
+"""Checks of lesson 2: reading, keeping and changing a gradient with tensor hooks.
+
+The longer ones stand in modules of their own: `lesson02_memory` (2.4) and `lesson02_clipping` (2.5).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.hooks import RemovableHandle
+
+from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.gradients import all_same, expect_arrived, misconception_named, stop_at_fault, why_empty
+from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
+from hooklab.course.lesson02.check_clipping import clip_inside_somebody_elses_loop
+from hooklab.course.lesson02.check_memory import a_hook_with_a_memory
+
+__all__ = [
+    "a_hook_with_a_memory",
+    "clip_inside_somebody_elses_loop",
+    "gradients_by_name",
+    "one_gradient_for_each_loss",
+    "turn_a_gradient_up_or_down",
+]
+
+
+@exercise("2.1", "One gradient for each loss")
+@misconception_named()
+def one_gradient_for_each_loss(trial: Trial) -> str:
+    for weights in ([1.0, 4.0, -2.0], [3.0], [0.5, 2.0]):
+        x = torch.tensor([1.0, 2.0], requires_grad=True)
+        y = x + 1  # saves nothing: each loss can send its gradient through it
+        got = trial.call(y, [weight * (y**2).sum() for weight in weights])
+        wanted = [2 * weight * y.detach() for weight in weights]
+        shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
+        if got is None:
+            raise NotYet("your function returned None", **shown, likely="forgotten return")
+        if not isinstance(got, list | tuple):
+            raise NotYet("that is not a list", **shown)
+        if not got:
+            raise NotYet("your list is empty", **shown, likely=why_empty(x.grad is not None))
+        if all(one is None for one in got):
+            raise NotYet("your list holds None", **shown, likely="y.grad of a non-leaf is not kept; a hook sees it")
+        if not all(isinstance(one, Tensor) for one in got):
+            raise NotYet("your list holds other things than tensors", expected="tensors", got=type(got[0]).__name__)
+        if len(got) > len(wanted):
+            raise NotYet(
+                f"{len(got)} gradients for {len(wanted)} losses",
+                **shown,
+                likely="hooks pile up: one that is registered for each loss also runs for every later loss",
+            )
+        sums = [sum(wanted[:count], torch.zeros(2)) for count in range(1, len(wanted) + 1)]
+        if len(wanted) > 1 and (all_same(got, sums) or all_same(got, [sums[-1]] * len(wanted))):
+            raise NotYet(
+                "later losses were added to your gradients",
+                **shown,
+                likely="reads .grad, where passes add up; what a hook gets is the gradient of this pass alone",
+            )
+        if len(wanted) > 1 and all_same(got, sums[-1:]):
+            raise NotYet(
+                "there is one gradient for all losses together",
+                **shown,
+                likely="one pass for a sum of losses: call backward() on each",
+            )
+        if len(got) < len(wanted) and all_same(got, wanted[: len(got)]):
+            raise NotYet(
+                f"{len(got)} {'gradient' if len(got) == 1 else 'gradients'} for {len(wanted)} losses",
+                **shown,
+                likely="removed too early: the hook must stay until the last loss is sent back",
+            )
+        if not all_same(got, wanted):
+            zeroed = not any(one.any() for one in got)
+            raise NotYet(
+                "these are not the gradients of y",
+                **shown,
+                likely="zeroed in place: `y.grad.zero_()` writes into the tensor that you kept" if zeroed else None,
+            )
+        expect_arrived("x", x.grad, sum(wanted, torch.zeros(2)))
+        stop_at_fault(trial)
+    return "one gradient of y for each loss, kept apart, and no hook left"
+
+
+@exercise("2.2", "Turn a gradient up or down")
+@misconception_named()
+def turn_a_gradient_up_or_down(trial: Trial) -> str:
+    for factor in (3.0, -0.5, 0.0):
+        a, b = (torch.tensor(values, requires_grad=True) for values in ([1.0, 2.0], [3.0, 5.0]))
+        hidden_a, hidden_b = a * 1, b * 1
+        handle = trial.call(hidden_b, factor, may_hook=True)
+        stop_at_fault(trial)
+        hooked = bool(hidden_b._backward_hooks)
+        trial.run(((hidden_a + hidden_b) ** 2).sum().backward)
+        gradient = 2 * (a + b).detach()  # the sum hands this very gradient to both; the later, b, gets it first
+        if not hooked:
+            raise NotYet(
+                "there is no hook on the tensor when your function has returned",
+                expected=f"factor {factor:g}: {tensor_text(factor * gradient)}",
+                got=tensor_text(b.grad),
+                likely="removed too early: `with` and handle.remove() take the hook off before backward() comes"
+                if isinstance(handle, RemovableHandle)
+                else "not registered: nobody called tensor.register_hook",
+            )
+        _expect_only_b_scaled(factor, gradient, a.grad, b.grad)
+        _expect_handle(handle)
+    w = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    handle = trial.call(w, 2.0, may_hook=True)
+    trial.run(w.sum().backward)  # sends one number, expanded
+    expect_arrived("w", w.grad, torch.full((3,), 2.0))
+    w.grad = None
+    trial.run(w.sum().backward)
+    if not same(w.grad, torch.full((3,), 2.0)):
+        raise NotYet(
+            "in the second pass the gradient is not scaled by the factor",
+            expected="factor 2: w.grad = [2, 2, 2] in every pass, until the caller removes the handle",
+            got=f"w.grad = {tensor_text(w.grad)}",
+            likely="a hook that removes itself, or one that remembers something from pass to pass",
+        )
+    handle.remove()
+    w.grad = None
+    trial.run(w.sum().backward)
+    if not same(w.grad, torch.ones(3)):
+        raise NotYet(
+            "after handle.remove() the gradient is still scaled",
+            expected="w.grad = [1, 1, 1]",
+            got=f"w.grad = {tensor_text(w.grad)}",
+            likely="two hooks, one handle: register a single hook and return its handle",
+        )
+    return "the tensor's own gradient was scaled, no other one, and the handle takes the hook off again"
+
+
+def _expect_only_b_scaled(factor: float, gradient: Tensor, a: Tensor | None, b: Tensor | None) -> None:
+    if not same(a, gradient):
+        raise NotYet(
+            "the gradient of another tensor changed too",
+            expected=f"z is made of a + b and only b is hooked: a.grad = {tensor_text(gradient)}",
+            got=f"a.grad = {tensor_text(a)}",
+            likely="in place: `*=` and `mul_` write into a buffer that other tensors share; return a new tensor",
+        )
+    if same(b, factor * gradient):
+        return
+    shown = {"expected": f"factor {factor:g}: {tensor_text(factor * gradient)}", "got": tensor_text(b)}
+    if same(b, gradient):
+        raise NotYet(
+            "the gradient is as it would be without the hook",
+            **shown,
+            likely="forgotten return: the hook made a new tensor and threw it away, so None came back",
+        )
+    if same(b, torch.full_like(gradient, factor)):
+        raise NotYet("the gradient was replaced by the factor", **shown, likely="the result is the factor alone")
+    raise NotYet("the gradient is not scaled by the factor", **shown)
+
+
+def _expect_handle(handle: Any) -> None:
+    if not isinstance(handle, RemovableHandle):
+        raise NotYet(
+            "your function did not return the handle",
+            expected="what register_hook returned, so that the caller can remove the hook",
+            got=tensor_text(handle),
+            likely="forgotten return of the handle" if handle is None else None,
+        )
+
+
+@exercise("2.3", "Gradients by name")
+@misconception_named()
+def gradients_by_name(trial: Trial) -> str:
+    for order in (["w", "data", "hidden", "out", "unused"], ["unused", "out", "w", "hidden", "data"]):
+        w, unused = torch.tensor([1.0, -1.0], requires_grad=True), torch.tensor([7.0], requires_grad=True)
+        data = torch.tensor([3.0, 5.0])
+        hidden = w * data
+        out = hidden * 2
+        old = torch.tensor([100.0, 100.0])
+        w.grad = old.clone()
+        tensors = {"w": w, "data": data, "hidden": hidden, "out": out, "unused": unused}
+        got = trial.call({name: tensors[name] for name in order}, (out**2).sum())
+        out_gradient = 2 * out.detach()
+        wanted = {"w": 2 * data * out_gradient, "hidden": 2 * out_gradient, "out": out_gradient}
+        _expect_by_name(got, wanted, passed=not same(w.grad, old), old=old)
+        _expect_sent_once(w.grad, old, wanted["w"])
+        if data.requires_grad:
+            raise NotYet(
+                "a tensor that was frozen requires grad now",
+                expected="requires_grad as before",
+                likely="thawed to be hooked: leave out what does not require grad",
+            )
+        _expect_no_hook_left(trial, hooked=4)
+    return "each gradient under its own name, the frozen and the unreached tensor left out, no hook left"
+
+
+def _expect_sent_once(got: Tensor | None, old: Tensor, gradient: Tensor) -> None:
+    shown = {"expected": f"w.grad = {tensor_text(old + gradient)}", "got": f"w.grad = {tensor_text(got)}"}
+    if same(got, old):
+        raise NotYet("nothing was added to w.grad", **shown, likely="z.backward() did not run")
+    for times in (2, 3, 4, 5):
+        if same(got, old + times * gradient):
+            raise NotYet(f"{times} passes were added to w.grad", **shown, likely=f"z.backward() ran {times} times")
+    if same(got, gradient):
+        raise NotYet("the old w.grad is gone", **shown, likely="cleared .grad: it is not yours, and you do not need to")
+    expect_arrived("w", got, old + gradient)
+
+
+def _expect_no_hook_left(trial: Trial, hooked: int) -> None:
+    left = len(trial.faults)
+    if 1 < left < hooked:
+        trial.faults.clear()
+        raise NotYet(
+            f"{left} hooks of yours are still there (they were removed)",
+            expected="no hook is left when your function returns",
+            likely="one name for many handles: the loop overwrites `handle`, so remove() reaches only the last one",
+        )
+    stop_at_fault(trial)
+
+
+def _expect_by_name(got: Any, wanted: dict[str, Tensor], passed: bool, old: Tensor) -> None:
+    shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
+    if got is None:
+        raise NotYet("your function returned None", **shown, likely="forgotten return")
+    if not isinstance(got, dict):
+        raise NotYet("that is not a dictionary", **shown)
+    if not got:
+        raise NotYet("your dictionary is empty", **shown, likely=why_empty(passed))
+    if not all(isinstance(name, str) for name in got):
+        raise NotYet("the keys are not names", expected=sorted(wanted), got=type(next(iter(got))).__name__)
+    only = next(iter(got))
+    if len(got) == 1 and not (only in wanted and same(got[only], wanted[only])):
+        raise NotYet(
+            f"every gradient went under one name, {only!r}",
+            **shown,
+            likely="late binding: the hook looks the loop's variable up when it runs, and then the loop is over",
+        )
+    if any(value is None for value in got.values()):
+        raise NotYet(
+            "a tensor that no gradient reached is in your dictionary",
+            **shown,
+            likely="None is not a gradient: a hook does not run where nothing arrives, so no entry is made",
+        )
+    if set(got) != set(wanted):
+        raise NotYet(f"the names are {sorted(map(str, got))}", expected=sorted(wanted), got=sorted(map(str, got)))
+    if same(got["w"], old + wanted["w"]):
+        raise NotYet(
+            "w had an old .grad, and it is part of your answer",
+            **shown,
+            likely="reads .grad, which adds up; what a hook gets is the gradient of this pass alone",
+        )
+    if same(got["w"], old):
+        raise NotYet("that is w's old .grad", **shown, likely="inside its hook, w.grad is not yet written")
+    wrong = [name for name in wanted if not same(got[name], wanted[name])]
+    if wrong:
+        raise NotYet(f"the gradient under {wrong[0]!r} is another one", **shown)

@@ -1,0 +1,92 @@
+"""Figures of lesson 2: hooks on a gradient's way back, and gradient norms while a network trains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+from hooklab.course import plots
+
+SPACING = 1.65
+
+
+def hook_chain(arrived: torch.Tensor, hooks: Mapping[str, torch.Tensor], kept: torch.Tensor, owner: str) -> Figure:
+    """Draw the hooks of one non-leaf tensor on the gradient's way, from right to left, as backward() goes.
+
+    A hook that changed the gradient is purple, one that only looked is grey. Under the last one stands what
+    `retain_grad()` has kept.
+
+    Args:
+        arrived: the gradient that arrives, a few numbers.
+        hooks: name -> the gradient after this hook, in the order of running.
+        kept: `.grad` of the tensor afterwards.
+        owner: the tensor's name.
+
+    Example:
+        >>> one = torch.ones(2)
+        >>> figure = hook_chain(one, {"look": one, "double": 2 * one}, kept=2 * one, owner="y")
+        >>> [text.get_text() for text in figure.axes[0].texts if "grad =" in text.get_text()]
+        ['y.grad = [2, 2]']
+    """
+    with plots.style():
+        figure, axes = plt.subplots(figsize=(1.9 * (len(hooks) + 2), 2.4))
+        left = -SPACING * (len(hooks) - 1) - 0.4  # of the last box; the first one stands at 0
+        axes.set(xlim=(left - 1.75, 1.7), ylim=(-1.2, 0.9))
+        axes.axis("off")
+        axes.text(1.7, 0.62, f"backward(): the gradient of {owner} arrives", color=plots.BACKWARD, ha="right")
+        _arrow(axes, (1.7, 0), (0.45, 0), _numbers(arrived))
+        value = arrived
+        for place, (name, after) in enumerate(hooks.items()):
+            x = -SPACING * place
+            if place:
+                _arrow(axes, (x + SPACING - 0.45, 0), (x + 0.45, 0), _numbers(value))
+            _box(axes, x, 0, name, plots.REST if torch.equal(value, after) else plots.CHANGED)
+            value = after
+        _arrow(axes, (left - 0.05, 0), (left - 1.7, 0), f"{_numbers(value)} goes on")
+        _arrow(axes, (left - 0.3, 0), (left - 0.3, -0.75), "", plots.CAPTURED)
+        axes.text(left - 0.3, -1.02, f"{owner}.grad = {_numbers(kept)}", color=plots.CAPTURED, ha="center")
+        return figure
+
+
+def norms_per_layer(
+    plain: Mapping[str, Sequence[float]], clipped: Mapping[str, Sequence[float]], quiet: float = 0.1
+) -> Figure:
+    """Draw the norm of each layer's gradient over the steps of two trainings, without and with clipping.
+
+    Args:
+        plain: layer's name -> one norm for each step, without clipping.
+        clipped: the same, with clipping: what the last hook let through.
+        quiet: below this norm the vertical axis is linear down to 0, above it logarithmic.
+    """
+    with plots.style():
+        figure, panels = plt.subplots(1, len(plain), figsize=(3.4 * len(plain), 3.2), sharey=True, squeeze=False)
+        for axes, name in zip(panels[0], plain, strict=True):
+            axes.plot(plain[name], color=plots.BACKWARD, linewidth=1.4, label="without clipping")
+            axes.plot(clipped[name], color=plots.CHANGED, linewidth=1.4, label="clipped by a hook")
+            axes.set_yscale("symlog", linthresh=quiet)
+            axes.set(title=name, xlabel="step", ylim=(-0.02, None))
+        panels[0][0].set_ylabel("norm of the gradient")
+        panels[0][-1].legend()
+        return figure
+
+
+def _box(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
+    box = FancyBboxPatch((x - 0.37, y - 0.22), 0.74, 0.44, boxstyle="round,pad=0.03", fc="white", ec=colour, lw=2)
+    axes.add_patch(box)
+    axes.text(x, y, text, ha="center", va="center", color=plots.INK)
+
+
+def _arrow(
+    axes: Axes, start: tuple[float, float], end: tuple[float, float], text: str, colour: str = plots.BACKWARD
+) -> None:
+    axes.annotate("", xy=end, xytext=start, arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.6})
+    axes.text((start[0] + end[0]) / 2, start[1] + 0.12, text, ha="center", color=colour, fontsize=9.5)
+
+
+def _numbers(tensor: torch.Tensor) -> str:
+    return "[" + ", ".join(f"{value:g}" for value in tensor.detach().flatten().tolist()) + "]"

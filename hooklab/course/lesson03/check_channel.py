@@ -1,0 +1,159 @@
+"""The check of exercise 3.2: one channel switched off, by returning a new output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.forward import linear, misconception_named, run_with_hooks, whole_numbers
+from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+
+
+@exercise("3.2", "Switch a channel off")
+@misconception_named()
+def switch_a_channel_off(trial: Trial) -> str:
+    for seed, (channels, channel) in enumerate(((4, 1), (3, 2))):
+        layer = _convolution(channels, seed)
+        x = whole_numbers(seed, 5, 2, 6, 6).requires_grad_()
+        before = layer(x).detach()
+        wanted = before.clone()
+        wanted[:, channel] = 0
+        handle = trial.call(layer, channel, may_hook=True)
+        if trial.faults:  # it has written into the weights
+            raise trial.faults[0]
+        now = run_with_hooks(trial, layer, x)
+        _expect_channel_off(now, before, channel, hooked=bool(layer._forward_hooks))
+        if not same(layer.made, before):
+            raise NotYet(
+                "your hook wrote into the layer's own output",
+                expected="a new tensor, returned; what an earlier hook has captured stays as it was",
+                got=f"the tensor that the layer made has a channel {channel} of zeros",
+                likely="in place: `output[:, channel] = 0` changes a tensor that others hold and backward may need",
+            )
+        _expect_gradient(now, x, wanted, layer)
+        _expect_off_again(trial, layer, whole_numbers(seed + 20, 3, 2, 4, 4), channel)
+        if not callable(getattr(handle, "remove", None)):
+            raise NotYet(
+                "your function did not return the handle",
+                expected="what register_forward_hook returned",
+                got=tensor_text(handle),
+                likely="forgotten return, at the end of your function",
+            )
+        trial.run(handle.remove)
+        if not same(layer(x), before):
+            raise NotYet(
+                "after handle.remove() the channel is still off",
+                expected="the layer's usual output",
+                likely="another hook's handle, or a second hook that nobody can remove",
+            )
+    return "one channel is zero, values and gradients of all others are as before, and remove() brings it back"
+
+
+class _Convolution(nn.Conv2d):
+    """Keeps the tensor that it made last, without copying it."""
+
+    made: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        output = super().forward(x)
+        self.made = output.detach()
+        return output
+
+
+def _convolution(channels: int, seed: int) -> _Convolution:
+    layer = _Convolution(2, channels, kernel_size=1)
+    numbers = linear(2, channels, seed)
+    with torch.no_grad():
+        layer.weight.copy_(numbers.weight.reshape(channels, 2, 1, 1))
+        layer.bias.copy_(numbers.bias * 100)  # type: ignore[union-attr]  # no output is zero by itself
+    return layer
+
+
+def _expect_off_again(trial: Trial, layer: _Convolution, x: Tensor, channel: int) -> None:
+    """A second pass, with another batch: other numbers, another size."""
+    now = run_with_hooks(trial, layer, x)
+    if same(now, layer.made):
+        raise NotYet(
+            "in the second pass the channel is on again",
+            expected=f"channel {channel} stays zero until the caller removes the handle",
+            likely="removed too early: the hook, or your function, has removed it",
+        )
+    wanted = layer.made.clone()
+    wanted[:, channel] = 0
+    if not same(now, wanted):
+        raise NotYet(
+            "the second pass, with another batch, gives other numbers than its own",
+            expected=f"the second batch's output, with zeros in channel {channel}",
+            likely="kept from the first pass: the new output must be made from `output` each time",
+        )
+
+
+def _expect_channel_off(now: Any, before: Tensor, channel: int, hooked: bool) -> None:
+    shape = tuple(before.shape)
+    if same(now, before):
+        if not hooked:
+            raise NotYet(
+                "no forward hook is on the layer",
+                expected="register_forward_hook on the layer that you were given",
+                likely="registered nowhere, or removed before the layer ran: the caller removes the hook, not you",
+            )
+        raise NotYet(
+            "the layer's output is as before",
+            expected=f"channel {channel} is zero",
+            got="your hook ran, and nothing has changed",
+            likely="forgotten return: a new tensor that the hook does not return is lost",
+        )
+    now = expect_tensor(now, "what your hook returned in place of the output")
+    if tuple(now.shape) != shape:
+        raise NotYet(
+            "the layer's output has another shape",
+            expected=f"shape {shape}, with zeros in channel {channel}",
+            got=f"shape {tuple(now.shape)}",
+            likely="channel taken out instead of switched off: the next layer needs all of them"
+            if now.dim() == 4 and now.shape[1] < shape[1]
+            else None,
+        )
+    others = [number for number in range(shape[1]) if number != channel]
+    zero = [number for number in range(shape[1]) if not now.detach()[:, number].any()]
+    shown = {"expected": f"zeros in channel {channel} only", "got": f"zeros in channels {zero}"}
+    if zero == others:
+        raise NotYet("all channels are off but the one", **shown, likely="the other way round: a mask negated")
+    if len(zero) == shape[1]:
+        raise NotYet("every channel is off", **shown, likely="whole tensor: index the channel, in dimension 1")
+    for dimension, what in ((0, "sample"), (2, "row"), (3, "column")):
+        if not now.detach().select(dimension, channel).any():
+            raise NotYet(
+                f"{what} {channel} is off, not channel {channel}",
+                **shown,
+                likely=f"dimension {dimension}: in (batch, channels, height, width), the channels are dimension 1",
+            )
+    if zero != [channel]:
+        raise NotYet(f"channel {channel} is not the one that is off", **shown)
+    if not same(now.detach()[:, others], before[:, others]):
+        raise NotYet(
+            "the other channels have changed",
+            expected="the same numbers as without your hook",
+            got=f"{tensor_text(now[0, others[0], 0, :3])} in place of {tensor_text(before[0, others[0], 0, :3])}",
+        )
+
+
+def _expect_gradient(now: Tensor, x: Tensor, wanted: Tensor, layer: nn.Conv2d) -> None:
+    if not now.requires_grad:
+        raise NotYet(
+            "no gradient can flow through the new output",
+            expected="a tensor with the layer's graph behind it",
+            got="requires_grad is False",
+            likely="cut off: detach() or .data in the hook; this layer and all before it would stop learning",
+        )
+    (got,) = torch.autograd.grad(now.sum(), x)
+    on = (wanted != 0).any(dim=(0, 2, 3)).float()
+    right = torch.einsum("oi,o->i", layer.weight.detach()[:, :, 0, 0], on)
+    if not same(got[0, :, 0, 0], right):
+        raise NotYet(
+            "the gradient that comes through is not that of the other channels",
+            expected=tensor_text(right),
+            got=tensor_text(got[0, :, 0, 0]),
+        )

@@ -1,0 +1,192 @@
+"""The check of exercise 3.5: a context manager that captures by name, and removes its hooks however the block ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.forward import (
+    NOT_DETACHED,
+    Net,
+    expect_manager,
+    look,
+    misconception_named,
+    refuse_disturbed,
+    users_own,
+    whole_numbers,
+)
+from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
+from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+
+
+class _InTheBlock(Exception):
+    """Raised by the check inside the learner's block."""
+
+
+@exercise("3.5", "A capture that cleans up")
+@misconception_named()
+def a_capture_that_cleans_up(trial: Trial) -> str:
+    _check_values(trial)
+    _check_own_dictionary(trial)
+    _check_exception(trial)
+    _check_wrong_name(trial)
+    return "right values under right names, and no hook left: at the end, after an exception, after a wrong name"
+
+
+def _check_values(trial: Trial) -> None:
+    model, names = Net(0), ["body.first", "head"]
+    early, late = whole_numbers(1, 3, 2), whole_numbers(2, 3, 2)
+    wanted = {name: look(model, model.get_submodule(name), late)[1] for name in names}
+    final = [model(one).detach() for one in (early, late)]
+    model.passes.clear()
+    model.results.clear()
+    own = model.head.register_forward_hook(users_own)
+    with trial.watch(model):
+        manager = expect_manager(trial.run(trial.answer, model, names), "capturing")
+        if len(model.head._forward_hooks) > 1 or model.body.first._forward_hooks:
+            raise NotYet(
+                "hooks are on the model before the block begins",
+                expected="hooks from the start of the block to its end",
+                likely="registered in __init__, or in a plain function: register when the block begins",
+            )
+
+        def a_block() -> Any:
+            with manager as captured:
+                model(early)
+                model(late)
+            return captured
+
+        a_block.__name__ = "a block with capturing"
+        captured = trial.run(a_block)
+        refuse_disturbed(model, final)
+        _expect_values(captured, wanted)
+    if own.id not in model.head._forward_hooks:
+        raise NotYet(
+            "a hook that was there before your block is gone",
+            expected="only your own hooks are removed",
+            likely="cleared: `_forward_hooks.clear()` removes everybody's; keep your handles and remove those",
+        )
+    if trial.faults:
+        raise trial.faults[0]
+
+
+def _expect_values(captured: Any, wanted: dict[str, Tensor]) -> None:
+    if not isinstance(captured, dict):
+        raise NotYet(
+            "what stands after `as` is not a dictionary",
+            expected="a dictionary from names to outputs",
+            got=tensor_text(captured),
+            likely="bare yield: yield the dictionary" if captured is None else None,
+        )
+    last = list(wanted)[-1]
+    if not captured:
+        raise NotYet(
+            "the dictionary is empty after the block",
+            expected=f"entries {list(wanted)}",
+            likely="hooks that store nothing, were never registered, or a dictionary that you cleared at the end",
+        )
+    if list(captured) == [last] or (len(captured) > 1 and len({id(one) for one in captured.values()}) == 1):
+        raise NotYet(
+            "all outputs were stored under the last name",
+            expected=f"entries {list(wanted)}",
+            got=f"entries {list(captured)}",
+            likely="late binding: a hook made in a loop looks up `name` when it runs, after the loop",
+        )
+    if sorted(map(str, captured)) != sorted(wanted):
+        raise NotYet("the names are not those asked for", expected=f"{list(wanted)}", got=tensor_text(list(captured)))
+    for name, value in wanted.items():
+        got = captured[name]
+        if isinstance(got, list | tuple):
+            raise NotYet(
+                f"captured[{name!r}] is a {type(got).__name__}",
+                expected="the output of the last call, a tensor",
+                got=tensor_text(got),
+            )
+        got = expect_tensor(got, f"captured[{name!r}]")
+        if not same(got, value):
+            raise NotYet(
+                f"captured[{name!r}] is not what {name!r} put out in the last call",
+                expected=tensor_text(value),
+                got=tensor_text(got),
+            )
+        if got.requires_grad:
+            raise NotYet(f"captured[{name!r}] is not detached", expected="requires_grad is False", likely=NOT_DETACHED)
+
+
+def _check_own_dictionary(trial: Trial) -> None:
+    model, x = Net(3), whole_numbers(4, 3, 2)
+
+    def two_blocks() -> list[Any]:
+        with trial.answer(model, ["head"]) as first:
+            model(x)
+        before = dict(first)
+        with trial.answer(model, ["body.first"]) as second:
+            model(2 * x)
+        return [before, first, second]
+
+    two_blocks.__name__ = "a second block"
+    before, first, second = trial.run(two_blocks)
+    if first is second or list(first) != list(before) or list(second) != ["body.first"]:
+        raise NotYet(
+            "a second block writes into the dictionary of the first one",
+            expected="each block has its own dictionary",
+            got=f"entries {list(second)} after a block that asked for 'body.first' alone",
+            likely="old entries: a default argument or a global dictionary is shared by all calls",
+        )
+
+
+def _check_exception(trial: Trial) -> None:
+    model, x = Net(1), whole_numbers(3, 3, 2)
+    hooks = snapshot_hooks([model])
+    came_out = False
+    try:
+        with trial.run(trial.answer, model, ["body.second", "head"]):
+            model(x)
+            raise _InTheBlock
+    except _InTheBlock:
+        came_out = True
+    left = remove_new_hooks([model], hooks)
+    if left:
+        raise NotYet(
+            f"after an exception in the block, {len(left)} of your hooks are still there",
+            expected="no hook left, however the block ends",
+            got=left[0],
+            likely="no finally: code after a bare `yield` is skipped when the block raises",
+        )
+    if not came_out:
+        raise NotYet(
+            "an exception of the block was swallowed",
+            expected="the exception comes out of the with statement",
+            got="the code after the block went on as if nothing had happened",
+            likely="except around yield, or __exit__ that returns True: use finally",
+        )
+
+
+def _check_wrong_name(trial: Trial) -> None:
+    for names in (["body.first", "hed"], ["body.thrid", "head"]):
+        model = Net(2)
+        hooks = snapshot_hooks([model])
+        entered = complained = False
+        try:
+            with trial.answer(model, names):
+                entered = True
+        except Exception:
+            complained = True
+        left = remove_new_hooks([model], hooks)
+        wrong = next(name for name in names if name not in dict(model.named_modules()))
+        if left:
+            raise NotYet(
+                f"after the wrong name {wrong!r}, a hook is still there",
+                expected="no hook left: the block never began",
+                got=left[0],
+                likely="registered while searching: find all modules first, then register, inside try",
+            )
+        if entered or not complained:
+            raise NotYet(
+                f"the wrong name {wrong!r} was accepted",
+                expected="an error before the block begins",
+                got="the block ran",
+                likely="skipped in silence: a loop over named_modules() never meets a name that does not exist",
+            )

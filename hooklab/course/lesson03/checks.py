@@ -1,0 +1,204 @@
+"""Checks of lesson 3: forward hooks that see an output, and hooks that replace it.
+
+The longer ones stand in modules of their own: `lesson03_channel` (3.2), `lesson03_structure` (3.4) and
+`lesson03_cleanup` (3.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.forward import (
+    ACCIDENTAL,
+    NOT_DETACHED,
+    Net,
+    linear,
+    look,
+    misconception_named,
+    refuse_disturbed,
+    whole_numbers,
+)
+from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.lesson03.check_channel import switch_a_channel_off
+from hooklab.course.lesson03.check_cleanup import a_capture_that_cleans_up
+from hooklab.course.lesson03.check_structure import any_output_detached
+
+__all__ = [
+    "a_capture_that_cleans_up",
+    "any_output_detached",
+    "every_use_in_order",
+    "one_layers_output",
+    "switch_a_channel_off",
+]
+
+
+@exercise("3.1", "One layer's output")
+@misconception_named()
+def one_layers_output(trial: Trial) -> str:
+    for seed, name in enumerate(("body.second", "body.first", "body")):
+        model, x = Net(seed), whole_numbers(seed, 3, 2)
+        layer = model.get_submodule(name)
+        taken_in, wanted, final = look(model, layer, x)
+        model.passes.clear()
+        model.results.clear()
+        got = trial.call(model, layer, x)
+        if not model.passes:
+            likely = None
+            if same(got, layer(x)):
+                likely = "layer alone: in the model, the layer gets the output of the layers before it, not x"
+            elif same(got, wanted):
+                likely = "the output was taken from a copy of the model: hook the one that you were given"
+            raise NotYet(
+                "model(x) did not run",
+                expected="one call of the model, during which the hook stores the layer's output",
+                got=tensor_text(got),
+                likely=likely,
+            )
+        refuse_disturbed(model, [final] * len(model.results))
+        if got is None:
+            raise NotYet(
+                "your function returned None",
+                expected=tensor_text(wanted),
+                got="None",
+                likely="forgotten return, or a hook that assigns to a name of its own: append to a list instead",
+            )
+        if isinstance(got, list | tuple) and len(got) == 1 and same(got[0], wanted):
+            raise NotYet(
+                f"a {type(got).__name__} came back, with the output in it",
+                expected="the tensor itself",
+                got=tensor_text(got),
+                likely="whole list: return its entry",
+            )
+        got = expect_tensor(got, "what your function returned")
+        shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
+        if not same(got, wanted):
+            if same(got, final):
+                raise NotYet("that is the model's result", **shown, likely="return value of model(x), not the hook's")
+            if same(got, taken_in):
+                raise NotYet("that is what the layer took in", **shown, likely="args instead of output")
+            raise NotYet(f"that is not what {name!r} put out", **shown)
+        if got.requires_grad:
+            raise NotYet(
+                "the output is not detached",
+                expected="requires_grad is False",
+                got="requires_grad is True: it keeps the whole graph behind it in memory",
+                likely=NOT_DETACHED,
+            )
+        if len(model.passes) > 1:
+            raise NotYet(f"model(x) ran {len(model.passes)} times", expected="one call of the model")
+    return "the outputs of three different modules came back, detached, and the model ran once, undisturbed"
+
+
+class _Loop(nn.Module):
+    """Uses one step several times, and then overwrites each of its outputs in place."""
+
+    def __init__(self, times: int, seed: int):
+        super().__init__()
+        self.step, self.out = linear(2, 2, seed), linear(2, 2, seed + 10)
+        self.times = times
+        self.values: list[Tensor] = []  # what the step gave, as the model got it
+        self.has_graph, self.passes = True, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.values = []
+        self.passes += 1
+        for _ in range(self.times):
+            x = self.step(x)
+            self.values.append(x.detach().clone())
+            self.has_graph = x.requires_grad or not torch.is_grad_enabled()
+            x += 1000
+        result: Tensor = self.out(x)
+        return result
+
+
+@exercise("3.3", "Every use, in order")
+@misconception_named()
+def every_use_in_order(trial: Trial) -> str:
+    for seed, times in enumerate((3, 2, 0)):
+        model, x = _Loop(times, seed), whole_numbers(seed, 1, 2)
+        model(x)
+        wanted, model.values, model.passes = model.values, [], 0
+        got = trial.call(model, model.step, x)
+        if times and not model.values:
+            raise NotYet("model(x) did not run", expected="one call of the model, with your hook on the module")
+        if not all(map(same, model.values, wanted)):
+            raise NotYet(
+                "your hook changed what the model computes",
+                expected=f"the module gives {tensor_text(wanted)}, as without a hook",
+                got=f"{tensor_text(model.values)}",
+                likely=ACCIDENTAL,
+            )
+        if not model.has_graph:
+            raise NotYet(
+                "your hook cut the model's graph: the module no longer gets a gradient",
+                expected="a hook that only looks returns nothing",
+                got="the model went on with a tensor without a graph",
+                likely=ACCIDENTAL,
+            )
+        _expect_uses(got, wanted, model, x)
+        if model.passes > 1:
+            raise NotYet(f"model(x) ran {model.passes} times", expected="one call of the model")
+    return "three uses, two uses and none gave as many entries, in order, safe from later in-place changes"
+
+
+def _expect_uses(got: Any, wanted: list[Tensor], model: _Loop, x: Tensor) -> None:
+    times = len(wanted)
+    shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
+    if isinstance(got, Tensor):
+        stacked = times > 1 and got.shape[:1] == (times,)
+        raise NotYet(
+            "a single tensor came back, not a list",
+            **shown,
+            likely="stacked: return the list itself" if stacked else "only one use kept",
+        )
+    if not isinstance(got, list | tuple):
+        raise NotYet(
+            "that is not a list of tensors",
+            **shown,
+            likely="forgotten return, at the end of your function" if got is None else None,
+        )
+    for number, one in enumerate(got):
+        expect_tensor(one, f"entry {number} of your list")
+    written_over = [one + 1000 for one in wanted]
+    if len(got) != times:
+        raise NotYet(
+            f"{len(got)} {'entry' if len(got) == 1 else 'entries'} for {times} uses",
+            **shown,
+            likely=_why_another_number(got, [*wanted, *written_over], model),
+        )
+    if times > 1 and all(map(same, got, wanted[::-1])):
+        raise NotYet("the uses are in reverse order", **shown, likely="inserted in front, or reversed at the end")
+    if times and all(map(same, got, written_over)):
+        raise NotYet(
+            "the entries are not what the module put out, but what became of it later",
+            **shown,
+            likely="same memory: detach() does not copy, and the model adds 1000 in place afterwards; clone",
+        )
+    if times and all(map(same, got, [x, *written_over])):
+        raise NotYet("those are the module's inputs", **shown, likely="args instead of output")
+    if not all(map(same, got, wanted)):
+        raise NotYet("those are not the module's outputs", **shown)
+    if any(one.requires_grad for one in got):
+        raise NotYet(
+            "the entries are not detached",
+            expected="requires_grad is False for each",
+            got="requires_grad is True: a clone keeps the graph",
+            likely="still part of the graph: `output.clone()` alone is not enough, detach as well",
+        )
+
+
+def _why_another_number(got: Sequence[Tensor], uses: list[Tensor], model: _Loop) -> str | None:
+    if model.passes > 1:
+        return f"the model was called {model.passes} times"
+    if len(got) == 1 and any(same(got[0], one) for one in uses):
+        return "overwritten: each use replaces the one before; append instead"
+    if len(got) == 2 * model.times and all(map(same, got[::2], got[1::2])):
+        return "registered twice: two hooks are on the module, and each stores"
+    if len(got) > model.times and not all(any(same(one, use) for use in uses) for one in got):
+        return "old entries: a default argument or a global list is shared by all calls; make the list in the function"
+    return None

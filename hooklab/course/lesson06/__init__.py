@@ -1,0 +1,1 @@
+"""What is lesson 6's own. How does `__call__` run hooks?"""

@@ -1,0 +1,212 @@
+"""The check of exercise 7.3: a block in which one layer's output is mixed, by a hook that is gone afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.forward import (
+    expect_manager,
+    linear,
+    misconception_named,
+    run_with_hooks,
+    users_own,
+    whole_numbers,
+)
+from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
+from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.lesson07.known_mixtures import UNMIXED, explain_mixture, mixture, partners
+
+
+class _InTheBlock(Exception):
+    """Raised by the check inside the learner's block."""
+
+
+class _Net(nn.Module):
+    """stage → head. It notes what the stage put out before any hook, and what the head got."""
+
+    def __init__(self, seed: int):
+        super().__init__()
+        self.stage, self.head = _Stage(seed), linear(2, 2, seed + 20)
+        self.received: Any = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.received = self.stage(x)
+        if not isinstance(self.received, Tensor) or self.received.shape != x.shape:
+            return x  # what a hook returned is looked at after the pass
+        result: Tensor = self.head(self.received)
+        return result
+
+
+class _Stage(nn.Module):
+    """A linear layer, and a sigmoid that saves its own output for backward."""
+
+    def __init__(self, seed: int):
+        super().__init__()
+        self.linear, self.put_out = linear(2, 2, seed), torch.empty(0)
+        self.before_hooks = torch.empty(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.put_out = torch.sigmoid(0.1 * self.linear(x))
+        self.before_hooks = self.put_out.detach().clone()
+        return self.put_out
+
+
+@exercise("7.3", "A hook that mixes, and cleans up")
+@misconception_named()
+def a_hook_that_mixes(trial: Trial) -> str:
+    for seed, lam in enumerate((0.75, 0.25, 0.625)):
+        _check_mixing(trial, _Net(seed), whole_numbers(seed, 3, 2), lam)
+    _check_exception(trial)
+    return "the layer's output was mixed by return, with gradients to both parts, and the hook was gone after the block"
+
+
+def _check_mixing(trial: Trial, net: _Net, x: Tensor, lam: float) -> None:
+    indices, before = partners(3), net(x).detach()
+    own = net.stage.register_forward_hook(users_own)
+    with trial.watch(net, x):
+        manager = expect_manager(trial.run(trial.answer, net.stage, lam, indices), "mixing")
+        hooks: list[int] = []  # forward hooks and forward pre-hooks in the block, not counting the check's own
+        patched: list[bool] = []
+
+        def a_block() -> Any:
+            with manager:
+                hooks.extend([len(net.stage._forward_hooks) - 1, len(net.stage._forward_pre_hooks)])
+                patched.append("forward" in vars(net.stage))
+                return net(x)
+
+        a_block.__name__ = "a block with mixing"
+        trial.run(a_block)
+        if any(patched) or "forward" in vars(net.stage):
+            raise NotYet(
+                "`forward` was replaced; the exercise wants a hook",
+                expected="layer.register_forward_hook(…), which leaves the layer's own methods alone",
+                got="forward in vars(layer)" + ("" if any(patched) else ", after the block"),
+            )
+        _expect_mixed(net, lam, indices, *hooks)
+        _expect_gradients(net, x, lam, indices)
+        after = run_with_hooks(trial, net, x)
+    if own.id not in net.stage._forward_hooks:
+        raise NotYet(
+            "a hook that was there before your block is gone",
+            expected="only your own hook is removed",
+            likely="cleared: `_forward_hooks.clear()` removes everybody's; keep your handle and remove that",
+        )
+    if trial.faults:
+        raise trial.faults[0]
+    if not same(after, before):
+        raise NotYet("after the block, the layer's output is still changed", expected="as it was without the block")
+    _check_second_pass(trial, net, x, lam, indices)
+
+
+def _check_second_pass(trial: Trial, net: _Net, x: Tensor, lam: float, indices: Tensor) -> None:
+    def a_block() -> Any:
+        with trial.answer(net.stage, lam, indices):
+            net(x)
+            return net(x)
+
+    a_block.__name__ = "a block with two passes"
+    with trial.watch(net, x):
+        trial.run(a_block)
+    if not same(net.received, mixture(net.stage.before_hooks, lam, indices)):
+        raise NotYet(
+            "in the block's second pass, the next layer did not get the mixture",
+            expected="every pass in the block is mixed",
+            got=tensor_text(net.received),
+            likely="mixed once: the hook was gone after its first call",
+        )
+
+
+def _expect_mixed(net: _Net, lam: float, indices: Tensor, hooks: int, pre_hooks: int) -> None:
+    values = net.stage.before_hooks
+    got = expect_tensor(net.received, "what your hook returned", values.shape).detach()
+    wanted = mixture(values, lam, indices)
+    if not torch.equal(net.stage.put_out.detach(), values):
+        raise NotYet(
+            "your hook wrote into the layer's own output",
+            expected="a new tensor, returned; the layer's output stays as it was, because backward() may need it",
+            likely="in-place change: `out *= λ`, `out[...] = …` and `out.copy_` write, `λ * out` makes a new tensor",
+        )
+    if same(got, wanted):
+        return
+    likely = explain_mixture(got, values, lam, indices)
+    if pre_hooks and hooks <= 0:
+        likely = "forward pre-hook: it mixes what goes in; what comes out is a forward hook's"
+    elif likely == UNMIXED and hooks <= 0:
+        likely = "no hook on the layer during the block: register it before the yield"
+    elif likely == UNMIXED:
+        likely = "forgotten return: a name inside the hook was given to the mixture, and the model never heard of it"
+    raise NotYet(
+        f"with λ = {lam:g} and indices = {indices.tolist()}, the next layer did not get the mixture",
+        expected=tensor_text(wanted),
+        got=tensor_text(got),
+        likely=likely,
+    )
+
+
+def _expect_gradients(net: _Net, x: Tensor, lam: float, indices: Tensor) -> None:
+    """Compare the gradient of the stage's weight with that of the mixture, and of its cut-off forms."""
+    weight, output = net.stage.linear.weight, net.stage.put_out
+    weights = torch.arange(1.0, 1 + output.numel()).reshape(output.shape)
+    forms = {
+        "": mixture(output, lam, indices),
+        "partner cut off: `detach()` stops the gradient to each sample's partner": lam * output
+        + (1 - lam) * output.detach()[indices],
+        "self cut off: the gradient reaches each sample's partner only": lam * output.detach()
+        + (1 - lam) * output[indices],
+    }
+    grads = {words: _gradient((form * weights).sum(), weight) for words, form in forms.items()}
+    mine = _gradient((net.received * weights).sum(), weight)
+    if mine is None:
+        raise NotYet(
+            "the values are mixed, and no gradient flows back into the layer",
+            expected="gradients reach both parts of each mixture",
+            got="a mixture without a graph",
+            likely="cut off: `detach()`, `.data` and no_grad() leave the graph behind; mix `out` itself",
+        )
+    right = grads[""]
+    assert right is not None
+    if not same(mine, right):
+        raise NotYet(
+            "the values are mixed, the gradients are not",
+            expected=f"weight.grad of the layer = {tensor_text(right)}",
+            got=tensor_text(mine),
+            likely=next((words for words, grad in grads.items() if grad is not None and same(mine, grad)), None),
+        )
+
+
+def _gradient(loss: Tensor, weight: Tensor) -> Tensor | None:
+    if not loss.requires_grad:
+        return None
+    (grad,) = torch.autograd.grad(loss, weight, retain_graph=True, allow_unused=True)
+    return grad
+
+
+def _check_exception(trial: Trial) -> None:
+    net, x = _Net(5), whole_numbers(5, 3, 2)
+    hooks = snapshot_hooks([net])
+    came_out = False
+    try:
+        with trial.run(trial.answer, net.stage, 0.75, partners(3)):
+            net(x)
+            raise _InTheBlock
+    except _InTheBlock:
+        came_out = True
+    left = remove_new_hooks([net], hooks)
+    if left:
+        raise NotYet(
+            "after an exception in the block, your hook is still there",
+            expected="no hook left, however the block ends",
+            got=left[0],
+            likely="no finally: code after a bare `yield` is skipped when the block raises",
+        )
+    if not came_out:
+        raise NotYet(
+            "an exception of the block was swallowed",
+            expected="the exception comes out of the with statement",
+            got="the code after the block went on as if nothing had happened",
+            likely="except around yield, or __exit__ that returns True: use finally",
+        )

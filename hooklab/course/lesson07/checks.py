@@ -1,0 +1,185 @@
+"""Checks of lesson 7: mixing samples, targets and losses, and the hook that does it inside a network.
+
+The longer ones stand in modules of their own: `lesson07_hook` (7.3), `lesson07_draws` (7.4) and `lesson07_step` (7.5).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.forward import whole_numbers
+from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.lesson07.check_draws import dice_of_a_batch
+from hooklab.course.lesson07.check_hook import a_hook_that_mixes
+from hooklab.course.lesson07.check_step import a_whole_step
+from hooklab.course.lesson07.known_mixtures import (
+    FOLDED,
+    INVERSE,
+    OTHER_PARTNERS,
+    SWAPPED,
+    explain_mixture,
+    mixture,
+    partners,
+)
+
+__all__ = ["a_hook_that_mixes", "a_mixed_batch", "a_mixed_loss", "a_whole_step", "dice_of_a_batch"]
+
+
+@exercise("7.1", "Mix a batch and its targets")
+def a_mixed_batch(trial: Trial) -> str:
+    for lam, shape in ((0.75, (3, 1)), (0.25, (4, 2)), (0.625, (5, 1, 2, 2))):
+        length = shape[0]
+        x, y, indices = whole_numbers(length, *shape), torch.eye(length), partners(length)
+        given = {"x": x.clone(), "y": y.clone(), "indices": indices.clone()}
+        got = trial.call(given["x"], given["y"], lam, given["indices"], may_change=True)
+        for name, was in (("x", x), ("y", y), ("indices", indices)):
+            if not same(given[name], was):
+                raise NotYet(
+                    f"your function changed {name} in place",
+                    expected="the values that you are given stay as they were",
+                    likely="in-place change: `x *= λ` and `x += …` write into x, `λ * x + …` makes a new tensor",
+                )
+        mixed_x, mixed_y = _pair(got)
+        if same(mixed_x, mixture(y, lam, indices)) and mixed_x.shape != x.shape:
+            raise NotYet("the mixed targets came first", expected="(mixed x, mixed y)", got="(mixed y, mixed x)")
+        for name, part, values in (("x", mixed_x, x), ("y", mixed_y, y)):
+            part = expect_tensor(part, f"the mixed {name}", values.shape)
+            wanted = mixture(values, lam, indices)
+            if not same(part, wanted):
+                likely = explain_mixture(part, values, lam, indices)
+                if name == "y" and likely in (INVERSE, OTHER_PARTNERS):
+                    likely = "other partners than x has: the same `indices` belong to both"
+                if not part.is_floating_point():
+                    likely = "whole numbers: `.long()` and `.int()` cut off what is behind the point, here the shares"
+                raise NotYet(
+                    f"with λ = {lam:g} and indices = {indices.tolist()}, the mixed {name} is not the right one",
+                    expected=tensor_text(wanted),
+                    got=tensor_text(part),
+                    likely=likely,
+                )
+    return "three batches, of vectors and of images: x and y mixed with the same partners and the same λ, even below ½"
+
+
+def _pair(got: Any) -> tuple[Any, Any]:
+    if got is None:
+        raise NotYet(
+            "your function returned None", expected="(mixed x, mixed y)", got="None", likely="forgotten return"
+        )
+    if not isinstance(got, tuple | list) or len(got) != 2:
+        raise NotYet("your function did not return a pair", expected="(mixed x, mixed y)", got=tensor_text(got))
+    return got[0], got[1]
+
+
+@exercise("7.2", "The loss of a mixture")
+def a_mixed_loss(trial: Trial) -> str:
+    for loss_fn, lam in ((F.cross_entropy, 0.75), (F.multi_margin_loss, 0.25), (F.cross_entropy, 0.25)):
+        logits = whole_numbers(3 + round(4 * lam), 4, 5).requires_grad_()
+        y, indices = torch.tensor([4, 0, 3, 1]), partners(4)
+        wanted = _loss(loss_fn, logits, y, lam, indices)
+        asked: list[Any] = []
+        try:
+            got = trial.call(_noting(loss_fn, asked), logits, y, lam, indices)
+        except NotYet as fault:
+            raise NotYet(fault.missing, expected="no exception", likely=_why_it_raised(fault.missing)) from fault
+        if logits.grad is not None:
+            raise NotYet(
+                "your function ran backward()",
+                expected="the loss alone: who calls your function decides when to go back",
+                likely="backward() inside: it uses up the graph, and the training loop's own backward() would fail",
+            )
+        if got is None:
+            raise NotYet(
+                "your function returned None", expected=tensor_text(wanted), got="None", likely="forgotten return"
+            )
+        if isinstance(got, int | float):
+            raise NotYet(
+                "your loss is a number, not a tensor",
+                expected="a tensor, from which backward() can start",
+                got=tensor_text(got),
+                likely="item(): it takes the number out of the tensor and leaves the graph behind",
+            )
+        got = expect_tensor(got, "your loss", wanted.shape)
+        if not same(got, wanted):
+            raise NotYet(
+                f"with λ = {lam:g} and {loss_fn.__name__}, that is not the mixed loss",
+                expected=tensor_text(wanted),
+                got=tensor_text(got),
+                likely="partners' logits: the network has mixed already; only the targets change places"
+                if any(same(one, logits[indices]) for one in asked)
+                else _explain_loss(got, loss_fn, logits.detach(), y, lam, indices),
+            )
+        _expect_gradient(got, wanted, logits)
+    return "λ of one loss and 1-λ of the other, for two loss functions, and gradients reach the logits"
+
+
+def _noting(loss_fn: Any, asked: list[Any]) -> Any:
+    """The loss function, which notes the logits that it is asked about."""
+
+    @functools.wraps(loss_fn)
+    def noting(logits: Any, *args: Any, **kwargs: Any) -> Any:
+        asked.append(logits)
+        return loss_fn(logits, *args, **kwargs)
+
+    return noting
+
+
+def _loss(loss_fn: Any, logits: Tensor, y: Tensor, lam: float, indices: Tensor) -> Tensor:
+    loss: Tensor = lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices])
+    return loss
+
+
+def _explain_loss(got: Tensor, loss_fn: Any, logits: Tensor, y: Tensor, lam: float, indices: Tensor) -> str | None:
+    own, partner = loss_fn(logits, y), loss_fn(logits, y[indices])
+    known = {
+        "one target only: each sample's own; its partner's share of the loss is missing": own,
+        "one target only: the partner's; each sample's own share of the loss is missing": partner,
+        SWAPPED if lam > 0.5 else FOLDED: (1 - lam) * own + lam * partner,
+        "half and half: λ was not used": (own + partner) / 2,
+        "a sum without weights: λ and 1 - λ are missing": own + partner,
+        INVERSE: _loss(loss_fn, logits, y, lam, indices.argsort()),
+        OTHER_PARTNERS: _loss(loss_fn, logits, y, lam, torch.arange(len(y)).flip(0)),
+        "class numbers were mixed: of a 3 and a 5 they make a 4, which neither of them is": loss_fn(
+            logits, (lam * y + (1 - lam) * y[indices]).long()
+        ),
+        "cross entropy in place of `loss_fn`: call the function that you are given": _loss(
+            F.cross_entropy, logits, y, lam, indices
+        ),
+        "predictions mixed: the network has mixed already; mix the losses and leave the logits alone": _loss(
+            loss_fn, mixture(logits, lam, indices), y, lam, indices
+        ),
+    }
+    return next((words for words, value in known.items() if same(got, value)), None)
+
+
+def _why_it_raised(message: str) -> str | None:
+    if "Long" in message or "class probabilities" in message:
+        return "class numbers cannot be mixed: a share of class 3 and one of class 5 is no class; mix two losses"
+    if "target tensor should be 1-D" in message or "inconsistent target size" in message:
+        return "one-hot targets: not every loss function takes them; call loss_fn with class numbers, twice"
+    return None
+
+
+def _expect_gradient(got: Tensor, wanted: Tensor, logits: Tensor) -> None:
+    if not got.requires_grad:
+        raise NotYet(
+            "no gradient reaches the logits",
+            expected="a loss that is still part of the graph",
+            likely="detached: item(), torch.tensor(…) and detach() keep the number, and nothing can learn from it",
+        )
+    (mine,) = torch.autograd.grad(got.sum(), logits, allow_unused=True)
+    (right,) = torch.autograd.grad(wanted, logits)
+    if not same(mine, right):
+        raise NotYet(
+            "the loss is right, its gradient is not",
+            expected="the gradient of both losses",
+            got="another one" if isinstance(mine, Tensor) else "none",
+            likely="detached: one of the two losses is no longer part of the graph"
+            if isinstance(mine, Tensor)
+            else "cut off: item(), torch.tensor(…) and detach() make a new tensor that has no graph behind it",
+        )

@@ -1,0 +1,146 @@
+"""Every lesson and solution in JupyterLab: run all of it; in the lessons, answer an exercise wrongly and rightly."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from matplotlib.image import imread
+
+from hooklab.course import plots
+from hooklab.course.browser.lab import DARK, WIDTH, Lab, Notebook
+from hooklab.course.browser.screenshot import LESSON, picture_of
+from hooklab.course.build.regions import BEGIN, END, STUB
+from tests.course.browser.conftest import ROOT
+from tests.course.browser.contrast import too_faint
+from tests.course.browser.explorer import Explorer
+from tests.course.browser.reading import errors, has_picture, never_run, says
+
+FIRST = Path(LESSON).stem
+LESSONS = sorted(path.stem for path in (ROOT / "lessons").glob("*.ipynb"))
+TRIES = 3
+SOLUTIONS = sorted(path.stem for path in (ROOT / "solutions").glob("*.ipynb"))
+
+
+@dataclass
+class Run:
+    """A notebook that is open in the browser, and its cells as they were after Run All."""
+
+    name: str
+    notebook: Notebook
+    cells: list[dict[str, Any]]
+
+    def index(self, tag: str) -> list[int]:
+        return [index for index, cell in enumerate(self.cells) if tag in cell["metadata"].get("tags", [])]
+
+
+def run_all(lab: Lab, path: str) -> Iterator[Run]:
+    notebook = lab.open(path)
+    try:
+        notebook.run_all()
+        yield Run(Path(path).stem, notebook, notebook.cells())
+    finally:
+        notebook.close()
+
+
+@pytest.fixture(scope="module", params=LESSONS)
+def lesson(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Run]:
+    yield from run_all(lab, f"lessons/{request.param}.ipynb")
+
+
+@pytest.fixture(scope="module", params=SOLUTIONS)
+def solution(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Run]:
+    yield from run_all(lab, f"solutions/{request.param}.ipynb")
+
+
+def test_a_lesson_runs_to_its_end_without_an_error(lesson: Run) -> None:
+    assert errors(lesson.cells) == []
+    assert never_run(lesson.cells) == []
+
+
+def test_a_lessons_exercises_are_not_attempted_at_first(lesson: Run) -> None:
+    checks = [lesson.cells[index] for index in lesson.index("check")]
+    assert checks
+    assert [says(cell) for cell in checks if "not attempted" not in says(cell)] == []
+
+
+def test_a_lessons_figures_are_pictures(lesson: Run) -> None:
+    figures = [lesson.cells[index] for index in lesson.index("figure")]
+    assert [cell["source"].split("\n", 1)[0] for cell in figures if not has_picture(cell)] == []
+
+
+def test_a_lessons_explorers_answer(lesson: Run) -> None:
+    for index in lesson.index("explorer"):
+        explorer = Explorer(lesson.notebook.show(index))
+        before = explorer.picture()
+        explorer.touch()
+        assert explorer.picture_after(before) != before
+
+
+@pytest.mark.parametrize("lesson", [FIRST], indirect=True)
+def test_the_readmes_picture_is_as_wide_as_the_tab_and_shows_a_gradient_on_its_way(lesson: Run) -> None:
+    picture = imread(io.BytesIO(picture_of(lesson.notebook)), format="png")
+    height, width, _ = picture.shape
+    assert width == WIDTH
+    assert 700 < height < 1600
+    backward = [int(plots.BACKWARD[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    lower_half = picture[height // 2 :, :, :3]
+    assert (abs(lower_half - backward) < 0.01).all(axis=2).sum() > 500
+
+
+def test_a_wrong_answer_is_told_not_yet_and_a_right_one_correct(lesson: Run) -> None:
+    answer = lesson.index("solution")[0]
+    check = next(index for index in lesson.index("check") if index > answer)
+    stub = lesson.cells[answer]["source"]
+
+    answer_with(lesson.notebook, answer, stub.replace(STUB[1], "return None", 1))
+    assert "not yet" in says(lesson.notebook.cells()[check])
+
+    answer_with(lesson.notebook, answer, right_answer(lesson.name, lesson.cells[answer]["id"]))
+    assert "correct" in says(lesson.notebook.cells()[check])
+    assert errors(lesson.notebook.cells()) == []
+
+
+@pytest.mark.parametrize("lesson", [FIRST], indirect=True)
+@pytest.mark.parametrize("theme", [DARK], indirect=True)
+def test_a_lessons_text_and_outcomes_are_readable_in_the_dark_theme(
+    lesson: Run, theme: str, keep_picture: Callable[[Any, str], None]
+) -> None:
+    for index in [0, *lesson.index("exercise"), *lesson.index("check"), *lesson.index("recap"), *lesson.index("quiz")]:
+        cell = lesson.notebook.show(index)
+        assert too_faint(cell.locator(".jp-RenderedHTMLCommon").first) == {}
+    lesson.notebook.show(lesson.index("exercise")[0])
+    keep_picture(lesson.notebook.page, "lesson-dark")
+
+
+def answer_with(notebook: Notebook, index: int, source: str) -> None:
+    """Put an answer in a cell's place, as a paste does, and run the cell and the check beneath it."""
+    editor = notebook.show(index).locator(".cm-content")
+    for _ in range(TRIES):  # a page that is still being laid out may take the focus away again
+        editor.click()
+        editor.press("ControlOrMeta+a")
+        notebook.page.keyboard.insert_text(source)
+        if notebook.cells()[index]["source"] == source:
+            break
+    assert notebook.cells()[index]["source"] == source
+    notebook.run_cell()
+    notebook.run_cell()
+
+
+def right_answer(name: str, cell_id: str) -> str:
+    solved = nbformat.read(ROOT / "solutions" / f"{name}.ipynb", as_version=4)
+    source = next(cell.source for cell in solved.cells if cell.id == cell_id)
+    return "\n".join(line for line in source.split("\n") if line.strip() not in (BEGIN, END))
+
+
+def test_a_solution_runs_to_its_end_and_every_check_says_correct(solution: Run) -> None:
+    assert errors(solution.cells) == []
+    assert never_run(solution.cells) == []
+    checks = [solution.cells[index] for index in solution.index("check")]
+    assert checks
+    assert [says(cell) for cell in checks if "correct" not in says(cell)] == []

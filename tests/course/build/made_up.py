@@ -1,0 +1,86 @@
+"""A made-up lesson, small enough to see whole, and courses of such lessons."""
+
+from pathlib import Path
+
+from hooklab.course.build.course import Course, Lesson
+from hooklab.course.build.drafts import Draft, draft
+
+TINY = '''\
+# %% [markdown]
+# # 9 · A tiny lesson
+
+# %% tags=["setup"]
+from IPython.display import display
+
+def check(id, answer):
+    try:
+        text = f"✓ {id} correct: two" if answer() == 2 else f"✗ {id} not yet: not two"
+    except NotImplementedError:
+        text = f"○ {id} not attempted: write it"
+    display({"text/plain": text, "text/html": f"<b>{text}</b>"}, raw=True)
+
+# %% tags=["claim-S0.1"]
+total = 1 + 1
+print("total =", total)
+assert total == 2
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 9.1 · Two
+# ●●○ · 5 minutes
+#
+# Return two.
+#
+# <details><summary>Hint: I get None</summary>
+# A function without a return gives None.
+# </details>
+#
+# <details><summary>Hint: I get 11</summary>
+# Those were two strings.
+# </details>
+
+# %% tags=["solution"]
+def two() -> int:
+    """Return two."""
+    ### BEGIN SOLUTION
+    first, second = 1, 1
+    return first + second
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("9.1", two)
+'''
+CHECKS = '@exercise("9.1", "Two")\ndef two(trial): ...\n'
+NAME = "09_tiny"
+
+
+def changed(old: str, new: str, source: str = TINY) -> str:
+    """Return a source with one passage changed; an error when it is not there exactly once."""
+    assert source.count(old) == 1, f"{source.count(old)} times in the source: {old!r}"
+    return source.replace(old, new)
+
+
+def numbered(number: int, source: str = TINY) -> str:
+    """Return the source as that of lesson `number`."""
+    return source.replace("9.1", f"{number}.1")
+
+
+def make_course(root: Path, sources: dict[str, str] | None = None, checks: str = CHECKS) -> Course:
+    """Write a course with these sources, by name, and this text as its checks."""
+    folder = root / "solutions" / "source"
+    folder.mkdir(parents=True)
+    for name, source in (sources or {NAME: TINY}).items():
+        (folder / f"{name}.py").write_text(source, encoding="utf-8")
+    (root / "hooklab" / "course" / "lesson09").mkdir(parents=True)
+    (root / "hooklab" / "course" / "lesson09" / "checks.py").write_text(checks, encoding="utf-8")
+    return Course(root)
+
+
+def draft_of(root: Path, source: str = TINY, checks: str = CHECKS) -> Draft:
+    """Return the draft of a course's only lesson."""
+    course = make_course(root, {NAME: source}, checks)
+    return draft(course, Lesson(NAME, root))
+
+
+def problems_of(root: Path, source: str, checks: str = CHECKS) -> list[str]:
+    """Return the problems of a source as they are shown, without the file's folder."""
+    return [str(problem).removeprefix("solutions/source/") for problem in draft_of(root, source, checks).problems]

@@ -1,0 +1,76 @@
+import pytest
+
+from hooklab.course.build.reading import read_cells
+from tests.course.build.made_up import TINY
+
+
+def faults(source: str) -> list[str]:
+    _, problems = read_cells(source, "09_tiny.py")
+    return [str(problem) for problem in problems]
+
+
+def test_a_cell_has_its_number_line_kind_tags_and_text() -> None:
+    cells, problems = read_cells(TINY, "09_tiny.py")
+
+    claim = cells[2]
+    assert not problems
+    assert (claim.number, claim.line, claim.kind, claim.tags) == (3, 14, "code", ("claim-S0.1",))
+    assert claim.text.startswith("total = 1 + 1\n")
+
+
+def test_a_marker_inside_a_string_begins_no_cell() -> None:
+    source = '# %%\ntext = """\n# %% not a cell\n"""\n\n# %%\nx = 1\n'
+
+    cells, problems = read_cells(source, "a.py")
+
+    assert not problems
+    assert [cell.line for cell in cells] == [1, 6]
+
+
+def test_a_magic_is_written_as_a_comment_and_read_as_a_magic() -> None:
+    cells, _ = read_cells("# %%\n# %matplotlib inline\n", "a.py")
+
+    assert cells[0].text == "%matplotlib inline"
+
+
+@pytest.mark.parametrize("tags", ['"claim-S3.12"', '"field", "field-05"', '"predict"', '"quiz", "recap"'])
+def test_the_tags_of_the_course_are_known(tags: str) -> None:
+    assert not faults(f"# %% tags=[{tags}]\nassert True\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "cell", "said"),
+    [
+        ('# %%\nx = 1\n\n# %% tags=["exercize"]\nx = 2\n', 4, 2, "unknown tag 'exercize'; known: check, exercise"),
+        ('# %% tags=["claim-S3"]\nassert 1\n', 1, 1, "unknown tag 'claim-S3'"),
+        ('# %% tags=["field-05"]\nx = 1\n', 1, 1, "tag 'field-05' without the tag 'field'"),
+        ('# %% tags=["claim-S1.2"]\nprint(1)\n', 1, 1, "tag 'claim-S1.2' on a cell without an assert"),
+        ('# %% [markdown] tags=["claim-S1.2"]\n# assert\n', 1, 1, "tag 'claim-S1.2' on a cell without an assert"),
+        ("# %% hide=true\nx = 1\n", 1, 1, "unknown cell option 'hide'"),
+        ("# %% A title\nx = 1\n", 1, 1, "unknown cell option 'title'"),
+        ("# %%\n# NBVAL_IGNORE_OUTPUT\nprint(1)\n", 1, 1, "a comment that tells nbval not to compare"),
+        ("# %% [raw]\n# text\n", 1, 1, "a raw cell"),
+        ("# %%\nx = 1\n\n# %%\n\n# %%\ny = 1\n", 4, 2, "an empty cell"),
+    ],
+)
+def test_a_faulty_cell_is_named_with_its_line(source: str, line: int, cell: int, said: str) -> None:
+    (fault,) = faults(source)
+
+    assert fault.startswith(f"09_tiny.py:{line}: cell {cell} ")
+    assert said in fault
+
+
+def test_text_before_the_first_marker_is_refused() -> None:
+    assert "the first line must be a `# %%` line" in faults("import torch\n\n# %%\nx = 1\n")[0]
+
+
+def test_an_indented_marker_is_refused() -> None:
+    (fault,) = faults("# %%\ndef f():\n    # %% inside\n    return 1\n")
+
+    assert "jupytext reads 2 cells where there are 1 `# %%` lines" in fault
+
+
+def test_a_source_that_is_not_python_is_refused_with_the_line() -> None:
+    (fault,) = faults('# %%\nx = 1\n\n# %%\ntext = """\n')
+
+    assert fault.startswith("09_tiny.py:5: this is not valid Python")

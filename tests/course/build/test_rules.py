@@ -1,0 +1,187 @@
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nbformat.v4 import new_output
+
+from hooklab.course.build.course import Variant
+from hooklab.course.build.rules import findings, outcome
+from hooklab.course.build.writing import skeleton
+from tests.course.build.made_up import TINY, changed, draft_of
+
+SHOWN = {"lesson": "○ 9.1 not attempted: write it", "solution": "✓ 9.1 correct: two"}
+CLAIM, CARD, SOLUTION, CHECK = 2, 3, 4, 5
+
+
+class Notebook:
+    """A tiny notebook as a run leaves it, for a test to spoil."""
+
+    def __init__(self, root: Path, variant: Variant, source: str = TINY) -> None:
+        self.draft, self.variant = draft_of(root, source), variant
+        self.notebook = skeleton(self.draft, variant)
+        self.cells: list[Any] = self.notebook.cells
+        for count, cell in enumerate([cell for cell in self.cells if cell.cell_type == "code"], start=1):
+            cell.execution_count = count
+        self.show(CHECK, SHOWN[variant])
+
+    def show(self, index: int, text: str, kind: str = "text/plain") -> None:
+        self.cells[index].outputs = [new_output("display_data", {kind: text})]
+
+    def findings(self) -> list[tuple[int, str]]:
+        return findings(self.notebook, self.draft, self.variant)
+
+
+@pytest.fixture
+def lesson(tmp_path: Path) -> Notebook:
+    return Notebook(tmp_path, "lesson")
+
+
+@pytest.fixture
+def solution(tmp_path: Path) -> Notebook:
+    return Notebook(tmp_path, "solution")
+
+
+def test_a_lesson_and_a_solution_as_they_should_be_pass(tmp_path: Path) -> None:
+    assert not Notebook(tmp_path / "lesson", "lesson").findings()
+    assert not Notebook(tmp_path / "solution", "solution").findings()
+
+
+def test_the_outcome_is_read_from_the_plain_text(lesson: Notebook) -> None:
+    lesson.cells[CHECK].outputs[0].data["text/html"] = "✗ 9.1 not yet"
+
+    assert outcome(lesson.cells[CHECK]) == ("9.1", "not attempted")
+
+
+@pytest.mark.parametrize("shown", ["✗ 9.1 not yet: not two", "○ 9.1 not attempted: write it"])
+def test_a_solution_that_its_own_check_does_not_accept_is_refused(solution: Notebook, shown: str) -> None:
+    solution.show(CHECK, shown)
+
+    ((index, what),) = solution.findings()
+    assert index == CHECK
+    assert what == f'the solution\'s check says "{shown[6:].split(":")[0]}", expected "correct"'
+
+
+@pytest.mark.parametrize("shown", ["✗ 9.1 not yet: not two", "✓ 9.1 correct: two"])
+def test_a_lesson_whose_stub_is_not_shown_as_not_attempted_is_refused(lesson: Notebook, shown: str) -> None:
+    lesson.show(CHECK, shown)
+
+    ((index, what),) = lesson.findings()
+    assert index == CHECK
+    assert 'expected "not attempted"' in what
+
+
+def test_a_check_cell_without_an_outcome_is_refused(solution: Notebook) -> None:
+    solution.cells[CHECK].outputs = []
+
+    assert solution.findings() == [(CHECK, 'no outcome of a check in the output, expected "correct"')]
+
+
+def test_an_error_in_an_output_is_refused(lesson: Notebook) -> None:
+    lesson.cells[CLAIM].outputs = [new_output("error", ename="ValueError", evalue="no", traceback=[])]
+
+    assert lesson.findings() == [(CLAIM, "an error in the output: ValueError")]
+
+
+@pytest.mark.parametrize("tag", ["figure", "explorer"])
+def test_a_figure_without_a_picture_is_refused(lesson: Notebook, tag: str) -> None:
+    lesson.cells[CLAIM].metadata["tags"] = [tag]
+    lesson.show(CLAIM, "<Figure size 900x460 with 1 Axes>")
+
+    assert lesson.findings() == [(CLAIM, f"tagged as {tag}, but there is no picture in the output")]
+
+
+def test_a_figure_with_a_picture_passes(lesson: Notebook) -> None:
+    lesson.cells[CLAIM].metadata["tags"] = ["figure"]
+    lesson.show(CLAIM, "aGVsbG8=", "image/png")
+
+    assert not lesson.findings()
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "text/html", "image/svg+xml"])
+def test_a_memory_address_in_an_output_is_refused(lesson: Notebook, kind: str) -> None:
+    lesson.show(CLAIM, "<function hook at 0x7f3a2b>", kind)
+
+    ((index, what),) = lesson.findings()
+    assert index == CLAIM
+    assert what.endswith("'at 0x7f3a2b'")
+
+
+def test_a_memory_address_in_printed_text_is_refused(lesson: Notebook) -> None:
+    lesson.cells[CLAIM].outputs = [new_output("stream", name="stderr", text="<hook at 0x7f3a2b>")]
+
+    assert [index for index, _ in lesson.findings()] == [CLAIM]
+
+
+@pytest.mark.parametrize("place", ["root", "home", "temp", "kernel"])
+def test_a_path_of_this_machine_in_an_output_is_refused(
+    lesson: Notebook, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/scratch")
+    monkeypatch.setenv("HOME", "/people/ann")
+    paths = {
+        "root": f"{lesson.draft.lesson.root}/lessons",
+        "home": "/people/ann/data",
+        "temp": "/scratch/a.txt",
+        "kernel": "/elsewhere/ipykernel_1234/56.py:1: UserWarning",
+    }
+    lesson.show(CLAIM, paths[place])
+
+    ((index, what),) = lesson.findings()
+    assert index == CLAIM
+    assert "a path of the machine" in what
+
+
+def test_a_path_that_only_begins_like_one_of_this_machine_passes(lesson: Notebook) -> None:
+    lesson.show(CLAIM, f"{tempfile.gettempdir()}erature and {Path.home()}-made")
+
+    assert not lesson.findings()
+
+
+def test_a_cell_that_was_not_run_is_refused(lesson: Notebook) -> None:
+    lesson.cells[CHECK].execution_count = None
+
+    assert lesson.findings() == [(CHECK, "this cell was not run")]
+
+
+def test_a_cell_that_was_run_twice_is_refused(lesson: Notebook) -> None:
+    lesson.cells[CHECK].execution_count = 5
+
+    assert [(index, what.split(":")[0]) for index, what in lesson.findings()] == [
+        (CHECK, "execution count 5, expected 4")
+    ]
+
+
+@pytest.mark.parametrize(
+    "shown", ["first, second = 1, 1", "def two():\n    return first + second", "    return first + second  # so"]
+)
+def test_a_lesson_with_a_line_of_a_solution_is_refused(lesson: Notebook, shown: str) -> None:
+    lesson.cells[CLAIM].source = shown
+
+    ((index, what),) = lesson.findings()
+    assert index == CLAIM
+    assert what.startswith("the lesson holds a line of a solution: ")
+
+
+@pytest.mark.parametrize("hint", ["Write `return first + second`.", "return first + second"])
+def test_a_hint_that_gives_the_solution_away_is_refused(tmp_path: Path, hint: str) -> None:
+    lesson = Notebook(tmp_path, "lesson", changed("Those were two strings.", hint))
+
+    assert lesson.findings() == [(CARD, "the lesson holds a line of a solution: 'return first + second'")]
+
+
+def test_an_output_that_gives_the_solution_away_is_refused(lesson: Notebook) -> None:
+    lesson.show(CLAIM, "    return first + second")
+
+    assert [index for index, _ in lesson.findings()] == [CLAIM]
+
+
+def test_a_line_that_the_lesson_teaches_is_no_secret(tmp_path: Path) -> None:
+    taught = changed("total = 1 + 1", "def add(first, second):\n    return first + second\ntotal = add(1, 1)")
+
+    assert not Notebook(tmp_path, "lesson", taught).findings()
+
+
+def test_a_solution_notebook_holds_its_solution(solution: Notebook) -> None:
+    assert "return first + second" in solution.cells[SOLUTION].source
+    assert not solution.findings()

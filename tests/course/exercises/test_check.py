@@ -1,0 +1,416 @@
+"""check() survives whatever an answer does, and says what it found."""
+
+import random
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import hooklab
+from hooklab.course.exercises import attempt, checking
+from hooklab.course.exercises.exercise import Exercise, exercise, find
+from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, tensor_text
+
+
+def outcome_of(verify, answer, monkeypatch):
+    """The outcome of a made-up exercise."""
+    monkeypatch.setattr(checking, "find", lambda id: Exercise(id, "made up", verify))
+    return attempt("9.9", answer)
+
+
+def calls_with_tensor(trial):
+    trial.call(torch.ones(2, requires_grad=True))
+    return "it ran"
+
+
+def calls_with_model(trial):
+    trial.call(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    return "it ran"
+
+
+def leaves_that_require_grad(named):
+    """The right answer to exercise 1.1."""
+    return {name for name, tensor in named.items() if tensor.is_leaf and tensor.requires_grad}
+
+
+# --- outcomes
+
+
+def test_a_stub_is_not_attempted():
+    def leaves(named):
+        """Return names."""
+        # YOUR CODE HERE
+        raise NotImplementedError()
+
+    assert attempt("1.1", leaves).state == "not attempted"
+
+
+@pytest.mark.parametrize("body", ["pass", "...", '"""Only a docstring."""', "raise NotImplementedError"])
+def test_an_empty_body_is_not_attempted(body, tmp_path):
+    space = {}
+    path = tmp_path / "answer.py"
+    path.write_text(f"def leaves(named):\n    {body}\n")
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    assert attempt("1.1", space["leaves"]).state == "not attempted"
+
+
+def test_a_class_with_a_stub_method_is_not_attempted(monkeypatch):
+    class Meter:
+        def hook(self, grad):
+            raise NotImplementedError()
+
+    assert outcome_of(lambda trial: "fine", Meter, monkeypatch).state == "not attempted"
+
+
+def test_a_class_with_an_empty_method_is_attempted(monkeypatch):
+    class Meter:
+        def __exit__(self, *error):
+            pass
+
+    assert outcome_of(lambda trial: "fine", Meter, monkeypatch).state == "correct"
+
+
+def test_a_function_around_an_empty_inner_function_is_attempted(monkeypatch):
+    def answer(x):
+        def hook(grad):
+            pass
+
+        x.register_hook(hook).remove()
+
+    assert outcome_of(calls_with_tensor, answer, monkeypatch).state == "correct"
+
+
+def test_code_above_a_forgotten_stub_line_is_told_to_delete_that_line():
+    def leaves(named):
+        names = set(named)
+        raise NotImplementedError()
+        return names
+
+    outcome = attempt("1.1", leaves)
+    assert outcome.state == "not yet"
+    assert "delete it" in str(outcome)
+
+
+def test_a_stub_without_source_is_not_attempted():
+    space = {}
+    exec("def leaves(named):\n    raise NotImplementedError()", space)
+    assert attempt("1.1", space["leaves"]).state == "not attempted"
+
+
+def test_the_result_instead_of_the_function_is_named():
+    outcome = attempt("1.1", {"w"})
+    assert outcome.state == "not yet"
+    assert "leave out the ()" in str(outcome)
+
+
+def test_the_html_view_escapes_what_the_learner_wrote(monkeypatch):
+    def verify(trial):
+        raise NotYet("<b>missing</b>", got="<script>")
+
+    html = outcome_of(verify, len, monkeypatch).as_html()
+    assert "<script>" not in html
+    assert "<b>" not in html
+    assert "&lt;script&gt;" in html
+
+
+# --- what an answer may do
+
+
+def test_an_exception_is_reported_with_type_message_and_the_learners_line(monkeypatch):
+    def answer(x):
+        return x + torch.ones(3)  # wrong size
+
+    text = str(outcome_of(calls_with_tensor, answer, monkeypatch))
+    assert "answer raised RuntimeError: The size of tensor a (2) must match" in text
+    assert "`return x + torch.ones(3)  # wrong size`" in text
+
+
+def test_an_exception_in_a_hook_that_runs_later_names_the_hooks_line(monkeypatch):
+    def answer(x):
+        def hook(grad):
+            return grad.nonsense
+
+        x.register_hook(hook)
+
+    def verify(trial):
+        x = torch.ones(2, requires_grad=True)
+        trial.call(x, may_hook=True)
+        x.sum().backward()
+        return "it ran"
+
+    text = str(outcome_of(verify, answer, monkeypatch))
+    assert "AttributeError" in text
+    assert "`return grad.nonsense`" in text
+
+
+def test_an_operation_that_torch_has_not_implemented_is_no_stub(monkeypatch):
+    def answer(x):
+        return torch.nn.functional.leaky_relu(torch.ones(2, dtype=torch.int64))
+
+    assert "answer raised NotImplementedError" in str(outcome_of(calls_with_tensor, answer, monkeypatch))
+
+
+def test_exit_does_not_end_the_kernel(monkeypatch):
+    def answer(x):
+        sys.exit(3)
+
+    assert "raised SystemExit: 3" in str(outcome_of(calls_with_tensor, answer, monkeypatch))
+
+
+def test_an_interrupt_goes_through_and_state_is_restored(monkeypatch):
+    def answer(x):
+        torch.set_grad_enabled(False)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        outcome_of(calls_with_tensor, answer, monkeypatch)
+    assert torch.is_grad_enabled()
+
+
+def test_wrong_parameters_are_reported_with_the_signature(monkeypatch):
+    def answer(x, y):
+        return x
+
+    text = str(outcome_of(calls_with_tensor, answer, monkeypatch))
+    assert "missing a required argument: 'y'" in text
+    assert "answer(x, y)" in text
+
+
+def test_a_result_that_the_check_cannot_use_is_reported(monkeypatch):
+    space = {}
+    code = "def verify(trial):\n    return trial.call(1) + 1"
+    exec(compile(code, hooklab.__file__, "exec"), space)  # a line of hooklab's, not of the learner's
+
+    outcome = outcome_of(space["verify"], named_answer(lambda x: "text"), monkeypatch)
+    assert "could not use what answer gave it" in str(outcome)
+
+
+def named_answer(function):
+    function.__name__ = "answer"
+    return function
+
+
+@pytest.mark.parametrize("value", [None, 3, "text", [1], {"a": 1}, (i for i in range(2)), torch.ones(3), object()])
+def test_no_kind_of_result_crashes_a_check(value):
+    for id in ("1.1", "1.2", "1.3", "1.4", "1.5"):
+        assert attempt(id, lambda *args: value).state == "not yet"
+
+
+def test_a_mutated_argument_is_a_fault(monkeypatch):
+    def answer(x):
+        with torch.no_grad():
+            x *= 2
+
+    outcome = outcome_of(calls_with_tensor, answer, monkeypatch)
+    assert outcome.state == "not yet"
+    assert "changed a tensor that it was given in place" in str(outcome)
+
+
+def test_a_mutated_parameter_is_named(monkeypatch):
+    def answer(model):
+        nn.init.zeros_(model[0].weight)
+
+    assert "changed the parameter '0.weight' in place" in str(outcome_of(calls_with_model, answer, monkeypatch))
+
+
+# --- hooks left behind
+
+
+def grab(*args):
+    return None
+
+
+@pytest.mark.parametrize(
+    ("register", "says"),
+    [
+        (lambda model: model[0].register_forward_hook(grab), "forward hook `grab` on module '0'"),
+        (lambda model: model.register_forward_pre_hook(grab), "forward pre-hook `grab` on the whole Sequential"),
+        (lambda model: model[1].register_full_backward_hook(grab), "full backward hook `grab` on module '1'"),
+        (lambda model: model[1].register_full_backward_pre_hook(grab), "full backward pre-hook `grab` on module '1'"),
+        (lambda model: model[0].weight.register_hook(grab), "tensor hook `grab` on parameter '0.weight'"),
+        (
+            lambda model: model[0].bias.register_post_accumulate_grad_hook(grab),
+            "post accumulate grad hook `grab` on parameter '0.bias'",
+        ),
+        (
+            lambda model: nn.modules.module.register_module_forward_hook(grab),
+            "global forward hook `grab` on all modules",
+        ),
+    ],
+)
+def test_a_hook_left_behind_is_reported(register, says, monkeypatch):
+    def answer(model):
+        register(model)
+
+    outcome = outcome_of(calls_with_model, answer, monkeypatch)
+    assert outcome.state == "not yet"
+    assert says in str(outcome)
+
+
+def test_a_hook_left_behind_is_removed_and_older_hooks_stay(monkeypatch):
+    model = nn.Linear(2, 2)
+    model.register_forward_hook(grab)
+
+    def verify(trial):
+        trial.call(model)
+        return "it ran"
+
+    def answer(model):
+        model.register_forward_hook(lambda *args: None)
+
+    outcome_of(verify, answer, monkeypatch)
+    assert list(model._forward_hooks.values()) == [grab]
+
+
+def test_a_global_hook_registered_while_a_hook_runs_is_removed(monkeypatch):
+    def answer(x):
+        x.register_hook(lambda grad: nn.modules.module.register_module_forward_hook(grab) and None)
+
+    def verify(trial):
+        x = torch.ones(2, requires_grad=True)
+        trial.call(x, may_hook=True)
+        x.sum().backward()
+        return "it ran"
+
+    outcome_of(verify, answer, monkeypatch)
+    assert not nn.modules.module._global_forward_hooks
+
+
+def test_a_global_hook_is_removed_even_when_the_answer_raises():
+    def answer(*args):
+        nn.modules.module.register_module_forward_hook(grab)
+        raise ValueError
+
+    attempt("1.2", answer)
+    assert not nn.modules.module._global_forward_hooks
+
+
+# --- global state
+
+
+def test_global_state_is_restored_and_noted(monkeypatch):
+    threads = torch.get_num_threads()
+
+    def answer(x):
+        torch.set_grad_enabled(False)
+        torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(threads + 1)
+
+    outcome = outcome_of(calls_with_tensor, answer, monkeypatch)
+    assert torch.is_grad_enabled()
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.get_num_threads() == threads
+    assert [label for label, _ in outcome.details] == ["note"] * 3
+
+
+def test_random_states_are_as_before(monkeypatch):
+    torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+
+    def answer(x):
+        torch.randn(3)
+        np.random.rand()
+        random.random()
+
+    outcome_of(calls_with_tensor, answer, monkeypatch)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (np.random.get_state()[1] == before[1]).all()
+    assert random.getstate() == before[2]
+
+
+# --- ids, display, grader, progress
+
+
+def test_an_unknown_id_names_the_near_ones():
+    with pytest.raises(LookupError, match=r"no exercise '1\.7'; near: 1\.\d"):
+        attempt("1.7", len)
+
+
+def test_an_id_of_an_unknown_lesson_is_a_lookup_error():
+    with pytest.raises(LookupError, match="no exercise 'leaves'"):
+        find("leaves")
+
+
+def test_swapped_arguments_are_explained():
+    with pytest.raises(TypeError, match="the id comes first"):
+        hooklab.check(len, "1.1")
+
+
+def test_check_prints_plain_text_outside_a_notebook(capsys):
+    hooklab.check("1.1", leaves_that_require_grad)
+    assert capsys.readouterr().out.startswith("✓ 1.1 correct: ")
+
+
+def test_a_grader_gets_an_assertion_error_with_the_same_text(monkeypatch):
+    wrong = named_answer(lambda named: set(named))
+    text = str(attempt("1.1", wrong))
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    with pytest.raises(AssertionError) as caught:
+        hooklab.check("1.1", wrong)
+    assert str(caught.value) == text
+
+
+def test_a_grader_gets_an_assertion_error_for_a_stub(monkeypatch):
+    def leaves(named):
+        raise NotImplementedError()
+
+    monkeypatch.setenv("NBGRADER_EXECUTION", "validate")
+    with pytest.raises(AssertionError, match="not attempted"):
+        hooklab.check("1.1", leaves)
+
+
+def test_a_grader_gets_no_error_for_a_correct_answer(monkeypatch, capsys):
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    hooklab.check("1.1", leaves_that_require_grad)
+    assert "correct" in capsys.readouterr().out
+
+
+def test_an_empty_grader_variable_means_no_grader(monkeypatch, capsys):
+    monkeypatch.setenv("NBGRADER_EXECUTION", "")
+    hooklab.check("1.1", lambda named: set())
+    assert "not yet" in capsys.readouterr().out
+
+
+def test_progress_shows_what_is_correct_in_this_process(monkeypatch, capsys):
+    monkeypatch.setattr(checking, "_found", {})
+    hooklab.progress()
+    hooklab.check("1.1", leaves_that_require_grad)
+    hooklab.check("1.2", lambda y, z: None)
+    capsys.readouterr()
+    hooklab.progress()
+    text = capsys.readouterr().out
+    assert text.startswith("Lesson 1: 1 of 5 exercises correct")
+    assert "✓ 1.1" in text
+    assert "✗ 1.2" in text
+    assert "○ 1.3" in text
+
+
+def test_progress_of_a_lesson_that_does_not_exist_names_those_that_do():
+    with pytest.raises(LookupError, match="lesson 99 has no exercises"):
+        hooklab.progress(99)
+
+
+# --- the words that checks use
+
+
+def test_expect_tensor_names_what_came_instead():
+    with pytest.raises(NotYet) as caught:
+        expect_tensor([1.0], "the gradient", (1,))
+    assert ("got", "[1.0] (list)") in caught.value.details
+
+
+def test_tensor_text_is_short_for_large_tensors():
+    assert tensor_text(torch.zeros(100, 3)) == "a tensor of shape (100, 3), float32"
+
+
+def test_tensor_text_has_no_negative_zero():
+    assert tensor_text(torch.tensor([-0.0, 1.5])) == "[0, 1.5]"
+
+
+def test_an_exercise_is_made_by_its_decorator():
+    one = exercise("3.1", "title")(lambda trial: "fine")
+    assert (one.id, one.title, one.verify(Trial(len))) == ("3.1", "title", "fine")

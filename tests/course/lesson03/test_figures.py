@@ -1,0 +1,59 @@
+"""The figures of lesson 3 show what they are given."""
+
+import pytest
+import torch
+
+from hooklab.course.lesson03.figures import bytes_held, feature_maps
+
+
+def pictures(figure):
+    """The arrays that a figure shows as images, in order."""
+    return [image.get_array() for axes in figure.axes for image in axes.images]
+
+
+def test_feature_maps_shows_the_image_and_each_channel_of_each_layer():
+    figure = feature_maps(torch.zeros(8, 8), {"first": torch.zeros(3, 8, 8), "second": torch.ones(10, 4, 4)})
+    assert [picture.shape for picture in pictures(figure)] == [(8, 8)] + 3 * [(8, 8)] + 10 * [(4, 4)]
+
+
+def test_feature_maps_takes_an_image_with_a_channel_dimension():
+    figure = feature_maps(torch.ones(1, 8, 8), {"first": torch.zeros(1, 8, 8)})
+    assert pictures(figure)[0].shape == (8, 8)
+
+
+def test_feature_maps_gives_all_channels_of_a_layer_one_scale_with_zero_in_its_middle():
+    maps = torch.stack([torch.full((2, 2), -1.0), torch.full((2, 2), 4.0)])
+    figure = feature_maps(torch.zeros(2, 2), {"first": maps})
+    assert [axes.images[0].get_clim() for axes in figure.axes if axes.images][1:] == [(-4, 4), (-4, 4)]
+
+
+def test_feature_maps_names_each_layer_once():
+    figure = feature_maps(torch.zeros(8, 8), {"long": torch.zeros(20, 8, 8)})
+    names = [text.get_text() for axes in figure.axes for text in axes.texts if text.get_text()]
+    assert names == ["long"]
+
+
+def test_feature_maps_draws_a_layer_that_put_out_only_zeros():
+    figure = feature_maps(torch.zeros(8, 8), {"dead": torch.zeros(1, 8, 8)})
+    assert figure.axes[-1].images[0].get_clim() == (-1, 1)
+
+
+def test_feature_maps_takes_values_that_are_part_of_a_graph():
+    figure = feature_maps(torch.zeros(2, 2), {"live": torch.ones(1, 2, 2, requires_grad=True) * 2})
+    assert pictures(figure)[1].tolist() == [[2, 2], [2, 2]]
+
+
+def test_feature_maps_refuses_a_whole_batch_and_says_how_to_take_one_image():
+    with pytest.raises(ValueError, match=r"'first' has shape \(5, 3, 8, 8\), .*captured\[0\]"):
+        feature_maps(torch.zeros(8, 8), {"first": torch.zeros(5, 3, 8, 8)})
+
+
+def test_bytes_held_draws_a_bar_for_each_way_in_order():
+    axes = bytes_held({"all": 20_000, "mean": 4}).axes[0]
+    assert [bar.get_width() for bar in axes.patches] == [20_000, 4]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["all", "mean"]
+
+
+def test_bytes_held_writes_the_number_beside_its_bar():
+    axes = bytes_held({"all": 20_000, "mean": 4}).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["20,000", "4"]

@@ -1,0 +1,110 @@
+"""What pytest needs beyond nbval to test the course's notebooks; pyproject.toml loads it, wherever pytest is started.
+
+- Kernels get the environment that the builder gives them.
+- Each notebook gets two more tests: nbval passes over a code cell that was never run, and looks at cells only, so that
+  a hook left behind for the whole process would go unseen.
+- Plain `pytest` uses two processes, one file at a time in each. A path, `-n`, `--pdb` or `-p no:xdist` turns it off.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from hooklab.course.build.imports import skip_url_grammars
+from hooklab.course.build.kernels import LEFT_BEHIND, environment, prepare_fonts
+
+skip_url_grammars()
+
+ROOT = Path(__file__).parents[3]
+SECONDS_FOR_AN_ANSWER = 60
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
+    """Use two processes for a run of everything; in a wrapper, so that xdist sees the options afterwards."""
+    everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    distributable = config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput")
+    if everything and distributable and config.option.numprocesses is None and not config.option.usepdb:
+        config.option.numprocesses = min(2, os.cpu_count() or 1)
+        config.option.dist = "loadfile"
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, pytest.CollectReport]:
+    """Add a notebook's own tests to those of its cells."""
+    report = yield
+    if _is_notebook(collector) and report.passed:
+        report.result = [
+            EveryCellRan.from_parent(collector, name="every code cell was run"),
+            *report.result,
+            NoHookLeft.from_parent(collector, name="no global hook is left behind"),
+        ]
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Start a notebook's kernel, which the set-up of its first test does, in the course's environment."""
+    if not _is_notebook(item.parent):
+        return (yield)
+    prepare_fonts()
+    with mock.patch.dict(os.environ, environment(ROOT, _scratch(item.config)), clear=True):
+        return (yield)
+
+
+class EveryCellRan(pytest.Item):
+    """Fails for a notebook with a code cell that was never run: nothing would be compared there."""
+
+    def runtest(self) -> None:
+        code = [cell for cell in self.parent.nb.cells if cell.cell_type == "code"]
+        never = [cell.source.split("\n", 1)[0] for cell in code if cell.execution_count is None]
+        assert not never, f"never run, so that nothing is compared: {never}"
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        return self.path, None, f"{self.path.name}: {self.name}"
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> str:
+        return str(excinfo.value)
+
+
+class NoHookLeft(EveryCellRan):
+    """Fails when, after the last cell, torch's process-wide hook tables are not empty."""
+
+    def runtest(self) -> None:
+        client = self.parent.kernel.kc
+        asked = client.execute("", silent=True, user_expressions={"left": LEFT_BEHIND})
+        answer: dict[str, Any] = {"parent_header": {}}
+        while answer["parent_header"].get("msg_id") != asked:
+            answer = client.get_shell_msg(timeout=SECONDS_FOR_AN_ANSWER)
+        left = ast.literal_eval(answer["content"]["user_expressions"]["left"]["data"]["text/plain"])
+        assert not left, f"the notebook leaves global hooks behind: {', '.join(left)}"
+
+
+def _is_notebook(node: pytest.Collector | pytest.Item | None) -> bool:
+    from nbval.plugin import IPyNbFile  # not above: pytest wants to import its plugins itself
+
+    return isinstance(node, IPyNbFile)
+
+
+_SCRATCH = pytest.StashKey[Path]()
+
+
+def _scratch(config: pytest.Config) -> Path:
+    """Return this process's folder for the files that kernels write; it goes at the end of the run."""
+    if _SCRATCH not in config.stash:
+        folder = tempfile.TemporaryDirectory(prefix="hooklab-test-")
+        config.add_cleanup(folder.cleanup)
+        config.stash[_SCRATCH] = Path(folder.name)
+        settings = Path(folder.name) / "ipython" / "profile_default" / "ipython_config.py"
+        settings.parent.mkdir(parents=True)
+        settings.write_text("c.HistoryManager.enabled = False\n", encoding="utf-8")
+    return config.stash[_SCRATCH]

@@ -1,0 +1,91 @@
+"""What the committed notebooks hold, seen without running them."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooklab.course.build.checking import compare, stray_problems
+from hooklab.course.build.course import Course, Lesson
+from hooklab.course.build.drafts import draft
+from hooklab.course.build.regions import BEGIN, END
+
+ROOT = Path(__file__).parents[3]
+COURSE = Course(ROOT)
+# By lesson: the claims of the source documents that it must show and assert, and its field cases.
+PROMISED = json.loads(Path(__file__).with_name("promised.json").read_text(encoding="utf-8"))
+NOTEBOOKS = sorted([*ROOT.glob("lessons/*.ipynb"), *ROOT.glob("solutions/*.ipynb")])
+
+each_lesson = pytest.mark.parametrize("lesson", COURSE.lessons(), ids=lambda lesson: lesson.name)
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.relative_to(ROOT).as_posix())
+
+
+def cells_of(path: Path) -> list[dict[str, Any]]:
+    """Return a notebook's cells, each with its source as one text and its tags as a list."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return [cell | {"source": "".join(cell["source"]), "tags": cell["metadata"].get("tags", [])} for cell in cells]
+
+
+def regions_of(source: str) -> list[list[str]]:
+    """Return the solution regions of a source, each as its stripped lines."""
+    parts = [part.split(END)[0] for part in source.split(BEGIN)[1:]]
+    return [[line.strip() for line in part.split("\n") if line.strip()] for part in parts]
+
+
+def joined(text: str) -> str:
+    return "\n".join(line.strip() for line in text.split("\n") if line.strip())
+
+
+@each_lesson
+def test_both_notebooks_are_what_the_source_makes(lesson: Lesson) -> None:
+    made = draft(COURSE, lesson)
+
+    assert [str(problem) for problem in made.problems or compare(COURSE, made)] == []
+
+
+def test_no_notebook_is_without_a_source() -> None:
+    assert [str(problem) for problem in stray_problems(COURSE)] == []
+
+
+@each_notebook
+def test_every_code_cell_was_run_once_from_top_to_bottom(path: Path) -> None:
+    counts = [cell["execution_count"] for cell in cells_of(path) if cell["cell_type"] == "code"]
+
+    assert counts == list(range(1, len(counts) + 1))
+
+
+@each_lesson
+def test_what_a_class_is_given_holds_no_solution(lesson: Lesson) -> None:
+    regions = regions_of(lesson.source.read_text(encoding="utf-8"))
+    given = {path: json.dumps(cells_of(path)) for path in ROOT.glob("lessons/*.ipynb")}
+    code = {path: "\n".join(cell["source"] for cell in cells_of(path)) for path in given}
+    code |= {path: path.read_text(encoding="utf-8") for path in ROOT.glob("hooklab/**/*.py")}
+
+    assert regions
+    assert [path.name for path, text in given.items() if BEGIN in text or END in text] == []
+    for region in regions:
+        if len(region) > 1:  # one line may well stand elsewhere too
+            assert [path.name for path, text in code.items() if "\n".join(region) in joined(text)] == []
+
+
+@each_lesson
+def test_a_lesson_shows_the_claims_and_field_cases_promised(lesson: Lesson) -> None:
+    promised = PROMISED.get(f"{lesson.number:02d}", {"claims": [], "field": []})
+    tags = {tag for cell in draft(COURSE, lesson).cells for tag in cell.tags}
+
+    assert {f"claim-{claim}" for claim in promised["claims"]} - tags == set()
+    assert {f"field-{case}" for case in promised["field"]} - tags == set()
+
+
+@each_notebook
+def test_a_claim_is_one_of_the_documents_and_asserted(path: Path) -> None:
+    known = {f"claim-{claim}" for lesson in PROMISED.values() for claim in lesson["claims"]}
+    claims = [cell for cell in cells_of(path) if any(tag.startswith("claim-") for tag in cell["tags"])]
+    tags = {tag for cell in claims for tag in cell["tags"] if tag.startswith("claim-")}
+
+    assert tags - known == set()
+    bare = [cell["source"] for cell in claims if not re.search(r"^\s*assert ", cell["source"], re.M)]
+    assert bare == []
+    assert {cell["cell_type"] for cell in claims} <= {"code"}

@@ -1,0 +1,94 @@
+"""The digits and the small network that lessons and explorers look into."""
+
+import pytest
+import torch
+
+from hooklab.course.digits import DigitsCNN, accuracy, digits, trained_digits_cnn
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """For layers this small a second thread costs more than it brings."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return digits()
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return trained_digits_cnn(seed=1)
+
+
+def test_every_digit_is_either_for_training_or_for_testing(data):
+    assert len(data.train_images) == len(data.train_labels) == 1437
+    assert len(data.test_images) == len(data.test_labels) == 360
+
+
+def test_images_are_floats_from_zero_to_one(data):
+    assert data.train_images.dtype == torch.float32
+    assert (data.train_images.min(), data.train_images.max()) == (0, 1)
+
+
+def test_each_class_is_in_the_test_set(data):
+    assert data.test_labels.unique().tolist() == list(range(10))
+
+
+def test_the_trained_network_reads_nine_of_ten_test_digits(trained, data):
+    assert accuracy(trained, data.test_images, data.test_labels) > 0.9
+
+
+def test_the_trained_network_is_in_evaluation_mode_and_holds_no_gradients(trained):
+    assert not trained.training
+    assert all(parameter.grad is None for parameter in trained.parameters())
+
+
+def test_no_module_of_the_trained_network_has_a_hook(trained):
+    assert not any(module._forward_hooks or module._backward_hooks for module in trained.modules())
+
+
+def test_the_submodules_run_in_the_order_of_their_names():
+    model, ran = DigitsCNN(), []
+    for name, module in model.named_children():
+        module.register_forward_hook(lambda module, args, output, name=name: ran.append((name, tuple(output.shape))))
+    model(torch.zeros(3, 1, 8, 8))
+    assert ran == [
+        ("conv1", (3, 8, 8, 8)),
+        ("relu1", (3, 8, 8, 8)),
+        ("conv2", (3, 16, 8, 8)),
+        ("relu2", (3, 16, 8, 8)),
+        ("pool", (3, 16, 4, 4)),
+        ("fc", (3, 10)),
+    ]
+
+
+def test_the_same_seed_trains_the_same_network():
+    first, second = trained_digits_cnn(seed=3, epochs=1), trained_digits_cnn(seed=3, epochs=1)
+    assert all(map(torch.equal, first.parameters(), second.parameters()))
+
+
+def test_another_seed_trains_another_network():
+    first, second = trained_digits_cnn(seed=3, epochs=0), trained_digits_cnn(seed=4, epochs=0)
+    assert not torch.equal(first.fc.weight, second.fc.weight)
+
+
+def test_training_leaves_the_global_random_state_alone():
+    before = torch.get_rng_state()
+    trained_digits_cnn(epochs=0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@torch.no_grad()
+def test_training_works_where_gradients_are_switched_off():
+    untrained, trained = trained_digits_cnn(epochs=0), trained_digits_cnn(epochs=1)
+    assert not torch.equal(untrained.fc.weight, trained.fc.weight)
+
+
+def test_accuracy_is_the_share_of_right_answers():
+    scores = torch.eye(4)[[0, 1, 2, 2]]  # the model is the identity: a score of 1 for one class
+    assert accuracy(torch.nn.Identity(), scores, torch.tensor([0, 1, 2, 3])) == 0.75
