@@ -12,6 +12,8 @@ if TYPE_CHECKING:  # for editors and type checkers; never run
     from hooklab.capturing import capture as capture
     from hooklab.course.exercises import check as check
     from hooklab.course.exercises import progress as progress
+    from hooklab.course.exercises.predict import predict as predict
+    from hooklab.course.exercises.predict import reveal as reveal
     from hooklab.editing import edit as edit
     from hooklab.editing import run_until as run_until
     from hooklab.leftover import leftover_hooks as leftover_hooks
@@ -24,7 +26,9 @@ __version__ = "0.1.0"
 # public name -> module that defines it
 _HOME = {
     "check": "hooklab.course.exercises",
+    "predict": "hooklab.course.exercises.predict",
     "progress": "hooklab.course.exercises",
+    "reveal": "hooklab.course.exercises.predict",
     "capture": "hooklab.capturing",
     "edit": "hooklab.editing",
     "run_until": "hooklab.editing",

@@ -6,6 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 
+from hooklab.course.build.course import called_with
 from hooklab.course.build.problems import Problem
 from hooklab.course.build.reading import Cell
 from hooklab.course.build.regions import has_marker, region_fault
@@ -73,10 +74,7 @@ def checked_ids(text: str) -> list[str]:
         tree = ast.parse(text)
     except SyntaxError:  # a cell with a magic; check cells have none
         return re.findall(r"^check\(\s*[\"']([^\"']*)[\"']", text, re.M)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    calls = [call for call in calls if ast.unparse(call.func) in ("check", "hooklab.check")]
-    first = [call.args[0] for call in calls if call.args]
-    return [str(arg.value) for arg in first if isinstance(arg, ast.Constant)]
+    return called_with(tree, "check")
 
 
 def _misplaced(cells: list[Cell], cell: Cell) -> list[str]:

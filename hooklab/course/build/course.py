@@ -69,7 +69,17 @@ class Course:
         those modules would import torch, which takes seconds.
         """
         paths = (self.root / "hooklab" / "course").glob("lesson[0-9][0-9]/check*.py")
-        return {id for path in paths for id in _decorated_ids(ast.parse(path.read_text(encoding="utf-8")))}
+        return {id for path in paths for id in called_with(ast.parse(path.read_text(encoding="utf-8")), "exercise")}
+
+    def known_predictions(self, lesson: Lesson) -> list[str] | None:
+        """Return the ids in a lesson's predictions.py, in order; None for a lesson that has no such file.
+
+        Read from the calls `prediction("2.a", …)` and `number("2.b", …)` in its text.
+        """
+        path = self.root / "hooklab" / "course" / f"lesson{lesson.number:02d}" / "predictions.py"
+        return (
+            called_with(ast.parse(path.read_text(encoding="utf-8")), "prediction", "number") if path.is_file() else None
+        )
 
     def shown(self, path: Path) -> str:
         """Return a path as messages show it: relative to the root, with slashes."""
@@ -100,9 +110,9 @@ def _find(name: str, lessons: list[Lesson]) -> Lesson:
     raise LookupError(f"there is no lesson {name!r}; {'near' if near else 'there are'}: {listed}")
 
 
-def _decorated_ids(tree: ast.Module) -> list[str]:
-    decorators = [one for node in tree.body if isinstance(node, ast.FunctionDef) for one in node.decorator_list]
-    calls = [one for one in decorators if isinstance(one, ast.Call) and one.args]
-    named = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "exercise"]
-    ids = [call.args[0].value for call in named if isinstance(call.args[0], ast.Constant)]
-    return [id for id in ids if isinstance(id, str)]
+def called_with(tree: ast.Module, *names: str) -> list[str]:
+    """Return the texts that functions of these names are called with as first argument, in order."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+    calls = [call for call in calls if ast.unparse(call.func).removeprefix("hooklab.") in names]
+    first = [call.args[0] for call in sorted(calls, key=lambda call: call.lineno)]
+    return [arg.value for arg in first if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]

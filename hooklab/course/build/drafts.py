@@ -6,19 +6,25 @@ from dataclasses import dataclass
 
 from hooklab.course.build.cards import Exercise, carded_ids, find_exercises
 from hooklab.course.build.course import Course, Lesson
+from hooklab.course.build.predictions import prediction_problems
 from hooklab.course.build.problems import Problem
 from hooklab.course.build.reading import Cell, read_cells
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A lesson's cells and exercises, and every problem of its source."""
+    """A lesson's cells and exercises, and every problem of its source.
+
+    `has_predictions` is whether the lesson has a predictions.py: only then its predict cells are held to the rules of
+    predictions and their outputs folded. A constant as soon as every lesson has one.
+    """
 
     lesson: Lesson
     file: str
     cells: list[Cell]
     exercises: list[Exercise]
     problems: list[Problem]
+    has_predictions: bool = False
 
 
 def draft(course: Course, lesson: Lesson) -> Draft:
@@ -41,7 +47,11 @@ def draft(course: Course, lesson: Lesson) -> Draft:
         if id.startswith(f"{lesson.number}.")
     ]
     problems += _shared_number(course, lesson, file)
-    return Draft(lesson, file, cells, exercises, sorted(problems, key=lambda problem: problem.line or 0))
+    predictions = course.known_predictions(lesson)
+    if predictions is not None:
+        problems += prediction_problems(cells, predictions, lesson.number, file)
+    problems.sort(key=lambda problem: problem.line or 0)
+    return Draft(lesson, file, cells, exercises, problems, predictions is not None)
 
 
 def _id_problems(number: int, exercises: list[Exercise], known: set[str], file: str) -> list[Problem]:

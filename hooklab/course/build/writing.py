@@ -23,6 +23,8 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+# A stored output that JupyterLab shows as three dots; running the cell opens it. "collapsed" is Jupyter's older word.
+FOLDED = {"collapsed": True, "jupyter": {"outputs_hidden": True}}
 
 
 def skeleton(draft: Draft, variant: Variant) -> Any:
@@ -34,6 +36,8 @@ def skeleton(draft: Draft, variant: Variant) -> Any:
         open_exercise = variant == "lesson" and "solution" in cell.tags
         text = stubbed(cell.text) if open_exercise else cell.text
         metadata: dict[str, Any] = {"tags": list(cell.tags)} if cell.tags else {}
+        if draft.has_predictions and variant == "lesson" and "predict" in cell.tags:
+            metadata |= FOLDED
         if cell.number in graded:
             metadata["nbgrader"] = graded[cell.number]
         new = _v4.new_markdown_cell if cell.kind == "markdown" else _v4.new_code_cell

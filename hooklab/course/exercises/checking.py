@@ -11,13 +11,13 @@ import functools
 import html
 import inspect
 import os
-import sys
 import textwrap
 from typing import Any
 
 from hooklab.course.exercises.exercise import Exercise, exercises_of, find
 from hooklab.course.exercises.guards import global_state_restored, remove_new_hooks, snapshot_hooks
-from hooklab.course.exercises.outcome import COLOUR, MARK, Outcome, State
+from hooklab.course.exercises.outcome import COLOUR, MARK, Outcome, State, show
+from hooklab.course.exercises.predict import counted
 from hooklab.course.exercises.trial import NotYet, StillTheStub, Trial, first_words, learners_error, learners_line
 
 # What was found in this process, by exercise id: the memory of progress().
@@ -47,7 +47,7 @@ def check(id: str, answer: Any) -> None:
     _found[outcome.id] = outcome.state
     if os.environ.get("NBGRADER_EXECUTION") and outcome.state != "correct":
         raise AssertionError(str(outcome))
-    _show(str(outcome), outcome.as_html())
+    show(str(outcome), outcome.as_html())
 
 
 def attempt(id: str, answer: Any) -> Outcome:
@@ -90,7 +90,7 @@ def attempt(id: str, answer: Any) -> Outcome:
 
 
 def progress(lesson: int | None = None) -> None:
-    """Show which exercises of a lesson are correct in this kernel.
+    """Show which exercises of a lesson are correct in this kernel, and how many of its guesses were made and met.
 
     Args:
         lesson: the lesson's number; by default the lesson of the check that ran last.
@@ -99,12 +99,12 @@ def progress(lesson: int | None = None) -> None:
     """
     if lesson is None:
         if not _found:
-            _show("No check has run in this kernel yet.", "<div>No check has run in this kernel yet.</div>")
+            show("No check has run in this kernel yet.", "<div>No check has run in this kernel yet.</div>")
             return
         lesson = int(list(_found)[-1].split(".")[0])
     rows: list[tuple[str, str, State | None]] = [(e.id, e.title, _found.get(e.id)) for e in exercises_of(lesson)]
     done = sum(state == "correct" for *_, state in rows)
-    head = f"Lesson {lesson}: {done} of {len(rows)} exercises correct"
+    head = "; ".join(filter(None, [f"Lesson {lesson}: {done} of {len(rows)} exercises correct", counted(lesson)]))
     width = max(len(title) for _, title, _ in rows)
     text = [f"  {MARK[s or 'not attempted']} {id} {title:<{width}}  {s or 'not checked yet'}" for id, title, s in rows]
     cells = "".join(
@@ -113,7 +113,7 @@ def progress(lesson: int | None = None) -> None:
         for id, title, s in rows
     )
     box = f"<div style='color:var(--jp-content-font-color1,inherit)'><b>{head}</b>{cells}</div>"
-    _show("\n".join([head, *text]), box)
+    show("\n".join([head, *text]), box)
 
 
 def _not_attempted(one: Exercise) -> Outcome:
@@ -193,14 +193,3 @@ def _has_source(answer: Any) -> bool:
     except (OSError, TypeError):
         return False
     return True
-
-
-def _show(text: str, as_html: str) -> None:
-    """Display in a notebook; print anywhere else, and do not import IPython to find out which it is."""
-    ipython = sys.modules.get("IPython")
-    if ipython is not None and ipython.get_ipython() is not None:
-        from IPython.display import display
-
-        display({"text/plain": text, "text/html": as_html}, raw=True)  # type: ignore[no-untyped-call]
-    else:
-        print(text)

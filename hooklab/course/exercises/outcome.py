@@ -1,23 +1,29 @@
-"""Outcome: what a check found, as plain text and as a small HTML view."""
+"""Outcome: what a check or a prediction found, as plain text and as a small HTML view, and how that is shown."""
 
 from __future__ import annotations
 
 import html
 import re
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
-State = Literal["correct", "not yet", "not attempted"]
+State = Literal["correct", "not yet", "not attempted", "met", "not met", "no guess"]
 
-MARK: dict[State, str] = {"correct": "✓", "not yet": "✗", "not attempted": "○"}
+_GOOD: list[State] = ["correct", "met"]
+_OPEN: list[State] = ["not attempted", "no guess"]
+_NOT: list[State] = ["not yet", "not met"]
+MARK: dict[State, str] = dict.fromkeys(_GOOD, "✓") | dict.fromkeys(_NOT, "✗") | dict.fromkeys(_OPEN, "○")
 # Okabe-Ito green and orange, and grey. Never red: a first "not yet" is a normal step, not an alarm.
-COLOUR: dict[State, str] = {"correct": "#009E73", "not yet": "#E69F00", "not attempted": "#8A8A8A"}
+COLOUR: dict[State, str] = (
+    dict.fromkeys(_GOOD, "#009E73") | dict.fromkeys(_NOT, "#E69F00") | dict.fromkeys(_OPEN, "#8A8A8A")
+)
 _CELL = "text-align:left;vertical-align:top"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a check found.
+    """What a check found, or what became of a guess.
 
     `summary` is the first line's text; `details` are (label, text) pairs, such as ("expected", "2 entries").
     """
@@ -36,7 +42,7 @@ class Outcome:
         """Return the outcome as a small box whose text colour follows JupyterLab's theme."""
         rows = "".join(
             f"<tr><td style='{_CELL};padding:0 1em 0 0;opacity:.7'>{html.escape(label)}</td>"
-            f"<td style='{_CELL};padding:0;white-space:pre-wrap'>{_marked_up(text)}</td></tr>"
+            f"<td style='{_CELL};padding:0;white-space:pre-wrap'>{marked_up(text)}</td></tr>"
             for label, text in self.details
         )
         table = f"<table style='margin:.3em 0 0 0;border:0;background:transparent'>{rows}</table>" if rows else ""
@@ -45,10 +51,26 @@ class Outcome:
             f"<div style='border-left:4px solid {colour};padding:.3em .8em;margin:.2em 0;"
             "color:var(--jp-content-font-color1,inherit)'>"
             f"<span style='color:{colour};font-weight:600'>{MARK[self.state]} {html.escape(self.id)} {self.state}"
-            f"</span> &nbsp;{_marked_up(self.summary)}{table}</div>"
+            f"</span> &nbsp;{marked_up(self.summary)}{table}</div>"
         )
 
 
-def _marked_up(text: str) -> str:
+def marked_up(text: str) -> str:
     """Escape a text and show what stands between backquotes as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
+
+
+def in_notebook() -> bool:
+    """Whether IPython runs here; it is not imported to find out."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None
+
+
+def show(text: str, as_html: str) -> None:
+    """Display in a notebook; print anywhere else."""
+    if in_notebook():
+        from IPython.display import display
+
+        display({"text/plain": text, "text/html": as_html}, raw=True)  # type: ignore[no-untyped-call]
+    else:
+        print(text)

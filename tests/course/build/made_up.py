@@ -49,6 +49,26 @@ def two() -> int:
 # %% tags=["check"]
 check("9.1", two)
 '''
+ASKED = """
+# %%
+def predict(id):
+    print(id, "What is 1 + 2?")
+
+def reveal(id, came):
+    print("no guess")
+
+# %%
+predict("9.a")
+
+# %% tags=["predict"]
+three = 1 + 2
+three
+
+# %%
+reveal("9.a", three)
+assert three == 3
+"""
+PREDICTIONS = 'three = prediction("9.a", "What is 1 + 2?", Choice("3", bool, ""), Choice("12", bool, ""))\n'
 CHECKS = '@exercise("9.1", "Two")\ndef two(trial): ...\n'
 NAME = "09_tiny"
 
@@ -64,23 +84,29 @@ def numbered(number: int, source: str = TINY) -> str:
     return source.replace("9.1", f"{number}.1")
 
 
-def make_course(root: Path, sources: dict[str, str] | None = None, checks: str = CHECKS) -> Course:
-    """Write a course with these sources, by name, and this text as its checks."""
+def make_course(
+    root: Path, sources: dict[str, str] | None = None, checks: str = CHECKS, predictions: str | None = None
+) -> Course:
+    """Write a course with these sources, by name, and these texts as lesson 9's checks and, if any, predictions."""
     folder = root / "solutions" / "source"
     folder.mkdir(parents=True)
     for name, source in (sources or {NAME: TINY}).items():
         (folder / f"{name}.py").write_text(source, encoding="utf-8")
-    (root / "hooklab" / "course" / "lesson09").mkdir(parents=True)
-    (root / "hooklab" / "course" / "lesson09" / "checks.py").write_text(checks, encoding="utf-8")
+    own = root / "hooklab" / "course" / "lesson09"
+    own.mkdir(parents=True)
+    (own / "checks.py").write_text(checks, encoding="utf-8")
+    if predictions is not None:
+        (own / "predictions.py").write_text(predictions, encoding="utf-8")
     return Course(root)
 
 
-def draft_of(root: Path, source: str = TINY, checks: str = CHECKS) -> Draft:
+def draft_of(root: Path, source: str = TINY, checks: str = CHECKS, predictions: str | None = None) -> Draft:
     """Return the draft of a course's only lesson."""
-    course = make_course(root, {NAME: source}, checks)
+    course = make_course(root, {NAME: source}, checks, predictions)
     return draft(course, Lesson(NAME, root))
 
 
-def problems_of(root: Path, source: str, checks: str = CHECKS) -> list[str]:
+def problems_of(root: Path, source: str, checks: str = CHECKS, predictions: str | None = None) -> list[str]:
     """Return the problems of a source as they are shown, without the file's folder."""
-    return [str(problem).removeprefix("solutions/source/") for problem in draft_of(root, source, checks).problems]
+    made = draft_of(root, source, checks, predictions)
+    return [str(problem).removeprefix("solutions/source/") for problem in made.problems]

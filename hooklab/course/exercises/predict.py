@@ -1,0 +1,259 @@
+"""predict and reveal: a guess before the code runs, and what came out held against it.
+
+A lesson's predictions stand in `hooklab/course/lessonNN/predictions.py`, each whole, with its choices and reasons:
+
+    two = prediction("1.a", "What is `1 + 1`?", Choice("2", lambda came: came == 2, "why…"), Choice("11", …))
+    runs = number("1.b", "How often does the hook run?", {3: "why…", 1: "the picture behind 1"}, otherwise="…")
+"""
+
+from __future__ import annotations
+
+import difflib
+import html
+import importlib
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hooklab.course.exercises.exercise import COURSE
+from hooklab.course.exercises.outcome import Outcome, in_notebook, marked_up, show
+
+CHOICES = range(2, 5)  # how many a prediction may have
+_ID = re.compile(r"(\d+)\.[a-z]")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice: its text, whether what came out is this one, and the reason.
+
+    For the right choice `why` says why this is what happens; for a wrong one, which picture of the machine leads to it.
+    """
+
+    text: str
+    fits: Callable[[Any], bool]
+    why: str
+
+
+@dataclass(frozen=True)
+class ByChoice:
+    """A prediction by choice; a guess is the choice's index."""
+
+    id: str
+    question: str
+    choices: tuple[Choice, ...]
+
+    def right(self, came: Any) -> int:
+        """Return the guess that is right; ValueError when what came out fits no choice, or several."""
+        fitting = [index for index, choice in enumerate(self.choices) if choice.fits(came)]
+        if len(fitting) != 1:
+            which = " and ".join(map(self.named, fitting)) or "none of the choices"
+            raise ValueError(_misfit(self.id, came, f"fits {which}"))
+        return fitting[0]
+
+    def named(self, guess: float) -> str:
+        """Return a guess in words."""
+        return f"{'abcd'[int(guess)]}) {self.choices[int(guess)].text}"
+
+    def why(self, guess: float) -> str:
+        """Return the reason behind a guess."""
+        return self.choices[int(guess)].why
+
+    def lines(self) -> list[str]:
+        """Return what there is to choose from, a line each."""
+        return [self.named(index) for index in range(len(self.choices))]
+
+
+@dataclass(frozen=True)
+class ByNumber:
+    """A prediction by number; a guess is the number."""
+
+    id: str
+    question: str
+    reasons: Mapping[float, str]
+    otherwise: str
+
+    def right(self, came: Any) -> float:
+        """Return the guess that is right; ValueError when there is no reason for the number that came out."""
+        found = [number for number in self.reasons if same_number(number, float(came))]
+        if not found:
+            raise ValueError(_misfit(self.id, came, f"is none of the numbers with a reason: {list(self.reasons)}"))
+        return found[0]
+
+    def named(self, guess: float) -> str:
+        """Return a guess in words."""
+        return f"{guess:.12g}"
+
+    def why(self, guess: float) -> str:
+        """Return the reason behind a guess."""
+        return next((why for number, why in self.reasons.items() if same_number(number, guess)), self.otherwise)
+
+    def lines(self) -> list[str]:
+        """Return what there is to choose from, a line each."""
+        return ["a number"]
+
+
+Prediction = ByChoice | ByNumber
+
+
+@dataclass
+class Guess:
+    """What was guessed, and whether it was met: None until `reveal` has told."""
+
+    value: float
+    met: bool | None = None
+
+
+# The guesses of this process by prediction, and what is called when one has been told: it locks the controls.
+guesses: dict[str, Guess] = {}
+when_told: dict[str, Callable[[], None]] = {}
+
+
+def prediction(id: str, question: str, *choices: Choice) -> ByChoice:
+    """Make a prediction by choice.
+
+    Args:
+        id: lesson number, dot, letter: "1.a".
+        question: what is asked; what stands between backquotes is code, here as in the choices and reasons.
+        choices: two to four; exactly one must fit what comes out.
+    """
+    if len(choices) not in CHOICES:
+        raise ValueError(f"prediction {id} has {len(choices)} choices, two to four are needed")
+    return ByChoice(_well_formed(id), question, choices)
+
+
+def number(id: str, question: str, reasons: Mapping[float, str], *, otherwise: str) -> ByNumber:
+    """Make a prediction by number.
+
+    Args:
+        id: lesson number, dot, letter: "1.b".
+        question: what is asked.
+        reasons: number -> why this is what happens or, for a wrong one, the picture of the machine that leads to it.
+        otherwise: the picture behind every other number.
+    """
+    return ByNumber(_well_formed(id), question, reasons, otherwise)
+
+
+def predict(id: str) -> None:
+    """Show a question with its choices and keep the reader's guess for `reveal`; say nothing about right or wrong.
+
+    Under a grader (a non-empty NBGRADER_EXECUTION) it does nothing. Raises LookupError for an unknown id.
+
+    Example:
+        >>> predict("99.a")
+        Traceback (most recent call last):
+        LookupError: there is no prediction '99.a'
+    """
+    if os.environ.get("NBGRADER_EXECUTION"):
+        return
+    one = find(id)
+    if in_notebook():
+        from IPython.display import display
+
+        from hooklab.course.exercises.asking import Question
+
+        display(Question(one))  # type: ignore[no-untyped-call]
+    else:
+        print(as_text(one))
+
+
+def reveal(id: str, came: Any) -> None:
+    """Say whether the guess was met by what came out, and why; without a guess say so and go on.
+
+    Args:
+        id: the prediction's id, as given to `predict`.
+        came: the value that really came out.
+
+    Raises:
+        LookupError: there is no such prediction.
+        ValueError: what came out fits none of the choices, or several.
+
+    Under a grader (a non-empty NBGRADER_EXECUTION) it does nothing.
+    """
+    if not os.environ.get("NBGRADER_EXECUTION"):
+        outcome = held_against(find(id), came)
+        show(str(outcome), outcome.as_html())
+
+
+def held_against(one: Prediction, came: Any) -> Outcome:
+    """Return what `reveal` shows; a guess that was told stays as it is."""
+    right = one.right(came)
+    if one.id not in guesses:
+        again = f'to make one, run the cell with `predict("{one.id}")`, choose, and run this cell again'
+        return Outcome(one.id, "no guess", f"none was made, and that is all right; {again}")
+    guess = guesses[one.id]
+    guess.met = same_number(guess.value, right)
+    when_told.get(one.id, lambda: None)()
+    why = ("why", one.why(right))
+    if guess.met:
+        return Outcome(one.id, "met", f"you said {one.named(right)}, and that is what came out", (why,))
+    said = f"you said {one.named(guess.value)}; what came out is {one.named(right)}"
+    return Outcome(one.id, "not met", said, (("your guess", one.why(guess.value)), why))
+
+
+def record(id: str, value: float) -> None:
+    """Keep a guess; one that was told stays as it is."""
+    if id not in guesses or guesses[id].met is None:
+        guesses[id] = Guess(value)
+
+
+def predictions_of(lesson: int) -> dict[str, Prediction]:
+    """Return a lesson's predictions by id, in their order; none for a lesson without predictions.py."""
+    if not (COURSE / f"lesson{lesson:02d}" / "predictions.py").is_file():
+        return {}
+    module = importlib.import_module(f"hooklab.course.lesson{lesson:02d}.predictions")
+    return {one.id: one for one in vars(module).values() if isinstance(one, Prediction)}
+
+
+def find(id: str) -> Prediction:
+    """Return the prediction with this id; LookupError names the near ones."""
+    match = _ID.fullmatch(id)
+    known = predictions_of(int(match[1])) if match else {}
+    if id in known:
+        return known[id]
+    near = difflib.get_close_matches(id, known, n=3, cutoff=0.5)
+    raise LookupError(f"there is no prediction {id!r}" + (f"; near: {', '.join(near)}" if near else ""))
+
+
+def counted(lesson: int) -> str:
+    """Return how many guesses of a lesson were made and met, as `progress` says it; "" without predictions."""
+    ids = list(predictions_of(lesson))
+    made = [guesses[id] for id in ids if id in guesses]
+    return f"{len(made)} of {len(ids)} guesses made, {sum(one.met is True for one in made)} met" if ids else ""
+
+
+def as_text(one: Prediction) -> str:
+    """Return a question and its choices as plain text: what is stored in the notebook."""
+    return "\n".join([f"{one.id} {one.question}", *(f"    {line}" for line in one.lines())])
+
+
+def as_html(one: Prediction) -> str:
+    """Return the same as HTML."""
+    lines = "".join(f"<div style='padding-left:1.5em'>{marked_up(line)}</div>" for line in one.lines())
+    return f"<div style='color:var(--jp-content-font-color1,inherit)'>{heading(one)}{lines}</div>"
+
+
+def heading(one: Prediction) -> str:
+    """Return the id and the question as HTML."""
+    return f"<div><b>{html.escape(one.id)}</b> &nbsp;{marked_up(one.question)}</div>"
+
+
+def same_number(one: float, other: float) -> bool:
+    """Whether two numbers are the same but for the last digits of a float."""
+    return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
+
+
+def _well_formed(id: str) -> str:
+    if not _ID.fullmatch(id):
+        raise ValueError(f"the id of a prediction is like 1.a: lesson number, dot, letter; this is {id!r}")
+    return id
+
+
+def _misfit(id: str, came: Any, what: str) -> str:
+    lesson = int(id.split(".")[0])
+    return (
+        f"prediction {id}: what came out, {came!r}, {what}. Was the code above changed? "
+        f"Otherwise mend hooklab/course/lesson{lesson:02d}/predictions.py"
+    )

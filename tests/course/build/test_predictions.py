@@ -1,0 +1,77 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from hooklab.course.build import main
+from tests.course.build.made_up import ASKED, NAME, PREDICTIONS, TINY, changed, draft_of, make_course, problems_of
+
+FILE = "hooklab/course/lesson09/predictions.py"
+QUESTION = '# %%\npredict("9.a")\n\n'
+MEANING = '# %%\nreveal("9.a", three)\n'
+
+
+def told(root: Path, old: str, new: str, predictions: str = PREDICTIONS) -> list[str]:
+    return problems_of(root, TINY + changed(old, new, ASKED), predictions=predictions)
+
+
+def test_a_prediction_in_order_has_no_problems(tmp_path: Path) -> None:
+    assert problems_of(tmp_path, TINY + ASKED, predictions=PREDICTIONS) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "said"),
+    [
+        ("three\n\n", "assert three == 3\n\n", ' cell 9 "three = 1 + 2": ', "an assert in a cell with the tag"),
+        ("three\n\n", "if three:\n    assert three\n\n", " cell 9 ", "an assert in a cell with the tag 'predict'"),
+        (QUESTION, "", " cell 8 ", "a cell with the tag 'predict' follows a cell with predict("),
+        (MEANING, "# %%\n", " cell 9 ", "is followed by a cell that begins with reveal("),
+        ('# %% tags=["predict"]', "# %%", " cell 8 ", "predict(…) is not followed by a cell with the tag"),
+        ('# %% tags=["predict"]', "# %%", " cell 10 ", "reveal(…) does not follow a cell with the tag 'predict'"),
+        ('reveal("9.a"', 'reveal("9.b"', " cell 9 ", "predict('9.a') before it, but reveal('9.b', …) after it"),
+        ('predict("9.a")', 'predict("9.b")', " cell 8 ", f"{FILE} has no '9.b'"),
+        ('predict("9.a")', 'predict("9.b")', ": ", f"prediction 9.a of {FILE} is never asked: predict('9.a')"),
+        ('predict("9.a")', 'print()\npredict("9.a")', " cell 8 ", "the cell of a question holds predict(…) and"),
+        (MEANING, '# %%\nprint(3)\nreveal("9.a", 3)\n', " cell 10 ", "the cell after a prediction begins with"),
+        (QUESTION, QUESTION + QUESTION, " whole ", "prediction 9.a is asked 2 times"),
+    ],
+)
+def test_a_faulty_prediction_is_refused(tmp_path: Path, old: str, new: str, where: str, said: str) -> None:
+    shown = [problem for problem in told(tmp_path, old, new) if where in problem.replace("09_tiny.py: ", " whole ")]
+
+    assert any(said in problem for problem in shown), shown
+
+
+@pytest.mark.parametrize(
+    ("predictions", "said"),
+    [
+        ("", f"{FILE} has no '9.a'"),
+        (PREDICTIONS + 'more = number("9.b", "?", {}, otherwise="")\n', f"prediction 9.b of {FILE} is never asked"),
+        (PREDICTIONS + PREDICTIONS, f"{FILE} has 9.a 2 times"),
+        (PREDICTIONS + PREDICTIONS.replace("9.a", "8.a"), f"{FILE}: prediction 8.a in lesson 9"),
+    ],
+)
+def test_the_lesson_and_its_predictions_hold_the_same(tmp_path: Path, predictions: str, said: str) -> None:
+    assert any(said in problem for problem in problems_of(tmp_path, TINY + ASKED, predictions=predictions))
+
+
+def test_a_lesson_without_predictions_may_still_assert_in_a_predict_cell(tmp_path: Path) -> None:
+    made = draft_of(tmp_path, changed('["claim-S0.1"]', '["claim-S0.1", "predict"]'))
+
+    assert not made.problems
+
+
+def test_what_a_prediction_puts_out_is_stored_folded_in_the_lesson_and_open_in_the_solution(tmp_path: Path) -> None:
+    make_course(tmp_path, {NAME: TINY + ASKED}, predictions=PREDICTIONS)
+    assert main([], tmp_path) == 0
+
+    made = {}
+    for folder in ("lessons", "solutions"):
+        cells = json.loads((tmp_path / folder / f"{NAME}.ipynb").read_text(encoding="utf-8"))["cells"]
+        made[folder] = next(cell for cell in cells if "predict" in cell["metadata"].get("tags", []))
+
+    folded = {"collapsed": True, "jupyter": {"outputs_hidden": True}}
+    assert made["lessons"]["metadata"] == {"tags": ["predict"]} | folded
+    assert made["solutions"]["metadata"] == {"tags": ["predict"]}
+    assert made["lessons"]["outputs"] == made["solutions"]["outputs"] != []
+    assert main(["--check"], tmp_path) == 0
