@@ -15,7 +15,7 @@ from hooklab.course.build.problems import Problem
 TAGS = frozenset(
     ["exercise", "solution", "check", "predict", "figure", "field", "recap", "quiz", "explorer", "setup"],
 )
-NUMBERED_TAG = re.compile(r"claim-S\d+\.\d+|field-\d\d")
+NUMBERED_TAG = re.compile(r"claim-S\d+\.\d+|field-\d{2,3}")
 _NBVAL = re.compile(r"^\s*#+\s*(NBVAL_\w+|PYTEST_VALIDATE_IGNORE_OUTPUT)\s*$", re.M)
 _MARKER = re.compile(r"#\s*%%")
 
