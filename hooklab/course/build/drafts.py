@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from hooklab.course.build.cards import Exercise, carded_ids, find_exercises
 from hooklab.course.build.course import Course, Lesson
 from hooklab.course.build.predictions import prediction_problems
 from hooklab.course.build.problems import Problem
 from hooklab.course.build.reading import Cell, read_cells
+from hooklab.course.lesson00.symptoms import Answer, index
+
+INDEX = "<!-- the index of symptoms -->"
+_HEADING = re.compile(r"^#{1,4} (.+?)\s*$", re.M)
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,8 @@ def draft(course: Course, lesson: Lesson) -> Draft:
     except UnicodeDecodeError as error:
         return Draft(lesson, file, [], [], [Problem(file, f"this is not UTF-8: {error.reason}")])
     cells, problems = read_cells(text, file)
+    cells, unworded = _with_index(course, cells, file)
+    problems += unworded
     exercises, faults = find_exercises(cells, file)
     problems += faults
     known = course.known_exercises()
@@ -52,6 +60,29 @@ def draft(course: Course, lesson: Lesson) -> Draft:
         problems += prediction_problems(cells, predictions, lesson.number, file)
     problems.sort(key=lambda problem: problem.line or 0)
     return Draft(lesson, file, cells, exercises, problems, predictions is not None)
+
+
+def _with_index(course: Course, cells: list[Cell], file: str) -> tuple[list[Cell], list[Problem]]:
+    """Write the index of symptoms in the place of its marker: it is made from the tags of all lessons' sources."""
+    marked = next((cell for cell in cells if INDEX in cell.text), None)
+    if marked is None:
+        return cells, []
+    try:
+        written = index(answer for lesson in course.lessons() for answer in _answers(lesson))
+    except LookupError as error:
+        return cells, [marked.problem(file, str(error.args[0]))]
+    full = replace(marked, text=marked.text.replace(INDEX, written))
+    return [full if cell is marked else cell for cell in cells], []
+
+
+def _answers(lesson: Lesson) -> Iterator[Answer]:
+    heading = ""
+    for cell in read_cells(lesson.source.read_text(encoding="utf-8"), lesson.name)[0]:
+        if cell.kind == "markdown":
+            heading = (_HEADING.findall(cell.text) or [heading])[-1]
+        for tag in cell.tags:
+            if tag.startswith("field-"):
+                yield Answer(tag.removeprefix("field-"), lesson.name, heading)
 
 
 def _id_problems(number: int, exercises: list[Exercise], known: set[str], file: str) -> list[Problem]:

@@ -1,0 +1,112 @@
+"""The map of all hooks: those on the way of one call and its backward, in the order in which they really run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+from torch import nn
+from torch.nn.modules import module as every_module
+
+from hooklab.course.plots import BACKWARD, FORWARD, INK, REST, arrow, style
+
+# what is called -> (the method that registers it, the lesson that teaches it)
+HOOKS: dict[str, tuple[str, int]] = {
+    "global forward pre-hook": ("register_module_forward_pre_hook", 6),
+    "forward pre-hook": ("Module.register_forward_pre_hook", 4),
+    "global forward hook": ("register_module_forward_hook", 6),
+    "forward hook": ("Module.register_forward_hook", 3),
+    "tensor hook on y": ("Tensor.register_hook", 2),
+    "global full backward pre-hook": ("register_module_full_backward_pre_hook", 6),
+    "full backward pre-hook": ("Module.register_full_backward_pre_hook", 5),
+    "tensor hook on the weight": ("Tensor.register_hook", 2),
+    "post-accumulate hook of the weight": ("Tensor.register_post_accumulate_grad_hook", 2),
+    "global full backward hook": ("register_module_full_backward_hook", 6),
+    "full backward hook": ("Module.register_full_backward_hook", 5),
+    "tensor hook on x": ("Tensor.register_hook", 2),
+    "post-accumulate hook of x": ("Tensor.register_post_accumulate_grad_hook", 2),
+}
+GOES_FORWARD = 4  # the first four run on the way forward
+
+
+def order_of_hooks() -> list[tuple[str, int]]:
+    """Put every hook of the map on a linear layer, its input, output and weight; run it forward and back.
+
+    Returns:
+        What was called, in order, each with the lesson that teaches it. No hook is left behind.
+    """
+    called: list[str] = []
+
+    def say(what: str) -> Callable[..., None]:
+        return lambda *_: called.append(what)
+
+    x = torch.ones(1, 2, requires_grad=True)
+    layer = nn.Linear(2, 1)
+    owners: dict[str, Any] = {"x": x, "weight": layer.weight}
+    handles = []
+    try:
+        for what, (method, _) in HOOKS.items():
+            owner = owners.get(what.rpartition(" ")[2], layer if method.startswith("Module.") else every_module)
+            if what != "tensor hook on y":
+                handles.append(getattr(owner, method.rpartition(".")[2])(say(what)))
+        y = layer(x)
+        y.register_hook(say("tensor hook on y"))
+        y.sum().backward()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [(what, HOOKS[what][1]) for what in called]
+
+
+def hook_map(names: list[str]) -> Figure:
+    """Draw the hooks in the order of their names: forward from left to right, backward from right to left.
+
+    Args:
+        names: keys of `HOOKS`, the four of the way forward first.
+    """
+    with style():
+        figure, axes = plt.subplots(figsize=(9.6, 5.6))
+        axes.set(xlim=(0, 12), ylim=(-0.4, 7.4))
+        axes.axis("off")
+        axes.text(0.1, 7.0, "forward: values, from x to y", color=FORWARD, weight="bold")
+        arrow(axes, (0.2, 6.2), (11.8, 6.2), FORWARD)
+        forward = [*names[:2], "forward()", *names[2:GOES_FORWARD]]
+        number = {what: place for place, what in enumerate(names, start=1)}
+        for place, what in enumerate(forward):
+            _station(axes, 1.3 + 2.35 * place, 6.2, what, FORWARD, number.get(what, 0))
+        axes.text(11.9, 4.6, "backward: gradients, from y to x", color=BACKWARD, weight="bold", ha="right")
+        back = names[GOES_FORWARD:]
+        rows = [back[:5], back[5:]]
+        for row, height in zip(rows, (3.7, 1.2), strict=True):
+            arrow(axes, (11.8, height), (0.2, height), BACKWARD)
+            for place, what in enumerate(row):
+                _station(axes, 10.7 - 2.35 * place, height, what, BACKWARD, number[what])
+        return figure
+
+
+def _station(axes: Axes, x: float, y: float, what: str, colour: str, number: int) -> None:
+    method, lesson = HOOKS.get(what, ("", 0))
+    is_global = what.startswith("global")
+    face = "white" if method and not is_global else "#EFEFEF"
+    patch = FancyBboxPatch((x - 1.02, y - 0.36), 2.04, 0.72, boxstyle="round,pad=0.04", fc=face, ec=colour, zorder=2)
+    axes.add_patch(patch)
+    axes.text(x, y, _in_two_lines(what), ha="center", va="center", fontsize=9, color=INK, zorder=3)
+    if method:
+        owner, _, name = method.rpartition(".")
+        text = (owner + "." if owner else "") + name.replace("register_", "register_\n").replace("_grad_", "_\ngrad_")
+        text = text.replace("module_full_", "module_full_\n").replace("forward_pre_", "forward_\npre_")
+        axes.text(x, y - 0.5, text, ha="center", va="top", fontsize=7.5, color=REST, family="monospace")
+        axes.text(x, y + 0.44, f"{number} · lesson {lesson}", ha="center", va="bottom", fontsize=8, color=REST)
+
+
+def _in_two_lines(what: str) -> str:
+    words = what.split(" ")
+    if len(words) < 3:
+        return what
+    best = min(range(1, len(words)), key=lambda cut: abs(len(" ".join(words[:cut])) - len(" ".join(words[cut:]))))
+    return " ".join(words[:best]) + "\n" + " ".join(words[best:])

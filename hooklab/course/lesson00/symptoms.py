@@ -1,0 +1,154 @@
+"""The index of symptoms on the start page: what people say when a hook surprises them, and the cell that answers.
+
+A cell that answers a field case carries its tag (`field-27`). `SYMPTOMS` has the words for each case; where the answer
+stands is read from the lessons' sources, so a lesson that moves takes its entry with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+from urllib.parse import quote
+
+
+class Symptom(NamedTuple):
+    """A heading of the index, and what people say."""
+
+    about: str
+    words: str
+
+
+GRADIENTS, TENSOR, FORWARD, BACKWARD, MODEL, MIXING = (
+    "Gradients that are not there",
+    "A tensor's hook surprises me",
+    "I want a layer's output",
+    "Backward hooks of modules",
+    "The model, copies, trainers",
+    "Mixing and training",
+)
+
+SYMPTOMS: dict[str, Symptom] = {
+    "01": Symptom(GRADIENTS, "`y.grad` is None after `backward()`, with a warning about a non-leaf tensor"),
+    "02": Symptom(GRADIENTS, "I set `requires_grad=True`, reshaped or moved the tensor, and its `.grad` stays None"),
+    "03": Symptom(TENSOR, "cannot register a hook on a tensor that doesn't require gradient"),
+    "04": Symptom(GRADIENTS, "Grad-CAM: my list of gradients is empty, or the output does not require grad"),
+    "05": Symptom(TENSOR, "I edit `grad` in place: another tensor's gradient changes as well, or an error comes"),
+    "06": Symptom(TENSOR, "my hook returns a number, a list or another shape, and backward raises"),
+    "07": Symptom(TENSOR, "several hooks on one tensor: which runs first, and what does `retain_grad()` see?"),
+    "08": Symptom(TENSOR, "I hooked a tensor and then changed it in place: which version does the hook watch?"),
+    "09": Symptom(TENSOR, "does `torch.autograd.grad(out, x)` run the hook on `x`?"),
+    "10": Symptom(TENSOR, "a weight is used in several places: how often does its hook run, with which gradient?"),
+    "11": Symptom(TENSOR, "my hook makes a gradient 1000 times larger, and the optimizer's step does not change"),
+    "13": Symptom(TENSOR, "Python crashes in `register_hook` on a view whose base was changed"),
+    "15": Symptom(TENSOR, "a post-accumulate hook gets the parameter, and I expected the gradient"),
+    "17": Symptom(TENSOR, "inside a hook, `param.grad` is None or that of the step before"),
+    "19": Symptom(MODEL, "a hook stops firing after its parameter or its layer was replaced"),
+    "20": Symptom(TENSOR, "`register_multi_grad_hook` gives None for some tensors, or never fires"),
+    "21": Symptom(FORWARD, "my forward hook never fires: the code calls `module.forward(x)`"),
+    "22": Symptom(FORWARD, "`F.relu` or an operator: there is no module to put a hook on"),
+    "23": Symptom(FORWARD, "one ReLU is used several times: I see its last call only, or the calls in a strange order"),
+    "24": Symptom(FORWARD, "my forward hook computes a new output, and the network's result stays the same"),
+    "26": Symptom(FORWARD, "'tuple' object has no attribute 'detach' (or 'shape')"),
+    "27": Symptom(FORWARD, "the output that I captured is already rectified: a later layer wrote over it"),
+    "28": Symptom(FORWARD, "memory grows with each batch since I store activations"),
+    "30": Symptom(FORWARD, "takes 2 positional arguments but 3 were given: how many arguments does a hook get?"),
+    "31": Symptom(TENSOR, "hooks made in a loop all report the last layer's name"),
+    "32": Symptom(FORWARD, "a hook on a ModuleList, or on a layer that the forward does not use, never fires"),
+    "34": Symptom(MODEL, "after a run that failed, old hooks are still on the model"),
+    "35": Symptom(MODEL, "a timer of pre-hook and hook gets out of step when a forward raises"),
+    "36": Symptom(MODEL, "several hooks on one module, `prepend=True`, global hooks: which runs first?"),
+    "37": Symptom(MODEL, "after `copy.deepcopy` the copy writes into the original's store"),
+    "38": Symptom(MODEL, "deepcopy: only tensors created explicitly by the user support the deepcopy protocol"),
+    "39": Symptom(MODEL, "`torch.save(model)`: can't pickle a local object, since a hook is registered"),
+    "41": Symptom(FORWARD, "can't call numpy() on a tensor that requires grad; unsupported ScalarType BFloat16"),
+    "43": Symptom(MODEL, "what becomes of an exception that a hook raises?"),
+    "44": Symptom(BACKWARD, "output 0 of BackwardHookFunction is a view and is being modified inplace"),
+    "45": Symptom(BACKWARD, "at the first layer `grad_input` is `(None,)`, and a warning comes"),
+    "46": Symptom(BACKWARD, "`register_backward_hook` gives three gradients, in an order that nobody expects"),
+    "48": Symptom(BACKWARD, "no backward hook fires for a module that returns a dict; unused outputs come as None"),
+    "50": Symptom(BACKWARD, "memory grows with a full backward hook and `create_graph=True`"),
+    "51": Symptom(FORWARD, "hooks inside `nn.TransformerEncoderLayer` do not fire in eval mode"),
+    "52": Symptom(FORWARD, "a hook on `MultiheadAttention.out_proj` never fires; the attention weights are None"),
+    "54": Symptom(GRADIENTS, "None of the inputs have requires_grad=True: a frozen embedding under checkpointing"),
+    "55": Symptom(TENSOR, "saved_tensors_hooks: an error when pack edits what it was given"),
+    "56": Symptom(TENSOR, "saved_tensors_hooks set in one thread are not active in another"),
+    "57": Symptom(MODEL, "hooks registered after the first `torch.compile` run are ignored"),
+    "59": Symptom(MODEL, "TorchScript refuses my hook"),
+    "61": Symptom(MODEL, "`nn.DataParallel`: what my hook sets on the module is gone afterwards"),
+    "63": Symptom(MODEL, "FSDP: `param.register_hook` never fires"),
+    "64": Symptom(MODEL, "optimizer step hooks: lost in a copy, or too early with a closure"),
+    "66": Symptom(MODEL, "weight_norm, spectral_norm, parametrize: the weight that I hook or read is not the one used"),
+    "67": Symptom(MODEL, "`fuse_modules` loses or doubles my hooks"),
+    "101": Symptom(
+        MODEL, "my trainer calls `training_step`, a wrapper calls `generate`: the model itself is never called"
+    ),
+    "102": Symptom(FORWARD, "steering in a `generate` loop: the later steps see a single token"),
+    "103": Symptom(FORWARD, "hidden states of generated tokens: the last step overwrites the others"),
+    "106": Symptom(FORWARD, "two extractors on one model: closing one must not blind the other"),
+    "108": Symptom(FORWARD, "I zip the captured values with my list of names, and they do not fit"),
+    "111": Symptom(GRADIENTS, "second-order maps: every iteration's graph stays in memory"),
+    "113": Symptom(FORWARD, "I only looked at the shapes, and the accuracy is worse than before"),
+    "115": Symptom(FORWARD, "a layer with weight_norm is missing from the list of layers"),
+    "116": Symptom(FORWARD, "`Sequential(*model.children())` gives other results than the model"),
+    "120": Symptom(MIXING, "mixing labels equals mixing losses: with class weights as well?"),
+    "121": Symptom(MIXING, "mixed targets for segmentation or tokens: labels of shape (n, H, W)"),
+    "123": Symptom(BACKWARD, "a rule for ReLU's backward, where one ReLU is used twice"),
+    "127": Symptom(FORWARD, "the last layer's output is not `hidden_states[-1]`"),
+    "129": Symptom(MODEL, "I ran the cell twice, and the layer is wrapped twice"),
+    "132": Symptom(FORWARD, "I stop the forward half-way, and offloaded layers stay loaded"),
+    "136": Symptom(MIXING, "two tasks: the targets are a dict or a pair"),
+    "137": Symptom(MIXING, "the batch is in the second dimension, and time steps get mixed"),
+    "138": Symptom(GRADIENTS, "under a GradScaler, my hook sees gradients a thousand times too large"),
+    "140": Symptom(MODEL, "I wrapped a layer (LoRA) after making the tool: it looks at the inner one"),
+}
+
+
+class Answer(NamedTuple):
+    """Where a field case is answered: the lesson's name, and the heading that its first cell stands under."""
+
+    case: str
+    lesson: str
+    heading: str
+
+
+def index(answers: Iterable[Answer]) -> str:
+    """Return the index as Markdown: for each heading a list of symptoms, each with a link to its answers.
+
+    Args:
+        answers: where each case is answered, in the order of the lessons.
+
+    Raises:
+        LookupError: for a case without words in SYMPTOMS.
+
+    Example:
+        >>> print(index([Answer("01", "01_intermediate_grad", "In the field")]))
+        **Gradients that are not there**
+        <BLANKLINE>
+        - `y.grad` is None after `backward()`, with a warning about a non-leaf tensor → [lesson 1, In the field](01_intermediate_grad.ipynb#In-the-field)
+    """  # noqa: E501
+    places: dict[str, list[Answer]] = {}
+    for answer in answers:
+        if answer.case not in SYMPTOMS:
+            raise LookupError(f"field-{answer.case} has no words: add it to hooklab/course/lesson00/symptoms.py")
+        places.setdefault(answer.case, []).append(answer)
+    parts = []
+    for about in dict.fromkeys(symptom.about for symptom in SYMPTOMS.values()):
+        lines = [
+            f"- {symptom.words} → {', '.join(map(_link, dict.fromkeys(places[case])))}"
+            for case, symptom in SYMPTOMS.items()
+            if symptom.about == about and case in places
+        ]
+        if lines:
+            parts.append("\n".join([f"**{about}**", "", *lines]))
+    return "\n\n".join(parts)
+
+
+def _link(answer: Answer) -> str:
+    number = int(answer.lesson.split("_", 1)[0])
+    return f"[lesson {number}, {answer.heading}]({answer.lesson}.ipynb#{quote(anchor(answer.heading))})"
+
+
+def anchor(heading: str) -> str:
+    """Return the id that JupyterLab and nbconvert give a heading."""
+    return re.sub(r"[`*]", "", heading).replace(" ", "-")

@@ -1,0 +1,144 @@
+# %% [markdown]
+# # Start here
+#
+# **Time** 10 minutes &nbsp;·&nbsp; **You need** Python, `torch.tensor`, and to have seen an `nn.Linear`
+#
+# A *hook* is a function of yours that PyTorch calls at an agreed moment: when a layer has run, when a gradient arrives. With
+# hooks you see inside a model without touching its code, and you change what flows through it.
+#
+# People come here with a question: why is `y.grad` None, how do I see a layer's output, why did my hook do nothing? Each
+# has its place in a lesson. **In a hurry?** Look your symptom up in [the index](#The-index-of-symptoms) at the end.
+
+# %% tags=["setup"]
+import matplotlib.pyplot as plt
+import torch
+from torch import nn
+
+from hooklab import check, predict, progress, reveal
+from hooklab.course.lesson00 import figures
+
+torch.set_num_threads(1)
+
+# %% [markdown]
+# ## The route
+#
+# | | lesson | the question | after |
+# |---|---|---|---|
+# | 1 | [Intermediate gradients](01_intermediate_grad.ipynb) | Why is `y.grad` None, and where did the gradient go? | – |
+# | 2 | [Tensor hooks](02_tensor_hooks.ipynb) | How do I read, keep or change a gradient while it flows? | 1 |
+# | 3 | [Forward hooks](03_forward_hooks.ipynb) | How do I see (and replace) what a layer puts out? | 1, 2 |
+# | 4 | [Forward pre-hooks](04_forward_pre_hooks.ipynb) | How do I see and change what goes in? | 3 |
+# | 5 | [Backward hooks](05_backward_hooks.ipynb) | What do grad_input and grad_output mean, and which backward hook do I use? | 2, 3 |
+# | 6 | [Inside `__call__`](06_inside_call.ipynb) | How does a module run its hooks? Build it yourself | 3, 4, 5 |
+# | 7 | [Manifold mixup](07_manifold_mixup.ipynb) | How does one forward hook become a training method? | 3 |
+#
+# The first card of a lesson says how long it takes. What stands behind its recap is for the curious, and can wait.
+
+# %% [markdown]
+# ## How a lesson works
+#
+# **You guess before you see.** A question comes with a few choices. Choose one: nobody counts how often you are wrong, and
+# a wrong guess is what makes an answer stick. Then run the next cell, and the one after it says what came out, and which
+# picture of the machine leads to each answer. Try it:
+
+# %%
+predict("0.a")
+
+# %% tags=["predict"]
+order = []
+layer = nn.Linear(2, 1)
+layer.register_full_backward_hook(lambda module, grad_input, grad_output: order.append("layer"))
+layer.weight.register_post_accumulate_grad_hook(lambda weight: order.append("weight"))
+
+x = torch.ones(1, 2, requires_grad=True)
+layer(x).sum().backward()
+print(" then ".join(order))
+
+# %%
+reveal("0.a", order)
+assert order == ["weight", "layer"]
+
+# %% [markdown]
+# **You write, and a check answers at once.** An exercise is a card, a function with a gap, and a cell that checks it. Run
+# the check right away, with the gap as it is: *not attempted* is how every exercise begins. Then write, and run both cells
+# again. A check says *not yet*, with what is missing and why, until it says *correct*. Make a mistake on purpose as well.
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 0.1 · Try a check
+# ●○○ · 2 minutes
+#
+# Return a tensor that is twice as large as `x`, and leave `x` as it is.
+#
+# <details><summary>Hint: the check says "not attempted"</summary>
+#
+# Delete the line `raise NotImplementedError()`, write yours in its place, and run that cell before the check.
+# </details>
+# <details><summary>Hint: the check says that I changed something</summary>
+#
+# `x *= 2` and `x.mul_(2)` write into the tensor that you were given. `x * 2` makes a new one.
+# </details>
+
+# %% tags=["solution"]
+def twice_as_large(x: torch.Tensor) -> torch.Tensor:
+    """Return a new tensor, 2 * x."""
+    ### BEGIN SOLUTION
+    return x * 2
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("0.1", twice_as_large)
+
+# %%
+progress()
+
+# %% [markdown]
+# ## The map of all hooks
+#
+# Here are the hooks that sit on the way of one call and its backward pass. Each writes its name down when it is called,
+# so the order on the map is not from a book: it is what came out.
+
+# %%
+seen = figures.order_of_hooks()
+for number, (what, lesson) in enumerate(seen, start=1):
+    print(f"{number:>2}  {what:<40} lesson {lesson}")
+
+names = [what for what, _ in seen]
+assert names.index("forward pre-hook") < names.index("forward hook")
+assert names.index("tensor hook on y") < names.index("full backward pre-hook")
+assert names.index("post-accumulate hook of the weight") < names.index("full backward hook")
+assert names.index("full backward hook") < names.index("tensor hook on x")
+
+# %% tags=["figure"]
+figure = figures.hook_map(names)
+plt.show()
+
+# %% [markdown]
+# *What to see:* blue is the way forward, from left to right, vermilion the way back, from right to left. The weight's own
+# hooks run before the layer's full backward hook. A global hook runs right before the module's own hook of its kind.
+#
+# Three more belong to the family and sit elsewhere: the *legacy* `register_backward_hook`, which lesson 5 takes apart;
+# hooks on the *nodes* of the autograd graph, on several gradients at once and on what autograd saves; and hooks around
+# state dicts and optimizer steps.
+
+# %% [markdown]
+# ## The five documents
+#
+# The course follows five short Chinese notes about hooks, step by step, and says where today's PyTorch differs. In a cell
+# that holds a claim against a line of code, a tag such as `claim-S3.2` names the document and the claim.
+#
+# | | document | when |
+# |---|---|---|
+# | S0 | "有哪些 hook？" (Which hooks are there?) | uses `Variable`, so it thinks in PyTorch before 0.4; its pictures are dated June 2022 |
+# | S1 | "pytorch 中 hook 的使用" (Using hooks in PyTorch) | no date; prints the source of `__call__` from after 1.2 |
+# | S2 | "hook 技术" (The hook technique), part of "其他知识"; it draws on [PyTorch note 6](https://www.pytorchtutorial.com/pytorch-note6-pytorch-hook-and-pytorch-backward/) and [a Zhihu answer](https://www.zhihu.com/question/61044004/answer/183682138) | no date |
+# | S3 | [Brikie's article on CSDN](https://blog.csdn.net/Brikie/article/details/114255743), the longest: four hooks, and manifold mixup | no date in our copy |
+# | S4 | "pytorch hook" | no date; prints the source of `__call__` from before 1.2, where a forward hook must return nothing |
+#
+# You need none of them to take the course. If you have read one, the recap of each lesson tells what still holds.
+
+# %% [markdown] tags=["recap"]
+# ## The index of symptoms
+#
+# What people say, and the part of a lesson that reproduces it, explains it and mends it.
+#
+# <!-- the index of symptoms -->
