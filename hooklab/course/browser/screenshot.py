@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hooklab.course.build.course import find_root
+from hooklab.course.root import find_root
 
 if TYPE_CHECKING:
     from hooklab.course.browser.lab import Notebook
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("file", nargs="?", default=PICTURE, help=f"where to write it; by default {PICTURE}")
     parser.add_argument("--dark", action="store_true", help="in JupyterLab's dark theme")
     options = parser.parse_args(argv)
-    root = find_root(Path.cwd())
+    root = find_root()
     path = root / options.file
     try:
         picture = take_picture(root, dark=options.dark)

@@ -28,14 +28,15 @@ def main(argv: list[str], root: Path | None = None) -> int:
         root: the repository; by default the one that the working directory is in.
     """
     options = _parser().parse_args(argv)
-    from hooklab.course.build.course import Course, find_root
+    from hooklab.course.build.course import Course
     from hooklab.course.build.imports import skip_url_grammars
+    from hooklab.course.root import find_root
 
     skip_url_grammars()
     try:
-        course = Course(root or find_root(Path.cwd()))
+        course = Course(root or find_root())
         lessons = course.choose(options.names)
-    except (LookupError, FileNotFoundError) as error:
+    except LookupError as error:
         print(f"build: {error.args[0]}", file=sys.stderr)
         return 2
     try:
@@ -81,13 +82,13 @@ def _check(course: Course, drafts: list[Draft], whole: bool) -> int:
 
 def _build(course: Course, drafts: list[Draft]) -> int:
     from hooklab.course.build.executing import execute_all
-    from hooklab.course.build.progress import Progress
+    from hooklab.course.build.progress import Report
     from hooklab.course.build.writing import write
 
     begun = time.monotonic()
     problems = [problem for one in drafts for problem in one.problems]
     runs = {one.lesson.name: _runs(one) for one in drafts if not one.problems}
-    execute_all([run for pair in runs.values() for run in pair.values()], course.root, Progress())
+    execute_all([run for pair in runs.values() for run in pair.values()], course.root, Report())
     for one in drafts:
         pair = runs.get(one.lesson.name, {})
         found = [problem for variant, run in pair.items() for problem in _refusals(one, variant, run)]

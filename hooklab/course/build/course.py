@@ -48,9 +48,11 @@ class Course:
     def choose(self, names: list[str]) -> list[Lesson]:
         """Return the lessons that are meant by `02`, `02_tensor_hooks` or a path of the lesson's files; all for [].
 
-        Raises LookupError, which names what is near, for a name that is no lesson.
+        Raises LookupError, which names what is near, for a name that is no lesson, and where there are no sources.
         """
         lessons = self.lessons()
+        if not lessons:
+            raise LookupError(f"there are no sources in {self.root / 'solutions' / 'source'}")
         if not names:
             return lessons
         chosen = {lesson.name: lesson for name in names for lesson in [_find(name, lessons)]}
@@ -86,17 +88,6 @@ class Course:
         return path.relative_to(self.root).as_posix()
 
 
-def find_root(start: Path) -> Path:
-    """Return the repository's root: `start` or the nearest folder above it that holds solutions/source.
-
-    Raises FileNotFoundError when there is none.
-    """
-    for folder in [start, *start.parents]:
-        if (folder / "solutions" / "source").is_dir() and (folder / "hooklab").is_dir():
-            return folder
-    raise FileNotFoundError(f"there is no solutions/source in {start} or above it: run this in the repository's root")
-
-
 def _find(name: str, lessons: list[Lesson]) -> Lesson:
     wanted = Path(name).stem if name.endswith((".py", ".ipynb")) else name
     for lesson in lessons:
@@ -106,7 +97,7 @@ def _find(name: str, lessons: list[Lesson]) -> Lesson:
     slugs = {name.split("_", 1)[-1]: name for name in names}
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.4)
     near += [slugs[slug] for slug in difflib.get_close_matches(wanted, slugs, n=3, cutoff=0.4)]
-    listed = ", ".join(dict.fromkeys(near)) or ", ".join(names) or "none: solutions/source is empty"
+    listed = ", ".join(dict.fromkeys(near)) or ", ".join(names)
     raise LookupError(f"there is no lesson {name!r}; {'near' if near else 'there are'}: {listed}")
 
 

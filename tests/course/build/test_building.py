@@ -176,13 +176,9 @@ def test_ctrl_c_is_told_in_one_line(
     assert capsys.readouterr().err == "build: interrupted; the notebooks are as they were\n"
 
 
-def test_outside_the_repository_the_command_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    assert main([]) == 2
-    assert "run this in the repository's root" in capsys.readouterr().err
+def test_a_copy_of_the_course_without_sources_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([], tmp_path) == 2
+    assert capsys.readouterr().err == f"build: there are no sources in {tmp_path / 'solutions' / 'source'}\n"
 
 
 def test_the_root_is_found_from_a_folder_inside_it(
