@@ -38,7 +38,9 @@ def capture(
 
     Args:
         model: the module whose calls are the passes. A new call of ``model`` starts a new pass, and the values of the
-            pass before are dropped. Calls of its parts from outside a pass count to the pass before them.
+            pass before are dropped. A part of it that is called from outside counts to the pass before; called a second
+            time, it starts a new one. So steps stay apart where ``model`` itself is never called, as by a trainer that
+            calls ``model.training_step(x)``; what was called in its place is said where you read.
         *what: which modules, as in :func:`hooklab.select`; without any, all leaf modules.
         inputs: also record the arguments of each call, as they were before the module ran.
         grads: also record the gradient of each output, when ``backward`` runs inside the block.
@@ -239,6 +241,8 @@ class _OnInput(Hook):
     def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         session: CaptureSession = self.session
         if not session.is_elsewhere():
+            if not session.in_pass:
+                session.note_outside_call()
             session.append((module, *session.keep_tree((args, kwargs))))
 
 
@@ -250,6 +254,8 @@ class _OnOutput(Hook):
         if _thread() != session.thread or backward_number() != -1:
             session.call_elsewhere(module, output)
             return
+        if not session.in_pass:
+            session.note_outside_call()
         gradients = session.watch_tree(output) if session.grads else None
         if session.is_plain and type(output) is Tensor:
             try:

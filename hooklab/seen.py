@@ -87,6 +87,8 @@ class Pass(Mapping[str, Any]):
             lines += [f"  {name:<{wide}}  {output:<{wider}}  {size:>9,}" for name, output, size in rows]
         if self.silent:
             lines.append(f"  silent: {', '.join(map(repr, self.silent))}")
+        if called := self._session.what_was_called():
+            lines.append(f"  {called}")
         return "\n".join(lines)
 
     @property
@@ -116,7 +118,8 @@ class Pass(Mapping[str, Any]):
         if len(calls) > 1:
             raise RuntimeError(
                 f"{name!r} was used {len(calls)} times in this pass, so it has no one value. "
-                f"Read seen.calls({name!r})[i].output (or .input, .grad) for use i."
+                f"Read seen.calls({name!r})[i].output (or .input, .grad) for use i. "
+                f"{self._session.what_was_called()}".rstrip()
             )
         return calls[0]
 
@@ -131,7 +134,7 @@ class Pass(Mapping[str, Any]):
             return f"{name!r} has no value: no selected module ran yet. Call the model inside the block, then read."
         return (
             f"{name!r} did not run in this pass. Nothing called it, or it was called by .forward(...), or its weights "
-            "were used directly: none of these run hooks."
+            f"were used directly: none of these run hooks. {self._session.what_was_called()}".rstrip()
         )
 
 

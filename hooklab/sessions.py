@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from hooklab.eager import never_compile, run_eagerly, stop_running_eagerly
+from hooklab.selecting import first_few, named_modules
 
 # The number of the backward that this thread is in, or -1. torch.utils.module_tracker asks in the same way; a hook
 # asks at every call, so it goes straight to the C function.
@@ -56,6 +57,10 @@ class Session:
     ``root`` is called, unless that call comes from inside a pass (a model that calls itself) or from a backward (a
     checkpoint that computes its part again).
 
+    A part of the model may also be called from outside of any call of ``root``: once, it counts to the pass before it;
+    the second time, it begins a new one. So passes stay apart where ``root`` is never called, as by a trainer that
+    calls ``model.training_step(x)``. To that end a hook says ``if not session.in_pass: session.note_outside_call()``.
+
     Only the thread that opened the session takes part; what other threads do with the same model is theirs.
     """
 
@@ -64,6 +69,13 @@ class Session:
         self.thread = threading.get_ident()
         self.is_open = False
         self.handles: list[Handle] = []
+        self.pass_of_root = False
+        # True only in a call of root, or after one that an interrupt ended
+        self.in_pass = False
+        # by id: the names of all parts, and of those called from outside in this pass; which have a hook for that
+        self.parts: dict[int, str] = {}
+        self.called_in_pass: dict[int, str] = {}
+        self.called_before: set[int] = set()
 
     def attach(self) -> None:
         raise NotImplementedError
@@ -78,6 +90,7 @@ class Session:
             # first in line, so that what the user's own pre-hooks call counts to the new pass
             self.handles.append(self.root.register_forward_pre_hook(_PassBegins(self), prepend=True))
             self.attach()
+            self.handles.append(self.root.register_forward_hook(_PassEnds(self), always_call=True))
         except BaseException:
             self.close()
             self._sweep()
@@ -102,9 +115,49 @@ class Session:
             return False
         return backward_number() == -1 or not isinstance(threading.current_thread(), threading._DummyThread)
 
+    def call_begins(self, module: nn.Module) -> None:
+        """Begin a pass if this is a call of ``root``, or of a part that was called from outside in this pass."""
+        is_root = module is self.root
+        if is_root:
+            calls = [call for call in _running_calls() if call is module]
+        elif id(module) in self.called_in_pass:
+            calls = self._outside_calls()
+        else:
+            return
+        if len(calls) == 1:  # more: it calls itself, or another part calls it
+            self.in_pass = self.pass_of_root = is_root
+            self.called_in_pass = {}
+            self.new_pass()
+
+    def note_outside_call(self) -> None:
+        """Find out which part was called from outside, if one was, so that its next call begins a pass."""
+        if self.is_elsewhere() or not (calls := self._outside_calls()):
+            return
+        part = calls[-1]
+        self.called_in_pass[id(part)] = self.parts[id(part)]
+        if id(part) not in self.called_before:
+            self.called_before.add(id(part))
+            self.handles.append(part.register_forward_pre_hook(_PassBegins(self), prepend=True))
+
+    def what_was_called(self) -> str:
+        """A sentence about what was called in place of ``root``, if this pass is none of ``root``'s."""
+        if self.pass_of_root or not self.called_in_pass:
+            return ""
+        names = list(self.called_in_pass.values())
+        return (
+            f"{type(self.root).__name__} itself was not called, but {first_few(names)}: a pass lasts until the same "
+            f"part is called again. To choose the passes, give a part as the model: model.get_submodule({names[0]!r})."
+        )
+
+    def _outside_calls(self) -> list[nn.Module]:
+        """The calls of parts that this code runs inside of, the innermost first; none inside a call of ``root``."""
+        self.parts = self.parts or {id(module): name for name, module in named_modules(self.root)}
+        calls = [call for call in _running_calls() if id(call) in self.parts]
+        return [] if any(call is self.root for call in calls) else calls
+
     def _sweep(self) -> None:
         # an interrupt can strike after a hook was registered and before its handle was kept
-        for module in self.root.modules():
+        for _, module in named_modules(self.root):
             for table in (module._forward_pre_hooks, module._forward_hooks):
                 for key, hook in list(table.items()):
                     if isinstance(hook, Hook) and hook.session is self:
@@ -146,23 +199,28 @@ class Block:
 class _PassBegins(Hook):
     def __call__(self, module: nn.Module, args: Any) -> None:
         session: Session = self.session
-        if module is session.root and not session.is_elsewhere() and not _is_nested_call(module):
-            session.new_pass()
+        if not session.is_elsewhere():
+            session.call_begins(module)
 
 
-def _is_nested_call(module: nn.Module) -> bool:
-    """Whether this call of ``module`` runs inside another one.
+class _PassEnds(Hook):
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
+        self.session.in_pass = False
+
+
+def _running_calls() -> list[nn.Module]:
+    """The modules that this code runs inside a call of, the innermost first.
 
     Read from the stack rather than counted: a count goes wrong when an interrupt ends a forward, since then not even
     hooks with ``always_call`` run.
     """
-    calls = 0
+    calls = []
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and calls < 2:
-        if frame.f_code is nn.Module._call_impl.__code__ and frame.f_locals["self"] is module:
-            calls += 1
+    while frame is not None:
+        if frame.f_code is nn.Module._call_impl.__code__:
+            calls.append(frame.f_locals["self"])
         frame = frame.f_back
-    return calls > 1
+    return calls
 
 
 def remove_all(handles: list[Handle]) -> None:
