@@ -6,30 +6,33 @@ AssertionError with the same text instead, for everything that is not correct.
 
 from __future__ import annotations
 
-import ast
-import functools
 import html
-import inspect
 import os
-import textwrap
 from typing import Any
 
 from hooklab.course.exercises.exercise import Exercise, exercises_of, find
-from hooklab.course.exercises.guards import global_state_restored, remove_new_hooks, snapshot_hooks
+from hooklab.course.exercises.faults import NotYet, StillTheStub, TookTooLong
+from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line, name_of
+from hooklab.course.exercises.guards import global_hooks_set_aside
 from hooklab.course.exercises.outcome import COLOUR, MARK, Outcome, State, show
+from hooklab.course.exercises.patches import AT_IMPORT, Patches
 from hooklab.course.exercises.predict import counted
-from hooklab.course.exercises.trial import NotYet, StillTheStub, Trial, first_words, learners_error, learners_line
+from hooklab.course.exercises.state import usual_state
+from hooklab.course.exercises.stopping import stopped_after
+from hooklab.course.exercises.stubs import has_source, is_stub, without_cache
+from hooklab.course.exercises.trial import Trial
 
 # What was found in this process, by exercise id: the memory of progress().
 _found: dict[str, State] = {}
 
 
-def check(id: str, answer: Any) -> None:
+def check(id: str, answer: Any, *, seconds: float | None = 10.0) -> None:
     """Check an exercise's answer and show the outcome: not attempted, not yet, or correct.
 
     Args:
         id: the exercise's id, such as "2.1".
         answer: the function (or class) that the exercise asks for; not the result of calling it.
+        seconds: when the answer is stopped; None: never. A long call of C code cannot be stopped.
 
     Raises:
         LookupError: there is no such exercise; the near ones are named.
@@ -42,51 +45,68 @@ def check(id: str, answer: Any) -> None:
         ○ 1.1 not attempted: ...
     """
     if callable(id) and isinstance(answer, str):
-        raise TypeError(f"the id comes first: check({answer!r}, {getattr(id, '__name__', 'your_function')})")
-    outcome = attempt(str(id), answer)
+        raise TypeError(f"the id comes first: check({answer!r}, {name_of(id)})")
+    outcome = attempt(str(id), answer, seconds=seconds)
     _found[outcome.id] = outcome.state
     if os.environ.get("NBGRADER_EXECUTION") and outcome.state != "correct":
         raise AssertionError(str(outcome))
     show(str(outcome), outcome.as_html())
 
 
-def attempt(id: str, answer: Any) -> Outcome:
+def attempt(id: str, answer: Any, *, seconds: float | None = 10.0) -> Outcome:
     """Run the check of exercise `id` on an answer and return the outcome, showing nothing.
 
-    Raises LookupError for an unknown id. Global state (gradient mode, random states, default dtype, thread count) is
-    as before afterwards, and global module hooks that the answer registered are gone.
+    Raises LookupError for an unknown id. The check runs in the usual state of torch (gradient mode on, float32, no
+    autocast, no global hooks …). Afterwards the state of the process is as it was before; what was unusual, and what
+    the answer changed, stands in the outcome's notes.
     """
     one = find(id)
-    if _is_stub(answer):
+    trial = Trial(without_cache(answer))
+    if is_stub(trial.answer):
         return _not_attempted(one)
-    if not callable(answer):
-        kind = "None" if answer is None else f"a {type(answer).__name__}"
-        return _not_yet(
-            one,
-            NotYet(
-                "check wants the function itself, not what it returns",
-                expected=f'check("{id}", your_function)',
-                got=kind,
-                likely="parentheses too many: leave out the () and the arguments",
-            ),
-            Trial(answer),
-        )
-    trial = Trial(answer)
-    hooks = snapshot_hooks([])
+    if trial.answer is not answer:
+        trial.notes.append("your function has a cache: it was checked without it")
+    patches = Patches()
     try:
-        with global_state_restored(trial.notes):
+        outcome = _outcome(one, trial, seconds)
+    finally:
+        replaced = patches.undo()
+    if replaced:
+        fault = NotYet(
+            f"your code replaced {replaced[0]} (it was put back)",
+            expected=f"{replaced[0].split('.')[0]} as it is: all other code in this process uses it, too",
+        )
+        trial.faults += [NotYet(f"your code replaced {name} (it was put back)") for name in replaced[1:]]
+        return _not_yet(one, fault, trial)
+    return outcome
+
+
+def _outcome(one: Exercise, trial: Trial, seconds: float | None) -> Outcome:
+    if not callable(trial.answer):
+        kind = "None" if trial.answer is None else f"a {kind_of(trial.answer)}"
+        fault = NotYet(
+            "check wants the function itself, not what it returns",
+            expected=f'check("{one.id}", your_function)',
+            got=kind,
+            likely="parentheses too many: leave out the () and the arguments",
+        )
+        return _not_yet(one, fault, trial)
+    try:
+        with stopped_after(seconds), usual_state(trial.notes), global_hooks_set_aside(trial.notes):
             verified = one.verify(trial)
     except StillTheStub:
         return _stub_line_left(one, trial)
     except NotYet as fault:
         return _not_yet(one, fault, trial)
-    except (Exception, SystemExit) as error:
+    except TookTooLong as error:
+        return _not_yet(one, _too_long(error, one, trial, seconds), trial)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return _not_yet(one, _unforeseen(error, trial), trial)
-    finally:
-        remove_new_hooks([], hooks)
     if trial.faults:
         return _not_yet(one, trial.faults[0], trial, already_named=1)
-    return Outcome(one.id, "correct", verified, tuple(("note", note) for note in trial.notes))
+    return Outcome(one.id, "correct", verified, _notes(trial))
 
 
 def progress(lesson: int | None = None) -> None:
@@ -123,12 +143,23 @@ def _not_attempted(one: Exercise) -> Outcome:
 
 def _not_yet(one: Exercise, fault: NotYet, trial: Trial, already_named: int = 0) -> Outcome:
     also = [("also", other.missing) for other in trial.faults[already_named:] if other.missing != fault.missing]
-    notes = [("note", note) for note in trial.notes]
-    return Outcome(one.id, "not yet", fault.missing, (*fault.details, *dict.fromkeys(also), *notes))
+    replaced = [("note", f"{name} is not what it was when the checks were loaded") for name in AT_IMPORT.found()[:3]]
+    return Outcome(one.id, "not yet", fault.missing, (*fault.details, *dict.fromkeys(also), *_notes(trial), *replaced))
+
+
+def _notes(trial: Trial) -> tuple[tuple[str, str], ...]:
+    return tuple(("note", note) for note in dict.fromkeys(trial.notes))
+
+
+def _too_long(error: TookTooLong, one: Exercise, trial: Trial, seconds: float | None) -> NotYet:
+    return NotYet(
+        f"{trial.name} was stopped after {seconds:g} seconds, {learners_line(error)}",
+        expected=f'an end: the inputs are small. For more time: check("{one.id}", {trial.name}, seconds=60)',
+    )
 
 
 def _stub_line_left(one: Exercise, trial: Trial) -> Outcome:
-    if not _has_source(trial.answer):
+    if not has_source(trial.answer):
         return _not_attempted(one)
     return _not_yet(
         one,
@@ -148,48 +179,5 @@ def _unforeseen(error: BaseException, trial: Trial) -> NotYet:
     return NotYet(
         f"the check could not use what {trial.name} gave it",
         expected="the kinds of values that the exercise names",
-        got=f"{type(error).__name__}: {first_words(error)}",
+        got=f"{kind_of(error)}: {first_words(error)}",
     )
-
-
-def _is_stub(answer: Any) -> bool:
-    """Whether a function, or a method of a class, still consists of the stub's line alone."""
-    answer = answer.func if isinstance(answer, functools.partial) else answer
-    if not (inspect.isfunction(answer) or inspect.ismethod(answer) or inspect.isclass(answer)):
-        return False
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(answer)))
-    except (OSError, TypeError, SyntaxError):
-        return False  # no source at hand: the call will tell
-    definitions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    if inspect.isclass(answer):  # a method may well be empty: only the stub's own line tells
-        return any(_raises_not_implemented(_without_docstring(node.body)) for node in definitions)
-    return bool(definitions) and _body_is_stub(definitions[0].body)
-
-
-def _body_is_stub(body: list[ast.stmt]) -> bool:
-    rest = _without_docstring(body)
-    empty = all(isinstance(line, ast.Pass) or ast.unparse(line) == "..." for line in rest)
-    return empty or _raises_not_implemented(rest)
-
-
-def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    first = body[0]
-    is_text = (
-        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
-    )
-    return body[1:] if is_text else body
-
-
-def _raises_not_implemented(body: list[ast.stmt]) -> bool:
-    if len(body) != 1 or not isinstance(body[0], ast.Raise) or body[0].exc is None:
-        return False
-    return "NotImplementedError" in ast.unparse(body[0].exc)
-
-
-def _has_source(answer: Any) -> bool:
-    try:
-        inspect.getsource(answer)
-    except (OSError, TypeError):
-        return False
-    return True

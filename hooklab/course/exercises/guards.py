@@ -1,69 +1,122 @@
-"""Guards: hooks that an answer leaves behind, and the global state that it changes.
+"""Guards: hooks that an answer leaves behind, or takes away from others, and the global ones of an earlier cell.
 
-Both work by comparing before and after, on private hook tables of torch 2.13; nothing is patched.
+They work by comparing before and after, on private hook tables of torch 2.13; nothing is patched.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
+from hooklab.course.exercises.frames import name_of
 from hooklab.leftover import GLOBAL_TABLES, MODULE_TABLES, TENSOR_TABLES
 
 # Hooks that watch how modules are built, which `hooklab.leftover_hooks` leaves out.
 _REGISTRATION_TABLES = {
     f"{what}_registration_hook": f"_global_{what}_registration_hooks" for what in ("buffer", "module", "parameter")
 }
+# Tables beside a table of hooks: which of their ids were registered with an option.
+_OPTIONS = ("_with_kwargs", "_always_called")
 
-# One hook table: where it is, in words, and the table itself.
-Table = tuple[str, MutableMapping[int, Any]]
+
+class Table(NamedTuple):
+    """One hook table: where it is, in words, the table itself, and the tables of options beside it."""
+
+    place: str
+    hooks: MutableMapping[int, Any]
+    options: Sequence[MutableMapping[int, bool]] = ()
 
 
 def snapshot_hooks(objects: Sequence[Any]) -> set[tuple[str, int]]:
     """Return (place, hook id) of every hook on these tensors and modules, and of the global ones."""
-    return {(place, key) for place, table in _tables(objects) for key in table}
+    return {(table.place, key) for table in _tables(objects) for key in table.hooks}
 
 
 def remove_new_hooks(objects: Sequence[Any], before: set[tuple[str, int]]) -> list[str]:
     """Remove every hook that `before` does not know; describe each, as in "forward hook `grab` on module '0'"."""
     found = []
-    for place, table in _tables(objects):
-        for key in [key for key in table if (place, key) not in before]:
-            hook = table.pop(key)
-            found.append(place.replace("hook on", f"hook `{_name(hook)}` on", 1))
+    for place, hooks, options in _tables(objects):
+        for key in [key for key in hooks if (place, key) not in before]:
+            hook = hooks.pop(key)
+            for table in options:
+                table.pop(key, None)
+            found.append(place.replace("hook on", f"hook `{name_of(hook)}` on", 1))
+    _forget_the_kind_of_no_hooks()
     return found
 
 
+@contextmanager
+def global_hooks_set_aside(notes: list[str]) -> Iterator[None]:
+    """Run the block without the global hooks of an earlier cell, and note them; at the end they are back."""
+    kind = torch_module._global_is_full_backward_hook
+    saved = [(table, dict(table.hooks), [dict(one) for one in table.options]) for table in _global_tables()]
+    for table, hooks, _ in saved:
+        for hook in hooks.values():
+            what = table.place.replace("hook on", f"hook `{name_of(hook)}` on", 1)
+            notes.append(f"a {what}, from an earlier cell, was set aside while your answer was checked")
+        _set(table, {}, [{} for _ in table.options])
+    torch_module._global_is_full_backward_hook = None
+    try:
+        yield
+    finally:
+        for table, hooks, options in saved:
+            _set(table, hooks, options)
+        torch_module._global_is_full_backward_hook = kind
+
+
+def _set(table: Table, hooks: dict[int, Any], options: Sequence[dict[int, bool]]) -> None:
+    for target, content in zip((table.hooks, *table.options), (hooks, *options), strict=True):
+        target.clear()
+        target.update(content)
+
+
+def _forget_the_kind_of_no_hooks() -> None:
+    """Torch keeps one kind of global backward hooks, old or full, and refuses the other one, even when all are gone."""
+    if not torch_module._global_backward_hooks:
+        torch_module._global_is_full_backward_hook = None
+
+
 def _tables(objects: Sequence[Any]) -> list[Table]:
-    everywhere = GLOBAL_TABLES | _REGISTRATION_TABLES
-    tables = [
-        (f"global {_words(kind)} on all modules", getattr(torch_module, name)) for kind, name in everywhere.items()
-    ]
+    tables = _global_tables()
     for number, one in enumerate(_flat(objects)):
         if isinstance(one, torch.Tensor):
             tables += _tensor_tables(one, f"tensor argument {number + 1}")
         elif isinstance(one, nn.Module):
             for name, module in one.named_modules():
                 where = f"module {name!r}" if name else f"the whole {type(one).__name__}"
-                tables += [(f"{_words(kind)} on {where}", getattr(module, at)) for kind, at in MODULE_TABLES.items()]
+                is_old = module._is_full_backward_hook is False
+                tables += [_table(module, at, _words(kind, is_old), where) for kind, at in MODULE_TABLES.items()]
             for name, parameter in one.named_parameters():
                 tables += _tensor_tables(parameter, f"parameter {name!r}")
     return tables
 
 
+def _global_tables() -> list[Table]:
+    is_old = torch_module._global_is_full_backward_hook is False
+    everywhere = GLOBAL_TABLES | _REGISTRATION_TABLES
+    return [
+        _table(torch_module, at, f"global {_words(kind, is_old)}", "all modules") for kind, at in everywhere.items()
+    ]
+
+
+def _table(owner: Any, attribute: str, kind: str, where: str) -> Table:
+    options = [getattr(owner, attribute + option, None) for option in _OPTIONS]
+    return Table(f"{kind} on {where}", getattr(owner, attribute), [one for one in options if one is not None])
+
+
 def _tensor_tables(tensor: torch.Tensor, where: str) -> list[Table]:
     found = ((kind, getattr(tensor, name, None)) for kind, name in TENSOR_TABLES.items())
-    return [(f"{_words(kind)} on {where}", table) for kind, table in found if table is not None]
+    return [Table(f"{_words(kind)} on {where}", table) for kind, table in found if table is not None]
 
 
-def _words(kind: str) -> str:
+def _words(kind: str, is_old: bool = False) -> str:
+    if kind == "full_backward_hook" and is_old:
+        return "old-style backward hook"
     return kind.replace("pre_hook", "pre-hook").replace("_", " ")
 
 
@@ -75,40 +128,3 @@ def _flat(objects: Sequence[Any]) -> Iterator[Any]:
             yield from _flat(list(one.values()))
         else:
             yield one
-
-
-def _name(hook: Any) -> str:
-    return getattr(hook, "__name__", None) or type(hook).__name__
-
-
-@contextmanager
-def global_state_restored(notes: list[str]) -> Iterator[None]:
-    """Put back grad mode, random states, default dtype and thread count; note each that had been changed.
-
-    Random states come back without a note: drawing random numbers is nothing to mention.
-    """
-    grad, dtype, threads = torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_num_threads()
-    anomaly = torch.is_anomaly_enabled()
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    torch_rng, numpy_rng, python_rng = torch.get_rng_state(), np.random.get_state(), random.getstate()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(torch_rng)
-        np.random.set_state(numpy_rng)
-        random.setstate(python_rng)
-        if torch.is_grad_enabled() != grad:
-            torch.set_grad_enabled(grad)
-            notes.append(f"your code switched gradient mode {'off' if grad else 'on'}; it was switched back")
-        if torch.get_default_dtype() != dtype:
-            notes.append(f"your code set the default dtype to {torch.get_default_dtype()}; it is {dtype} again")
-            torch.set_default_dtype(dtype)
-        if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
-            notes.append("your code changed torch's number of threads; it was set back")
-        if torch.is_anomaly_enabled() != anomaly:
-            torch.autograd.set_detect_anomaly(anomaly)
-            notes.append("your code changed anomaly detection; it was set back")
-        if torch.are_deterministic_algorithms_enabled() != deterministic:
-            torch.use_deterministic_algorithms(deterministic)
-            notes.append("your code changed torch's deterministic mode; it was set back")

@@ -1,33 +1,16 @@
 """check() survives whatever an answer does, and says what it found."""
 
-import random
 import sys
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import hooklab
 from hooklab.course.exercises import attempt, checking
-from hooklab.course.exercises.exercise import Exercise, exercise, find
+from hooklab.course.exercises.exercise import exercise, find
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, tensor_text
-
-
-def outcome_of(verify, answer, monkeypatch):
-    """The outcome of a made-up exercise."""
-    monkeypatch.setattr(checking, "find", lambda id: Exercise(id, "made up", verify))
-    return attempt("9.9", answer)
-
-
-def calls_with_tensor(trial):
-    trial.call(torch.ones(2, requires_grad=True))
-    return "it ran"
-
-
-def calls_with_model(trial):
-    trial.call(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
-    return "it ran"
+from tests.course.exercises.made_up import calls_with_model, calls_with_tensor, outcome_of
 
 
 def leaves_that_require_grad(named):
@@ -213,113 +196,6 @@ def test_a_mutated_parameter_is_named(monkeypatch):
         nn.init.zeros_(model[0].weight)
 
     assert "changed the parameter '0.weight' in place" in str(outcome_of(calls_with_model, answer, monkeypatch))
-
-
-# --- hooks left behind
-
-
-def grab(*args):
-    return None
-
-
-@pytest.mark.parametrize(
-    ("register", "says"),
-    [
-        (lambda model: model[0].register_forward_hook(grab), "forward hook `grab` on module '0'"),
-        (lambda model: model.register_forward_pre_hook(grab), "forward pre-hook `grab` on the whole Sequential"),
-        (lambda model: model[1].register_full_backward_hook(grab), "full backward hook `grab` on module '1'"),
-        (lambda model: model[1].register_full_backward_pre_hook(grab), "full backward pre-hook `grab` on module '1'"),
-        (lambda model: model[0].weight.register_hook(grab), "tensor hook `grab` on parameter '0.weight'"),
-        (
-            lambda model: model[0].bias.register_post_accumulate_grad_hook(grab),
-            "post accumulate grad hook `grab` on parameter '0.bias'",
-        ),
-        (
-            lambda model: nn.modules.module.register_module_forward_hook(grab),
-            "global forward hook `grab` on all modules",
-        ),
-    ],
-)
-def test_a_hook_left_behind_is_reported(register, says, monkeypatch):
-    def answer(model):
-        register(model)
-
-    outcome = outcome_of(calls_with_model, answer, monkeypatch)
-    assert outcome.state == "not yet"
-    assert says in str(outcome)
-
-
-def test_a_hook_left_behind_is_removed_and_older_hooks_stay(monkeypatch):
-    model = nn.Linear(2, 2)
-    model.register_forward_hook(grab)
-
-    def verify(trial):
-        trial.call(model)
-        return "it ran"
-
-    def answer(model):
-        model.register_forward_hook(lambda *args: None)
-
-    outcome_of(verify, answer, monkeypatch)
-    assert list(model._forward_hooks.values()) == [grab]
-
-
-def test_a_global_hook_registered_while_a_hook_runs_is_removed(monkeypatch):
-    def answer(x):
-        x.register_hook(lambda grad: nn.modules.module.register_module_forward_hook(grab) and None)
-
-    def verify(trial):
-        x = torch.ones(2, requires_grad=True)
-        trial.call(x, may_hook=True)
-        x.sum().backward()
-        return "it ran"
-
-    outcome_of(verify, answer, monkeypatch)
-    assert not nn.modules.module._global_forward_hooks
-
-
-def test_a_global_hook_is_removed_even_when_the_answer_raises():
-    def answer(*args):
-        nn.modules.module.register_module_forward_hook(grab)
-        raise ValueError
-
-    attempt("1.2", answer)
-    assert not nn.modules.module._global_forward_hooks
-
-
-# --- global state
-
-
-def test_global_state_is_restored_and_noted(monkeypatch):
-    threads = torch.get_num_threads()
-
-    def answer(x):
-        torch.set_grad_enabled(False)
-        torch.set_default_dtype(torch.float64)
-        torch.set_num_threads(threads + 1)
-
-    outcome = outcome_of(calls_with_tensor, answer, monkeypatch)
-    assert torch.is_grad_enabled()
-    assert torch.get_default_dtype() == torch.float32
-    assert torch.get_num_threads() == threads
-    assert [label for label, _ in outcome.details] == ["note"] * 3
-
-
-def test_random_states_are_as_before(monkeypatch):
-    torch.manual_seed(0)
-    np.random.seed(0)
-    random.seed(0)
-    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
-
-    def answer(x):
-        torch.randn(3)
-        np.random.rand()
-        random.random()
-
-    outcome_of(calls_with_tensor, answer, monkeypatch)
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert (np.random.get_state()[1] == before[1]).all()
-    assert random.getstate() == before[2]
 
 
 # --- ids, display, grader, progress

@@ -1,0 +1,37 @@
+"""What a check raises: NotYet, StillTheStub, TookTooLong."""
+
+from __future__ import annotations
+
+_MOST = 500  # characters of one line of an outcome: no check means to write more
+
+
+class NotYet(Exception):
+    """An answer falls short: what is missing, what was expected, what came, and the likely misconception."""
+
+    def __init__(self, missing: str, *, expected: object = None, got: object = None, likely: str | None = None):
+        super().__init__(missing)
+        self.missing = cut(missing, _MOST)
+        pairs = (("expected", expected), ("got", got), ("likely", likely))
+        self.details = tuple((label, cut(str(text), _MOST)) for label, text in pairs if text is not None)
+
+
+class StillTheStub(Exception):
+    """The answer reached the line `raise NotImplementedError()`."""
+
+
+class TookTooLong(BaseException):
+    """Raised in the learner's own line when a check's time is over; `except Exception` does not catch it."""
+
+
+# What may come out of any call and is no error of the learner's: the check itself handles these.
+PASSING = (NotYet, StillTheStub, TookTooLong, KeyboardInterrupt)
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text, without its end where it is very long.
+
+    Example:
+        >>> cut("yyyyyyyy", 5)
+        'yyyyy …'
+    """
+    return text if len(text) <= most else f"{text[:most]} …"

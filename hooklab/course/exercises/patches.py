@@ -1,0 +1,107 @@
+"""Functions of torch or hooklab that an answer replaces: noticed, named, and put back.
+
+Everybody in the process uses them, the check too. What is compared is the identity of what stands in the tables of
+modules and classes, so nothing is wrapped and a replacement that was undone in time is none.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from hooklab.course.exercises.frames import whose
+
+_MODULES = (
+    "torch",
+    "torch._tensor",
+    "torch.autograd",
+    "torch.autograd.function",
+    "torch.autograd.graph",
+    "torch.autograd.grad_mode",
+    "torch.nn",
+    "torch.nn.functional",
+    "torch.nn.init",
+    "torch.nn.parameter",
+    "torch.optim",
+    "torch.testing",
+    "torch.utils.hooks",
+)
+_MISSING = object()
+Owner = ModuleType | type
+
+
+class Patches:
+    """What torch and hooklab consist of at this moment, to tell later what was replaced since."""
+
+    def __init__(self) -> None:
+        self._before = [(owner, dict(vars(owner))) for owner in _owners()]
+
+    def found(self) -> list[str]:
+        """Return the full names of what was replaced since, such as "torch.nn.Linear.forward"."""
+        return list(dict.fromkeys(_full_name(owner, name) for owner, name, _ in self._changed()))
+
+    def undo(self) -> list[str]:
+        """Put everything back; return what `found` would have."""
+        changed = list(self._changed())
+        names = self.found()
+        for owner, name, old in changed:
+            if old is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, old)
+        return names
+
+    def _changed(self) -> Iterator[tuple[Owner, str, Any]]:
+        for owner, before in self._before:
+            now = vars(owner)
+            is_class = isinstance(owner, type)
+            for name, old in before.items():
+                new = now.get(name, _MISSING)
+                if new is not old and _is_behaviour(old) and not _is_torchs_own(name, new, old):
+                    yield owner, name, old
+            if is_class and len(now) > len(before):  # a method that was inherited so far
+                for name in now.keys() - before.keys():
+                    if _is_behaviour(now[name]):
+                        yield owner, name, _MISSING
+
+
+def _is_behaviour(value: Any) -> bool:
+    """Whether it can be called, by one way or another: modules and classes keep caches and flags, too."""
+    return callable(value) or isinstance(value, staticmethod | classmethod | property)
+
+
+def _is_torchs_own(name: str, new: Any, old: Any) -> bool:
+    """Torch replaces a few things itself: the first optimizer wraps its `step`, a default dtype brings its Storage."""
+    wraps_it = getattr(new, "__wrapped__", None) is old and hasattr(new, "__code__")
+    return name == "Storage" or (wraps_it and whose(new.__code__.co_filename) == "library")
+
+
+def _owners() -> list[Owner]:
+    """The modules that a learner meets, and the classes in them, each once."""
+    modules = [sys.modules[name] for name in _MODULES if name in sys.modules]
+    prefixes = ("hooklab", "torch.nn.modules")
+    modules += [one for name, one in sorted(sys.modules.items()) if name.startswith(prefixes) and one is not None]
+    owners: dict[int, Owner] = {id(module): module for module in modules}
+    owners[id(torch.Tensor)] = torch.Tensor
+    for module in modules:
+        for value in list(vars(module).values()):
+            if inspect.isclass(value) and value.__module__.startswith(("torch.", "hooklab")):
+                owners[id(value)] = value
+    return list(owners.values())
+
+
+def _full_name(owner: Owner, name: str) -> str:
+    if isinstance(owner, ModuleType):
+        return f"{owner.__name__}.{name}"
+    module = owner.__module__
+    module = "torch.nn" if module.startswith("torch.nn.modules") else module
+    module = "torch" if owner is torch.Tensor else module
+    return f"{module}.{owner.__qualname__}.{name}"
+
+
+AT_IMPORT = Patches()

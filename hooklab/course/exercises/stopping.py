@@ -1,0 +1,91 @@
+"""An answer that runs for ever is stopped, with the line where it was.
+
+A thread watches the clock. When the time is over it sends the main thread the signal that Ctrl-C sends, which also
+wakes it from a sleep, and the handler of that signal raises TookTooLong in the learner's own line. A real Ctrl-C goes
+on to the handler that was there before. What no signal can reach is a long call of C code, such as a product of huge
+matrices or one that waits in a library: it ends when it ends.
+"""
+
+from __future__ import annotations
+
+import _thread
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from hooklab.course.exercises.faults import TookTooLong
+from hooklab.course.exercises.frames import whose
+
+_AGAIN = 0.01  # seconds: the next try where TookTooLong could not be raised, or was swallowed by a bare `except:`
+_DEBUGGERS = ("bdb", "pdb", "pydevd", "_pydevd_bundle")
+
+
+@contextmanager
+def stopped_after(seconds: float | None) -> Iterator[None]:
+    """Raise TookTooLong in the learner's code when the block has taken that long; None: let it run.
+
+    Works in the main thread, where a kernel runs cells, on Linux, macOS and Windows. In any other thread, where
+    Python delivers no signals, the block is not stopped.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if seconds is None or before is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    over, is_due = threading.Event(), threading.Event()
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        if is_due.is_set():
+            is_due.clear()
+            if not over.is_set() and _is_learners_turn(frame):
+                raise TookTooLong
+        elif callable(before):
+            before(number, frame)  # a real Ctrl-C
+        elif before == signal.SIG_DFL:
+            signal.default_int_handler(number, frame)
+
+    def watch() -> None:
+        pause = seconds
+        while not over.wait(pause):
+            is_due.set()
+            _interrupt_main_thread()
+            pause = _AGAIN
+
+    watcher = threading.Thread(target=watch, name="hooklab-check-clock", daemon=True)
+    signal.signal(signal.SIGINT, interrupted)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        deadline = time.monotonic() + 1
+        while is_due.is_set() and time.monotonic() < deadline:
+            time.sleep(0.001)  # a signal on its way must not reach the handler that is put back now
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupt_main_thread() -> None:
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # ends a sleep, too
+    else:
+        _thread.interrupt_main()  # Windows: the same there
+
+
+def _is_learners_turn(frame: FrameType | None) -> bool:
+    """Whether the code that runs now is the learner's, or a library's on the learner's behalf; in a debugger it is not.
+
+    While the check's own lines clean up, nothing may be raised.
+    """
+    asked = False
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] in _DEBUGGERS:
+            return False
+        owner = whose(frame.f_code.co_filename)
+        if not asked and owner == "course":
+            return False
+        asked = asked or owner == "learner"
+        frame = frame.f_back
+    return asked

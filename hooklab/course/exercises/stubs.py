@@ -1,0 +1,60 @@
+"""Whether an answer is still the exercise's stub, and what lies under a cache."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+from typing import Any
+
+
+def without_cache(answer: Any) -> Any:
+    """Return the function under `functools.cache` or `lru_cache`, which a check calls anew each time."""
+    while type(answer) is functools._lru_cache_wrapper:
+        answer = answer.__wrapped__
+    return answer
+
+
+def is_stub(answer: Any) -> bool:
+    """Whether a function, or a method of a class, still consists of the stub's line alone."""
+    try:
+        answer = answer.func if isinstance(answer, functools.partial) else answer
+        if not (inspect.isfunction(answer) or inspect.ismethod(answer) or inspect.isclass(answer)):
+            return False
+        tree = ast.parse(textwrap.dedent(inspect.getsource(answer)))
+    except Exception:
+        return False  # no source at hand, or a very odd object: the call will tell
+    definitions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    if inspect.isclass(answer):  # a method may well be empty: only the stub's own line tells
+        return any(_raises_not_implemented(_without_docstring(node.body)) for node in definitions)
+    return bool(definitions) and _body_is_stub(definitions[0].body)
+
+
+def has_source(answer: Any) -> bool:
+    """Whether Python finds the lines of an answer."""
+    try:
+        inspect.getsource(answer)
+    except Exception:
+        return False
+    return True
+
+
+def _body_is_stub(body: list[ast.stmt]) -> bool:
+    rest = _without_docstring(body)
+    empty = all(isinstance(line, ast.Pass) or ast.unparse(line) == "..." for line in rest)
+    return empty or _raises_not_implemented(rest)
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    first = body[0]
+    is_text = (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    )
+    return body[1:] if is_text else body
+
+
+def _raises_not_implemented(body: list[ast.stmt]) -> bool:
+    if len(body) != 1 or not isinstance(body[0], ast.Raise) or body[0].exc is None:
+        return False
+    return "NotImplementedError" in ast.unparse(body[0].exc)

@@ -1,0 +1,78 @@
+"""Values of an answer: how they are shown in an outcome, and whether they are the expected ones.
+
+An answer's value may be anything: an object whose repr raises, a number of a million digits, a tensor without data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from hooklab.course.exercises.faults import PASSING, NotYet, cut
+from hooklab.course.exercises.frames import kind_of
+
+_MOST = 120
+
+
+def tensor_text(value: Any, digits: int = 4) -> str:
+    """Return a short text for a value of an answer: small tensors as nested lists, large ones by dtype and shape."""
+    try:
+        return _text(value, digits)
+    except PASSING:
+        raise
+    except BaseException:
+        return f"a {kind_of(value)} that cannot be shown"
+
+
+def _text(value: Any, digits: int) -> str:
+    if isinstance(value, torch.Tensor):
+        if value.numel() > 12 or value.device.type == "meta":
+            where = "" if value.device.type == "cpu" else f", on {value.device}"
+            return f"a tensor of shape {tuple(value.shape)}, {str(value.dtype).removeprefix('torch.')}{where}"
+        return _rounded(value.detach().tolist(), digits)
+    if isinstance(value, list | tuple) and len(value) <= 8:
+        inner = ", ".join(tensor_text(one, digits) for one in value)
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
+    if isinstance(value, dict) and len(value) <= 8:
+        return "{" + ", ".join(f"{_key(key)}: {tensor_text(one, digits)}" for key, one in value.items()) + "}"
+    return _key(value) if isinstance(value, str | int | float | bool | type(None)) else f"a {kind_of(value)}"
+
+
+def _key(value: Any) -> str:
+    try:
+        return cut(repr(value), _MOST)
+    except PASSING:
+        raise
+    except BaseException:
+        return f"a {kind_of(value)} that cannot be shown"
+
+
+def _rounded(value: Any, digits: int) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_rounded(one, digits) for one in value) + "]"
+    if isinstance(value, float):
+        return f"{round(value, digits) + 0.0:g}"
+    return str(value)
+
+
+def expect_tensor(value: Any, what: str, shape: Sequence[int] | None = None) -> torch.Tensor:
+    """Return `value` if it is a tensor (of this shape), else raise NotYet that says what came instead."""
+    wanted = "a tensor" if shape is None else f"a tensor of shape {tuple(shape)}"
+    if value is None:
+        raise NotYet(
+            f"{what} is None", expected=wanted, got="None", likely="forgotten return, or a .grad that was never stored"
+        )
+    if not isinstance(value, torch.Tensor):
+        raise NotYet(f"{what} is not a tensor", expected=wanted, got=f"{tensor_text(value)} ({kind_of(value)})")
+    if shape is not None and tuple(value.shape) != tuple(shape):
+        raise NotYet(f"{what} has another shape", expected=wanted, got=f"shape {tuple(value.shape)}")
+    return value
+
+
+def same(a: Any, b: torch.Tensor, tolerance: float = 1e-5) -> bool:
+    """Whether `a` is a tensor with the shape and, within the tolerance, the values of `b`; NaN is no value."""
+    if not isinstance(a, torch.Tensor) or a.shape != b.shape or a.device != b.device or a.layout != b.layout:
+        return False
+    return torch.allclose(a.detach().to(b.dtype), b.detach(), rtol=tolerance, atol=tolerance)

@@ -1,0 +1,264 @@
+"""Hooks that an answer leaves behind or takes away, and functions that it replaces: noticed, named, undone."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+import hooklab
+from hooklab.course.exercises import attempt
+from tests.course.exercises.made_up import calls_with_model, calls_with_tensor, outcome_of
+
+
+def grab(*args):
+    return None
+
+
+@pytest.mark.parametrize(
+    ("register", "says"),
+    [
+        (lambda model: model[0].register_forward_hook(grab), "forward hook `grab` on module '0'"),
+        (lambda model: model.register_forward_pre_hook(grab), "forward pre-hook `grab` on the whole Sequential"),
+        (lambda model: model[1].register_full_backward_hook(grab), "full backward hook `grab` on module '1'"),
+        (lambda model: model[1].register_full_backward_pre_hook(grab), "full backward pre-hook `grab` on module '1'"),
+        (lambda model: model[0].weight.register_hook(grab), "tensor hook `grab` on parameter '0.weight'"),
+        (
+            lambda model: model[0].bias.register_post_accumulate_grad_hook(grab),
+            "post accumulate grad hook `grab` on parameter '0.bias'",
+        ),
+        (
+            lambda model: torch_module.register_module_forward_hook(grab),
+            "global forward hook `grab` on all modules",
+        ),
+    ],
+)
+def test_a_hook_left_behind_is_reported(register, says, monkeypatch):
+    def answer(model):
+        register(model)
+
+    outcome = outcome_of(calls_with_model, answer, monkeypatch)
+    assert outcome.state == "not yet"
+    assert says in str(outcome)
+
+
+def test_a_hook_left_behind_is_removed_and_older_hooks_stay(monkeypatch):
+    model = nn.Linear(2, 2)
+    model.register_forward_hook(grab)
+
+    def verify(trial):
+        trial.call(model)
+        return "it ran"
+
+    def answer(model):
+        model.register_forward_hook(lambda *args: None)
+
+    outcome_of(verify, answer, monkeypatch)
+    assert list(model._forward_hooks.values()) == [grab]
+
+
+def test_a_global_hook_registered_while_a_hook_runs_is_removed(monkeypatch):
+    def answer(x):
+        x.register_hook(lambda grad: torch_module.register_module_forward_hook(grab) and None)
+
+    def verify(trial):
+        x = torch.ones(2, requires_grad=True)
+        trial.call(x, may_hook=True)
+        x.sum().backward()
+        return "it ran"
+
+    outcome_of(verify, answer, monkeypatch)
+    assert not torch_module._global_forward_hooks
+
+
+def test_a_global_hook_is_removed_even_when_the_answer_raises():
+    def answer(*args):
+        torch_module.register_module_forward_hook(grab)
+        raise ValueError
+
+    attempt("1.2", answer)
+    assert not torch_module._global_forward_hooks
+
+
+def test_an_old_global_backward_hook_is_named_and_leaves_torch_free_for_full_ones(monkeypatch):
+    def answer(model):
+        torch_module.register_module_backward_hook(grab)
+
+    outcome = outcome_of(calls_with_model, answer, monkeypatch)
+    assert "global old-style backward hook `grab` on all modules" in str(outcome)
+    torch_module.register_module_full_backward_hook(grab).remove()
+    torch_module._global_is_full_backward_hook = None
+
+
+def test_an_old_backward_hook_on_a_module_is_named_so(monkeypatch):
+    def answer(model):
+        model[1].register_backward_hook(grab)
+
+    assert "old-style backward hook `grab` on module '1'" in str(outcome_of(calls_with_model, answer, monkeypatch))
+
+
+def test_the_options_of_a_global_hook_left_behind_are_forgotten(monkeypatch):
+    def answer(model):
+        torch_module.register_module_forward_hook(grab, always_call=True, with_kwargs=True)
+
+    outcome_of(calls_with_model, answer, monkeypatch)
+    assert not torch_module._global_forward_hooks_always_called
+    assert not torch_module._global_forward_hooks_with_kwargs
+
+
+def test_the_options_of_a_modules_hook_left_behind_are_forgotten(monkeypatch):
+    model = nn.Linear(2, 2)
+
+    def verify(trial):
+        trial.call(model)
+        return "it ran"
+
+    def answer(model):
+        model.register_forward_hook(grab, always_call=True, with_kwargs=True)
+
+    outcome_of(verify, answer, monkeypatch)
+    assert not model._forward_hooks_always_called
+    assert not model._forward_hooks_with_kwargs
+
+
+def test_a_global_hook_of_an_earlier_cell_is_set_aside_and_noted():
+    def double_what_goes_in(layer):
+        return layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
+
+    calls = []
+
+    def ten_times(module, args, output):
+        calls.append(1)
+        return output * 10
+
+    with torch_module.register_module_forward_hook(ten_times, always_call=True) as handle:
+        outcome = attempt("4.1", double_what_goes_in)
+        assert (outcome.state, calls) == ("correct", [])
+        assert "a global forward hook `ten_times` on all modules, from an earlier cell, was set aside" in str(outcome)
+        assert nn.Identity()(1) == 10
+        assert handle.id in torch_module._global_forward_hooks_always_called
+    assert not torch_module._global_forward_hooks
+    assert not torch_module._global_forward_hooks_always_called
+
+
+def test_a_global_hook_is_told_even_where_hooks_are_asked_for(monkeypatch):
+    def verify(trial):
+        trial.call(nn.Identity(), may_hook=True)
+        return "it ran"
+
+    def answer(module):
+        return torch_module.register_module_forward_pre_hook(grab)
+
+    outcome = outcome_of(verify, answer, monkeypatch)
+    assert "your hook runs for every module of this process: global forward pre-hook `grab`" in str(outcome)
+
+
+@pytest.mark.parametrize("may_hook", [False, True])
+def test_taking_away_somebody_elses_hook_is_a_fault(may_hook, monkeypatch):
+    def verify(trial):
+        model = nn.Sequential(nn.Identity())
+        model[0].register_forward_hook(grab)
+        trial.call(model, may_hook=may_hook)
+        return "it ran"
+
+    def answer(model):
+        model[0]._forward_hooks.clear()
+
+    outcome = outcome_of(verify, answer, monkeypatch)
+    assert "removed a hook that is not yours: a forward hook on module '0'" in str(outcome)
+
+
+def test_a_model_left_in_evaluation_mode_is_a_fault_and_in_training_mode_again(monkeypatch):
+    model = nn.Sequential(nn.Identity(), nn.Identity())
+    model[0].eval()
+
+    def verify(trial):
+        trial.call(model)
+        return "it ran"
+
+    outcome = outcome_of(verify, lambda model: model.eval(), monkeypatch)
+    assert "left the model in evaluation mode" in str(outcome)
+    assert [module.training for module in model.modules()] == [True, False, True]
+
+
+def test_a_tensor_with_nan_in_it_that_nobody_touched_is_unchanged(monkeypatch):
+    def verify(trial):
+        trial.call(torch.tensor([1.0, float("nan")]))
+        return "it ran"
+
+    assert outcome_of(verify, lambda x: None, monkeypatch).state == "correct"
+
+
+# --- functions of torch and hooklab that are replaced
+
+OWNERS = {
+    "torch.nn.Linear.forward": nn.Linear,
+    "torch.nn.Linear.__call__": nn.Linear,  # inherited until it is replaced
+    "torch.Tensor.backward": torch.Tensor,
+    "torch.Tensor.sum": torch.Tensor,
+    "torch.autograd.grad": torch.autograd,
+    "torch.nn.functional.relu": nn.functional,
+    "torch.autograd.graph.Node.register_hook": torch.autograd.graph.Node,
+    "torch.isfinite": torch,
+    "hooklab.course.exercises.values.same": hooklab.course.exercises.values,
+    "hooklab.course.exercises.trial.Trial.call": hooklab.course.exercises.trial.Trial,
+}
+
+
+@pytest.mark.parametrize("name", OWNERS)
+def test_a_replaced_function_is_named_and_put_back(name, monkeypatch):
+    owner, attribute = OWNERS[name], name.rpartition(".")[2]
+    before = getattr(owner, attribute)
+    own = attribute in vars(owner)
+
+    def answer(x):
+        setattr(owner, attribute, lambda *args, **kwargs: None)
+
+    outcome = outcome_of(calls_with_tensor, answer, monkeypatch)
+    assert outcome.state == "not yet"
+    assert outcome.summary == f"your code replaced {name} (it was put back)"
+    assert getattr(owner, attribute) == before
+    assert (attribute in vars(owner)) == own
+
+
+def test_a_function_that_is_deleted_is_put_back(monkeypatch):
+    def answer(x):
+        del torch.autograd.grad
+
+    outcome = outcome_of(calls_with_tensor, answer, monkeypatch)
+    assert "replaced torch.autograd.grad" in str(outcome)
+    assert callable(torch.autograd.grad)
+
+
+def test_a_function_is_put_back_after_an_interrupt(monkeypatch):
+    before = torch.autograd.grad
+
+    def answer(x):
+        torch.autograd.grad = None
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        outcome_of(calls_with_tensor, answer, monkeypatch)
+    assert torch.autograd.grad is before
+
+
+def test_a_function_that_was_replaced_for_a_while_only_is_no_fault(monkeypatch):
+    def answer(x):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(nn.Linear, "forward", None)
+
+    assert outcome_of(calls_with_tensor, answer, monkeypatch).state == "correct"
+
+
+def test_torch_itself_may_wrap_the_first_step_of_an_optimizer(monkeypatch):
+    def answer(x):
+        torch.optim.ASGD([x])  # nothing else in these tests makes one
+        torch.set_default_dtype(torch.float64)  # brings another torch.Storage
+
+    outcome = outcome_of(calls_with_tensor, answer, monkeypatch)
+    assert outcome.state == "correct"
+
+
+def test_a_function_that_an_earlier_cell_replaced_is_noted_where_an_answer_is_not_yet_right(monkeypatch):
+    monkeypatch.setattr(nn.ReLU, "forward", lambda self, x: x)
+    outcome = outcome_of(calls_with_tensor, lambda: None, monkeypatch)
+    assert "note      torch.nn.ReLU.forward is not what it was when the checks were loaded" in str(outcome)

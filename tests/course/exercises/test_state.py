@@ -1,0 +1,213 @@
+"""State of the process: a check runs in the usual one, and what an answer or an earlier cell has changed is told."""
+
+import os
+import random
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hooklab.course.exercises import attempt
+from hooklab.course.exercises.state import SETTINGS, usual_state
+from tests.course.exercises.made_up import calls_with_tensor, outcome_of
+
+
+class FunctionMode(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+class DispatchMode(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+class Deed:
+    """A change of state, the words in which a note speaks of it, and what must be as before."""
+
+    def __init__(self, words, change, probe):
+        self.words, self.change, self.probe = words, change, probe
+
+
+open_blocks = []
+
+
+def left_open(block):
+    open_blocks.append(block)
+    block.__enter__()
+
+
+def is_saved_tensor_hook_on():
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+DEEDS = [
+    Deed("inference mode", lambda: left_open(torch.inference_mode()), torch.is_inference_mode_enabled),
+    Deed("gradient mode", lambda: torch.set_grad_enabled(False), torch.is_grad_enabled),
+    Deed("default device", lambda: torch.set_default_device("meta"), torch.get_default_device),
+    Deed("default device", lambda: left_open(torch.device("meta")), torch.get_default_device),
+    Deed("function mode", lambda: left_open(FunctionMode()), torch._C._len_torch_function_stack),
+    Deed("dispatch mode", lambda: left_open(DispatchMode()), torch._C._len_torch_dispatch_stack),
+    Deed(
+        "autocast",
+        lambda: left_open(torch.autocast("cpu", dtype=torch.float16)),
+        lambda: (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
+    ),
+    Deed("hooks on saved tensors", lambda: left_open(torch.autograd.graph.save_on_cpu()), is_saved_tensor_hook_on),
+    Deed("default dtype", lambda: torch.set_default_dtype(torch.float64), torch.get_default_dtype),
+    Deed("anomaly detection", lambda: left_open(torch.autograd.detect_anomaly()), torch.is_anomaly_enabled),
+    Deed(
+        "deterministic mode",
+        lambda: torch.use_deterministic_algorithms(True, warn_only=True),
+        torch.get_deterministic_debug_mode,
+    ),
+    Deed(
+        "precision of matrix products",
+        lambda: torch.set_float32_matmul_precision("medium"),
+        torch.get_float32_matmul_precision,
+    ),
+    Deed("errors for warnings", lambda: warnings.simplefilter("error"), lambda: warnings.filters[0]),
+    Deed(
+        "multithreading of backward",
+        lambda: torch._C._set_multithreading_enabled(False),
+        torch._C._is_multithreading_enabled,
+    ),
+    Deed("forward-mode gradients", lambda: torch._C._set_fwd_grad_enabled(False), torch._C._is_fwd_grad_enabled),
+    Deed("level of forward-mode gradients", lambda: forward_ad.enter_dual_level(), lambda: forward_ad._current_level),
+]
+ONLY_LEFT = [
+    Deed("the warning filters", lambda: warnings.simplefilter("ignore"), lambda: list(warnings.filters)),
+    Deed(
+        "the warning filters",
+        lambda: left_open(warnings.catch_warnings(record=True)),
+        lambda: (list(warnings.filters), warnings._showwarnmsg_impl),
+    ),
+    Deed("print options", lambda: torch.set_printoptions(precision=1), lambda: f"{torch.tensor(1 / 3)}"),
+    Deed("number of threads", lambda: torch.set_num_threads(torch.get_num_threads() + 1), torch.get_num_threads),
+    Deed(
+        "fast path of attention",
+        lambda: torch.backends.mha.set_fastpath_enabled(False),
+        torch.backends.mha.get_fastpath_enabled,
+    ),
+    Deed("NumPy's answer", lambda: np.seterr(all="raise"), np.geterr),
+    Deed("the working folder", lambda: os.chdir("/"), os.getcwd),
+    Deed("sys.stdout", lambda: setattr(sys, "stdout", None), lambda: sys.stdout),
+    Deed("sys.stdin, sys.stdout or sys.stderr", lambda: setattr(sys, "stderr", None), lambda: sys.stderr),
+    Deed("recursion limit", lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 1), sys.getrecursionlimit),
+]
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    """Put back what a test does on purpose, the guards of inference mode in the order of their nesting."""
+    with usual_state([]):
+        yield
+        for setting in SETTINGS:
+            if setting.name == "a level of forward-mode gradients":
+                setting.write(-1)
+    open_blocks.clear()
+
+
+def names(deeds):
+    return [f"{number}-{deed.words}" for number, deed in enumerate(deeds)]
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@pytest.mark.parametrize("deed", DEEDS + ONLY_LEFT, ids=names(DEEDS + ONLY_LEFT))
+def test_state_that_an_answer_leaves_is_put_back_and_noted(deed, monkeypatch):
+    before = deed.probe()
+    outcome = outcome_of(calls_with_tensor, lambda x: deed.change(), monkeypatch)
+    assert deed.probe() == before
+    assert outcome.state == "correct"
+    (note,) = [text for label, text in outcome.details if "dtype; it was" not in text]  # autocast sets its dtype, too
+    assert note.startswith("your code")
+    assert deed.words in note
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@pytest.mark.parametrize("deed", DEEDS, ids=names(DEEDS))
+def test_state_that_a_call_leaves_is_put_back_before_the_next_one(deed, monkeypatch):
+    def verify(trial):
+        before = deed.probe()
+        trial.call(1)
+        assert deed.probe() == before
+        return "it ran"
+
+    assert outcome_of(verify, lambda x: deed.change(), monkeypatch).state == "correct"
+
+
+def keep_the_gradient(y, z):
+    y.retain_grad()
+    z.backward()
+    return y.grad
+
+
+def double_what_goes_in(layer):
+    return layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@pytest.mark.parametrize("deed", DEEDS, ids=names(DEEDS))
+@pytest.mark.parametrize(("id", "answer"), [("1.2", keep_the_gradient), ("4.1", double_what_goes_in)])
+def test_state_of_an_earlier_cell_makes_no_right_answer_wrong_and_is_noted(deed, id, answer):
+    usual = deed.probe()
+    deed.change()
+    earlier = deed.probe()
+    assert earlier != usual
+    outcome = attempt(id, answer)
+    assert outcome.state == "correct"
+    (note,) = [text for _, text in outcome.details]
+    assert note.startswith("before this check")
+    assert deed.words in note
+    assert deed.probe() == earlier  # the learner's own, until they change it
+
+
+def test_an_exception_puts_state_back_too(monkeypatch):
+    def answer(x):
+        torch.set_grad_enabled(False)
+        raise ValueError
+
+    assert "gradient mode off" in str(outcome_of(calls_with_tensor, answer, monkeypatch))
+    assert torch.is_grad_enabled()
+
+
+def test_a_note_is_given_once(monkeypatch):
+    def verify(trial):
+        trial.call(1)
+        trial.call(2)
+        return "it ran"
+
+    outcome = outcome_of(verify, lambda x: torch.set_grad_enabled(False), monkeypatch)
+    assert len(outcome.details) == 1
+
+
+def test_a_library_that_is_imported_for_the_first_time_may_add_its_warning_filters(monkeypatch):
+    class LibraryWarning(UserWarning):
+        pass
+
+    def answer(x):
+        warnings.filterwarnings("once", category=LibraryWarning)
+
+    assert outcome_of(calls_with_tensor, answer, monkeypatch).details == ()
+
+
+def test_random_states_are_as_before(monkeypatch):
+    torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+
+    def answer(x):
+        torch.randn(3)
+        np.random.rand()
+        random.random()
+
+    assert outcome_of(calls_with_tensor, answer, monkeypatch).details == ()
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (np.random.get_state()[1] == before[1]).all()
+    assert random.getstate() == before[2]

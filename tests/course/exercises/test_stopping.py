@@ -1,0 +1,172 @@
+"""An answer that runs for ever is stopped where it is, and a real Ctrl-C is still one."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+import torch
+
+from hooklab.course.exercises import attempt
+from tests.course.exercises.made_up import calls_with_tensor, outcome_of
+
+SOON = 0.2
+
+
+def loops(x):
+    while True:
+        pass
+
+
+def catches_exceptions(x):
+    while True:
+        try:  # noqa: SIM105
+            torch.ones(1).sum()
+        except Exception:
+            pass
+
+
+def catches_everything(x):
+    while True:
+        try:  # noqa: SIM105
+            torch.ones(1).sum()
+        except:  # noqa: E722
+            pass
+
+
+def sleeps(x):
+    time.sleep(60)
+
+
+def waits(x):
+    threading.Event().wait(60)
+
+
+def loops_in_a_library(x):
+    sum(iter(lambda: torch.ones(1).add(1).item(), 0))
+
+
+def loops_when_it_is_undone(x):
+    try:
+        while True:
+            pass
+    finally:
+        while True:
+            pass
+
+
+ENDLESS = [loops, catches_exceptions, catches_everything, sleeps, waits, loops_in_a_library, loops_when_it_is_undone]
+
+
+@pytest.mark.parametrize("answer", ENDLESS, ids=lambda answer: answer.__name__)
+def test_an_endless_answer_is_stopped_with_its_line(answer, monkeypatch):
+    start = time.monotonic()
+    outcome = outcome_of(calls_with_tensor, answer, monkeypatch, seconds=SOON)
+    assert time.monotonic() - start < 30  # the machine may be busy
+    assert outcome.state == "not yet"
+    assert f"{answer.__name__} was stopped after 0.2 seconds, at line " in outcome.summary
+    assert "seconds=60" in str(outcome)
+
+
+def test_an_endless_hook_is_stopped_in_a_backward(monkeypatch):
+    def answer(x):
+        def hook(grad):
+            while True:
+                pass
+
+        x.register_hook(hook)
+
+    def verify(trial):
+        x = torch.ones(2, requires_grad=True)
+        trial.call(x, may_hook=True)
+        x.sum().backward()
+        return "it ran"
+
+    assert "`while True:`" in outcome_of(verify, answer, monkeypatch, seconds=SOON).summary
+
+
+def test_an_endless_generator_is_stopped_in_the_checks_own_loop(monkeypatch):
+    def answer(x):
+        while True:
+            yield x
+
+    def verify(trial):
+        for _ in trial.call(1):
+            pass
+        return "it ran"
+
+    assert "was stopped" in outcome_of(verify, answer, monkeypatch, seconds=SOON).summary
+
+
+def test_state_is_put_back_after_a_stop(monkeypatch):
+    def answer(x):
+        torch.set_grad_enabled(False)
+        while True:
+            pass
+
+    outcome = outcome_of(calls_with_tensor, answer, monkeypatch, seconds=SOON)
+    assert torch.is_grad_enabled()
+    assert "gradient mode off; it is on again" in str(outcome)
+
+
+def test_an_answer_that_needs_its_time_gets_it(monkeypatch):
+    def answer(x):
+        time.sleep(2 * SOON)
+
+    assert outcome_of(calls_with_tensor, answer, monkeypatch, seconds=None).state == "correct"
+    assert outcome_of(calls_with_tensor, answer, monkeypatch).state == "correct"
+
+
+def test_a_real_interrupt_still_interrupts(monkeypatch):
+    def answer(x):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job may ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            outcome_of(calls_with_tensor, answer, monkeypatch)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_that_the_process_ignores_is_ignored_but_the_clock_is_not(monkeypatch):
+    def answer(x):
+        os.kill(os.getpid(), signal.SIGINT)
+        while True:
+            pass
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert "was stopped" in outcome_of(calls_with_tensor, answer, monkeypatch, seconds=SOON).summary
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_where_no_thread_can_be_signalled_a_loop_is_still_stopped(monkeypatch):
+    monkeypatch.delattr(signal, "pthread_kill")  # as on Windows
+    assert "was stopped" in outcome_of(calls_with_tensor, loops, monkeypatch, seconds=SOON).summary
+
+
+def test_a_debugger_is_not_stopped(monkeypatch):
+    def answer(x):
+        space = {"__name__": "pdb", "time": time}
+        exec("def wait():\n    end = time.monotonic() + 0.5\n    while time.monotonic() < end: pass", space)
+        space["wait"]()
+
+    assert outcome_of(calls_with_tensor, answer, monkeypatch, seconds=SOON).state == "correct"
+
+
+def test_a_check_in_another_thread_has_an_outcome_as_well():
+    outcomes = []
+    thread = threading.Thread(target=lambda: outcomes.append(attempt("1.1", lambda named: set(named))))
+    thread.start()
+    thread.join()
+    assert outcomes[0].state == "not yet"
+
+
+def test_no_thread_is_left(monkeypatch):
+    outcome_of(calls_with_tensor, loops, monkeypatch, seconds=SOON)
+    assert not [thread for thread in threading.enumerate() if "clock" in thread.name]
