@@ -86,6 +86,9 @@ def _build(course: Course, drafts: list[Draft]) -> int:
     from hooklab.course.build.writing import write
 
     begun = time.monotonic()
+    for one in drafts:
+        if one.minutes:
+            print(f"{one.lesson.name}: {one.minutes} minutes")
     problems = [problem for one in drafts for problem in one.problems]
     runs = {one.lesson.name: _runs(one) for one in drafts if not one.problems}
     execute_all([run for pair in runs.values() for run in pair.values()], course.root, Report())

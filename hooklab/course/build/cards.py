@@ -20,10 +20,11 @@ _HINT = re.compile(r"<details>\s*<summary>\s*Hint: \s*\S.*?</summary>\s*\S.*?</d
 
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise: its id, such as "2.1", its points (the number of ●), and its three cells."""
+    """An exercise: its id, such as "2.1", its points (the number of ●), its minutes, and its three cells."""
 
     id: str
     points: int
+    minutes: int
     card: Cell
     solution: Cell
     check: Cell
@@ -137,7 +138,9 @@ def _code_problems(trio: tuple[Cell, ...], file: str) -> list[Problem]:
 
 def _exercise(trio: tuple[Cell, ...]) -> Exercise:
     card, solution, check = trio
-    return Exercise(checked_ids(check.text)[0], _filled_lines(card)[1].count("●"), card, solution, check)
+    level = _LEVEL.fullmatch(_filled_lines(card)[1])
+    assert level is not None
+    return Exercise(checked_ids(check.text)[0], len(level[1]), int(level[3]), card, solution, check)
 
 
 def _filled_lines(cell: Cell) -> list[str]:

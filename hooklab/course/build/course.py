@@ -83,6 +83,14 @@ class Course:
             called_with(ast.parse(path.read_text(encoding="utf-8")), "prediction", "number") if path.is_file() else None
         )
 
+    def readme_row(self, lesson: Lesson) -> tuple[int, str] | None:
+        """Return the line number and the text of a lesson's row in the README, or None."""
+        path = self.root / "README.md"
+        lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
+        linked = f"(lessons/{lesson.name}.ipynb)"
+        rows = ((number, line) for number, line in enumerate(lines, start=1) if line.startswith("|") and linked in line)
+        return next(rows, None)
+
     def shown(self, path: Path) -> str:
         """Return a path as messages show it: relative to the root, with slashes."""
         return path.relative_to(self.root).as_posix()

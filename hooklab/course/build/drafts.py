@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from hooklab.course.build.cards import Exercise, carded_ids, find_exercises
 from hooklab.course.build.course import Course, Lesson
+from hooklab.course.build.minutes import MORE, Minutes, card_fault, computed, is_more, row_fault
 from hooklab.course.build.predictions import prediction_problems
 from hooklab.course.build.problems import Problem
 from hooklab.course.build.reading import Cell, read_cells
@@ -21,8 +22,8 @@ _HEADING = re.compile(r"^#{1,4} (.+?)\s*$", re.M)
 class Draft:
     """A lesson's cells and exercises, and every problem of its source.
 
-    `has_predictions` is whether the lesson has a predictions.py: only then its predict cells are held to the rules of
-    predictions and their outputs folded. A constant as soon as every lesson has one.
+    `has_predictions` is whether the lesson has a predictions.py. Only then its predict cells are held to the rules of
+    predictions, their outputs are folded and its minutes are held against the card; a constant once all have it.
     """
 
     lesson: Lesson
@@ -31,6 +32,7 @@ class Draft:
     exercises: list[Exercise]
     problems: list[Problem]
     has_predictions: bool = False
+    minutes: Minutes | None = None
 
 
 def draft(course: Course, lesson: Lesson) -> Draft:
@@ -43,6 +45,7 @@ def draft(course: Course, lesson: Lesson) -> Draft:
     except UnicodeDecodeError as error:
         return Draft(lesson, file, [], [], [Problem(file, f"this is not UTF-8: {error.reason}")])
     cells, problems = read_cells(text, file)
+    written = cells
     cells, unworded = _with_index(course, cells, file)
     problems += unworded
     exercises, faults = find_exercises(cells, file)
@@ -56,10 +59,26 @@ def draft(course: Course, lesson: Lesson) -> Draft:
     ]
     problems += _shared_number(course, lesson, file)
     predictions = course.known_predictions(lesson)
+    minutes = computed(written, exercises)  # the index is looked things up in, and not read
     if predictions is not None:
         problems += prediction_problems(cells, predictions, lesson.number, file)
+        problems += _minutes_problems(course, lesson, cells, minutes, file)
     problems.sort(key=lambda problem: problem.line or 0)
-    return Draft(lesson, file, cells, exercises, problems, predictions is not None)
+    return Draft(lesson, file, cells, exercises, problems, predictions is not None, minutes)
+
+
+def _minutes_problems(course: Course, lesson: Lesson, cells: list[Cell], minutes: Minutes, file: str) -> list[Problem]:
+    problems = []
+    if cells and (fault := card_fault(cells[0].text, minutes)):
+        problems.append(cells[0].problem(file, fault))
+    row = course.readme_row(lesson)
+    if row and (fault := row_fault(row[1], minutes)):
+        problems.append(Problem("README.md", f"the row of {lesson.name}: {fault}", row[0]))
+    if (more := next((cell for cell in cells if is_more(cell)), None)) and "recap" not in {
+        tag for cell in cells[: more.number - 1] for tag in cell.tags
+    }:
+        problems.append(more.problem(file, f"`{MORE}` stands behind the recap, and here is none before it"))
+    return problems
 
 
 def _with_index(course: Course, cells: list[Cell], file: str) -> tuple[list[Cell], list[Problem]]:

@@ -7,7 +7,7 @@ from hooklab.course.build.drafts import Draft, draft
 
 TINY = '''\
 # %% [markdown]
-# # 9 · A tiny lesson
+# # 9 · A tiny lesson · **Time** 6 minutes
 
 # %% tags=["setup"]
 from IPython.display import display
