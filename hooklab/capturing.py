@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from hooklab.recording import Gradient, Kept, Record, Versions
 from hooklab.seen import Seen
-from hooklab.selecting import What, named_modules, select_for_hooks, uncompiled
+from hooklab.selecting import What, each_once, named_modules, select_for_hooks, uncompiled
 from hooklab.sessions import Block, Handle, Hook, Session, backward_number, remove_all
 from hooklab.trees import map_tensors, tensors
 
@@ -124,8 +124,9 @@ class Capture(Block):
         self.detach = detach
         self.keep = keep
         # a shared module has one name to be listed by, and can be read by any of its names
-        self.names = {module: name for name, module in reversed(self.modules.items())}
-        self.known_as = {name: module for name, module in named_modules(model) if module in self.names}
+        self.hooked = each_once(self.modules)
+        self.names = {id(module): name for name, module in self.hooked.items()}
+        self.known_as = {name: id(module) for name, module in named_modules(model) if id(module) in self.names}
 
     def __enter__(self) -> Seen:
         session = CaptureSession(self)
@@ -172,9 +173,9 @@ class CaptureSession(Session):
     def attach(self) -> None:
         on_input, on_output = _OnInput(self), _OnOutput(self)
         if self.options.inputs:
-            for module in self.options.names:
+            for module in self.options.hooked.values():
                 self.handles.append(module.register_forward_pre_hook(on_input, with_kwargs=True))
-        for module in self.options.names:
+        for module in self.options.hooked.values():
             self.handles.append(module.register_forward_hook(on_output))
 
     def close(self) -> None:
@@ -229,10 +230,10 @@ class CaptureSession(Session):
     def call_elsewhere(self, module: nn.Module, output: Any) -> None:
         if self.is_foreign():
             self.calls_elsewhere += 1
-        elif self.grads and self.record.runs_without_graph(module):
+        elif self.grads and self.record.runs_without_graph(id(module)):
             # A reentrant checkpoint runs its part without a graph first. The graph, and so the gradient, is that of
             # the second run, here.
-            self.record.recomputed.setdefault(module, []).append(self.watch_tree(output))
+            self.record.recomputed.setdefault(id(module), []).append(self.watch_tree(output))
 
 
 class _OnInput(Hook):

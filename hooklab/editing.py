@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hooklab.selecting import MissingName, What, first_few, require_module, select_for_hooks, uncompiled
+from hooklab.selecting import MissingName, What, each_once, first_few, require_module, select_for_hooks, uncompiled
 from hooklab.sessions import Block, Hook, Session, backward_number
 from hooklab.trees import children, describe
 
@@ -155,12 +155,13 @@ class _EditSession(Session):
     def __init__(self, options: Edit) -> None:
         super().__init__(options.model)
         self.fn = options.fn
-        self.names = {module: name for name, module in reversed(options.modules.items())}
-        self.uses: Counter[nn.Module] = Counter()
+        self.modules = each_once(options.modules)
+        self.names = {id(module): name for name, module in self.modules.items()}
+        self.uses: Counter[int] = Counter()
 
     def attach(self) -> None:
         hook = _OnOutput(self)
-        for module in self.names:
+        for module in self.modules.values():
             self.handles.append(module.register_forward_hook(hook, with_kwargs=True))
 
     def new_pass(self) -> None:
@@ -168,9 +169,9 @@ class _EditSession(Session):
 
     def index_of_use(self, module: nn.Module) -> int | None:
         if backward_number() != -1:  # a checkpoint computes its part again, the last part first
-            return 0 if self.uses[module] <= 1 else None
-        self.uses[module] += 1
-        return self.uses[module] - 1
+            return 0 if self.uses[id(module)] <= 1 else None
+        self.uses[id(module)] += 1
+        return self.uses[id(module)] - 1
 
 
 class _OnOutput(Hook):
@@ -178,7 +179,7 @@ class _OnOutput(Hook):
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         session: _EditSession = self.session
-        name = session.names.get(module)
+        name = session.names.get(id(module))
         if name is None or session.is_foreign():
             return None
         new = session.fn(output, EditCall(name, module, args, kwargs, session.index_of_use(module)))

@@ -72,21 +72,31 @@ def leftover_hooks(model: nn.Module) -> list[Leftover]:
     """
     require_module(model)
     found: list[Leftover] = []
-    seen: set[Any] = set()  # a tied parameter has two names but one set of hooks
-    for raw_name, module in model.named_modules():
+    seen: set[int] = set()  # a tied parameter has two names but one set of hooks
+    for raw_name, module in model.named_modules(memo=_ById()):
         name = without_compile_prefix(raw_name)
         for kind, function in _registered(module, MODULE_TABLES):
             is_old = kind == "full_backward_hook" and module._is_full_backward_hook is False
             found.append(Leftover(name, "backward_hook" if is_old else kind, function))
         for own, tensor in [*module._parameters.items(), *module._buffers.items()]:
-            if tensor is not None and tensor not in seen:
-                seen.add(tensor)
+            if tensor is not None and id(tensor) not in seen:
+                seen.add(id(tensor))
                 full_name = f"{name}.{own}" if name else own
                 found += [Leftover(full_name, kind, function) for kind, function in _registered(tensor, TENSOR_TABLES)]
     for kind, function in _registered(torch_module, GLOBAL_TABLES):
         is_old = kind == "full_backward_hook" and torch_module._global_is_full_backward_hook is False
         found.append(Leftover("(every module)", "backward_hook" if is_old else kind, function))
     return found
+
+
+class _ById(set[Any]):
+    """A set for torch's walk over the modules, of which some may define equality and hash."""
+
+    def __contains__(self, module: object) -> bool:
+        return super().__contains__(id(module))
+
+    def add(self, module: object) -> None:
+        super().add(id(module))
 
 
 def _registered(owner: Any, tables: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from hooklab.trees import describe, map_tensors, nbytes, tensors
 
@@ -52,20 +52,20 @@ class Record:
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
-        self.recomputed: dict[nn.Module, list[list[Gradient | None]]] = {}
+        self.recomputed: dict[int, list[list[Gradient | None]]] = {}
 
-    def runs_without_graph(self, module: nn.Module) -> int:
-        return sum(event[0] is module and bool(event[3]) and not any(event[3]) for event in self.ends())
+    def runs_without_graph(self, module: int) -> int:
+        return sum(id(event[0]) == module and bool(event[3]) and not any(event[3]) for event in self.ends())
 
     def ends(self) -> list[tuple[Any, ...]]:
         return [event for event in self.events if len(event) == 4]
 
-    def uses(self) -> dict[nn.Module, list[Use]]:
-        """The uses of each module that ran, in the order of the first uses."""
-        uses: defaultdict[nn.Module, list[Use]] = defaultdict(list)
-        running: defaultdict[nn.Module, list[Use]] = defaultdict(list)
+    def uses(self) -> dict[int, list[Use]]:
+        """The uses of each module that ran, by the module's id."""
+        uses: defaultdict[int, list[Use]] = defaultdict(list)
+        running: defaultdict[int, list[Use]] = defaultdict(list)
         for place, event in enumerate(self.events):
-            module = event[0]
+            module = id(event[0])
             if len(event) == 3:
                 use: Use = [place, None]
                 uses[module].append(use)
@@ -95,11 +95,13 @@ class Call:
     Reading what is not there raises a ``RuntimeError`` that says why.
     """
 
-    def __init__(self, name: str, index: int, uses: list[Use], module: nn.Module, record: Record, session: Session):
+    def __init__(self, name: str, index: int, uses: list[Use], module: int, record: Record, session: Session):
         self.name = name
         self.index = index
         self.uses = len(uses)
         start, end = uses[index]
+        self.key = f"{name}#{index}" if self.uses > 1 else name
+        self.place = min(place for place in uses[index] if place is not None)
         self._start = None if start is None else record.events[start]
         self._end = None if end is None else record.events[end]
         self._module = module
@@ -146,12 +148,12 @@ class Call:
 
     def row(self) -> tuple[str, str, int]:
         """Name, output and bytes, for a table."""
-        name = self.name or repr(self.name)
+        name = self.key or repr(self.key)
         if self._end is None:
             return name, "did not finish", 0
         _, tree, versions, _ = self._end
         note = " (changed in place)" if _is_changed(tree, versions) else ""
-        return (f"{name} #{self.index}" if self.uses > 1 else name), describe(tree) + note, nbytes(tree)
+        return name, describe(tree) + note, nbytes(tree)
 
     def __str__(self) -> str:
         return f"call {self.index} of {self.name!r}" if self.uses > 1 else repr(self.name)

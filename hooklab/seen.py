@@ -6,8 +6,6 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from torch import nn
-
 from hooklab.recording import Call, Inputs, Record, Use
 from hooklab.selecting import MissingName, near_names, without_compile_prefix
 
@@ -16,12 +14,16 @@ if TYPE_CHECKING:
 
 
 class Pass(Mapping[str, Any]):
-    """One pass of the model: a mapping from the names of the modules that ran to their outputs.
+    """One pass of the model: a mapping from the names of the modules that ran to their outputs, in that order.
+
+    A module that was used several times has a name for each use: ``"act#0"``, ``"act#1"``. So
+    ``{name: value.clone() for name, value in seen.items()}`` has every output of the pass. The plain name, ``"act"``,
+    is then not ``in seen``, but ``calls`` takes it. A shared module is listed by one of its names, and read by any.
 
     Reading raises
 
     - :class:`hooklab.selecting.MissingName` (a ``LookupError``) for a name that was not selected, or did not run;
-    - ``RuntimeError`` if the module was used several times (read ``calls``), or the value was changed in place.
+    - ``RuntimeError`` if the name means several uses (read them one by one), or the value was changed in place.
 
     It belongs to its model and its block, and cannot be pickled or copied; its values can.
     """
@@ -31,7 +33,7 @@ class Pass(Mapping[str, Any]):
         self._session = session
         self._own_record = record
         self._indexed: tuple[weakref.ref[Record], int] = (weakref.ref(record), 0)
-        self._index: dict[nn.Module, list[Use]] = {}
+        self._index: dict[int, list[Use]] = {}
 
     def __getitem__(self, name: str) -> Any:
         return self._only_call(name).output
@@ -49,26 +51,31 @@ class Pass(Mapping[str, Any]):
         known = self._options.known_as
         if not isinstance(name, str):
             raise MissingName(f"values are read by name, not by {type(name).__name__}. {near_names('', known)}")
-        module = known.get(name) or known.get(without_compile_prefix(name))
-        if module is None:
+        plain = without_compile_prefix(name)
+        if plain in known:
+            return self._calls(known[plain])
+        plain, _, index = plain.rpartition("#")
+        if plain not in known or not index.isdecimal():
             raise MissingName(f"{name!r} was not selected for capture. {near_names(name, known)}")
-        return self._calls(module)
+        return self._calls(known[plain], slice(int(index), int(index) + 1))
 
     @property
     def silent(self) -> list[str]:
         """The selected modules that did not run: never called, or called by ``.forward(x)``, which runs no hooks."""
         ran = self._uses()
-        return [name for name, module in self._options.modules.items() if module not in ran]
+        return [name for name, module in self._options.modules.items() if id(module) not in ran]
 
     def __contains__(self, name: object) -> bool:
-        module = self._options.known_as.get(without_compile_prefix(name)) if isinstance(name, str) else None
-        return module in self._uses()
+        try:
+            return len(self.calls(name)) == 1  # type: ignore[arg-type]  # what is no name is missing
+        except MissingName:
+            return False
 
     def __iter__(self) -> Iterator[str]:
-        return (self._options.names[module] for module in self._uses())
+        return (call.key for call in self._all_calls())
 
     def __len__(self) -> int:
-        return len(self._uses())
+        return sum(map(len, self._uses().values()))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -77,9 +84,9 @@ class Pass(Mapping[str, Any]):
         )
 
     def __repr__(self) -> str:
-        rows = [call.row() for module in self._uses() for call in self._calls(module)]
+        rows = [call.row() for call in self._all_calls()]
         model = type(self._options.model).__name__
-        lines = [f"{len(self)} of {len(self._options.modules)} selected modules of {model} ran"]
+        lines = [f"{len(self._uses())} of {len(self._options.modules)} selected modules of {model} ran"]
         if rows:
             wide = max(len("name"), *(len(name) for name, _, _ in rows))
             wider = max(len("output"), *(len(output) for _, output, _ in rows))
@@ -95,8 +102,8 @@ class Pass(Mapping[str, Any]):
     def _record(self) -> Record:
         return self._own_record
 
-    def _uses(self) -> dict[nn.Module, list[Use]]:
-        """The uses of each selected module that ran. Kept, until there are new events, without keeping the values."""
+    def _uses(self) -> dict[int, list[Use]]:
+        """The uses of each selected module that ran, by its id; kept until there are new events, without the values."""
         record = self._record
         indexed, length = self._indexed
         if indexed() is not record or length != len(record.events):
@@ -106,10 +113,14 @@ class Pass(Mapping[str, Any]):
             self._index = {module: uses for module, uses in record.uses().items() if module in names}
         return self._index
 
-    def _calls(self, module: nn.Module) -> list[Call]:
+    def _calls(self, module: int, which: slice = slice(None)) -> list[Call]:
         uses = self._uses().get(module, [])
         name = self._options.names[module]
-        return [Call(name, index, uses, module, self._record, self._session) for index in range(len(uses))]
+        return [Call(name, index, uses, module, self._record, self._session) for index in range(len(uses))[which]]
+
+    def _all_calls(self) -> list[Call]:
+        calls = [call for module in self._uses() for call in self._calls(module)]
+        return sorted(calls, key=lambda call: call.place)
 
     def _only_call(self, name: str) -> Call:
         calls = self.calls(name)
@@ -118,7 +129,7 @@ class Pass(Mapping[str, Any]):
         if len(calls) > 1:
             raise RuntimeError(
                 f"{name!r} was used {len(calls)} times in this pass, so it has no one value. "
-                f"Read seen.calls({name!r})[i].output (or .input, .grad) for use i. "
+                f"Read seen['{name}#0'] for the first, or seen.calls({name!r})[i].output (or .input, .grad) for use i. "
                 f"{self._session.what_was_called()}".rstrip()
             )
         return calls[0]

@@ -65,16 +65,16 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
     if not what:
         what = (_is_leaf,)
     picked: dict[str, nn.Module] = {}
-    taken: set[nn.Module] = set()
+    taken: set[int] = set()
     for item in what:
         matches = _matches(item, named)
         if not matches:
             raise MissingName(_no_match(item, model, [name for name, _ in named]))
         written_out = isinstance(item, str) and without_compile_prefix(item) in matches
         for name, module in matches.items():
-            if written_out or module not in taken:
+            if written_out or id(module) not in taken:
                 picked[name] = module
-                taken.add(module)
+                taken.add(id(module))
     return {name: picked[name] for name, _ in named if name in picked}
 
 
@@ -88,6 +88,12 @@ def select_for_hooks(model: nn.Module, *what: What) -> dict[str, nn.Module]:
                 "that it was made from."
             )
     return found
+
+
+def each_once(modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
+    """The same modules without second names. By identity, as everywhere: a module may define equality and hash."""
+    first_names = {id(module): name for name, module in reversed(modules.items())}
+    return {name: module for name, module in modules.items() if first_names[id(module)] == name}
 
 
 def require_module(model: object) -> None:
@@ -136,7 +142,7 @@ def first_few(names: Collection[str]) -> str:
 
 def _walk(module: nn.Module, name: str, above: tuple[nn.Module, ...]) -> Iterator[tuple[str, nn.Module]]:
     module = uncompiled(module)
-    if module in above:  # a module that contains itself: torch's own walk ends here as well
+    if any(module is one for one in above):  # a module that contains itself: torch's own walk ends here as well
         return
     yield name, module
     for child_name, child in module._modules.items():

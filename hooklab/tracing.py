@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, overload
 
 from torch import Tensor, nn
 
-from hooklab.selecting import What, select_for_hooks, uncompiled
+from hooklab.selecting import What, each_once, select_for_hooks, uncompiled
 from hooklab.sessions import Block, Hook, Session, backward_number
 from hooklab.trees import tensors
 
@@ -187,16 +187,17 @@ class _Arrival:
 class _TraceSession(Session):
     def __init__(self, options: Tracer) -> None:
         super().__init__(options.model)
-        self.names = {module: name for name, module in reversed(options.modules.items())}
+        self.modules = each_once(options.modules)
+        self.names = {id(module): name for name, module in self.modules.items()}
         self.marks: list[_Mark] = []
-        self.calls: Counter[nn.Module] = Counter()
-        self.depths: dict[nn.Module, int] = {}
+        self.calls: Counter[int] = Counter()
+        self.depths: dict[int, int] = {}
         self.running: list[_Call] = []
         self.arrivals: dict[int, _Arrival] = {}
 
     def attach(self) -> None:
         start, end = _OnStart(self), _OnEnd(self)
-        for module in self.names:
+        for module in self.modules.values():
             self.handles.append(module.register_forward_pre_hook(start, with_kwargs=True))
             # always, since a call that raises must leave the list of running calls as well
             self.handles.append(module.register_forward_hook(end, always_call=True))
@@ -212,11 +213,11 @@ class _TraceSession(Session):
     def start(self, module: nn.Module, inputs: Any) -> None:
         again = backward_number() != -1
         parent = self.running[-1] if self.running else None
-        depth = self.depths.get(module, 0) if again else (parent.depth + 1 if parent else 0)
-        self.depths[module] = depth
-        call = _Call(module, self.names[module], self.calls[module], parent, depth, again)
+        depth = self.depths.get(id(module), 0) if again else (parent.depth + 1 if parent else 0)
+        self.depths[id(module)] = depth
+        call = _Call(module, self.names[id(module)], self.calls[id(module)], parent, depth, again)
         call.handling = sys.exc_info()[1]
-        self.calls[module] += 1
+        self.calls[id(module)] += 1
         self.running.append(call)
         self.marks.append(_Mark(FORWARD_PRE, call, -1))
         self.expect(inputs, BACKWARD, call)
@@ -249,7 +250,7 @@ class _OnStart(Hook):
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         session: _TraceSession = self.session
-        if module in session.names and not session.is_foreign():
+        if id(module) in session.names and not session.is_foreign():
             session.start(module, (args, kwargs))
 
 
@@ -258,7 +259,7 @@ class _OnEnd(Hook):
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
         session: _TraceSession = self.session
-        if module in session.names and not session.is_foreign():
+        if id(module) in session.names and not session.is_foreign():
             session.end(module, output)
 
 

@@ -218,7 +218,9 @@ def test_reading_one_output_of_a_module_used_three_times_points_to_calls() -> No
     with capture(model, "act", inputs=True, grads=True) as seen:
         model(ones(1, 3)).sum().backward()
     for read in (seen.__getitem__, seen.input, seen.grad):
-        with pytest.raises(RuntimeError, match=r"'act' was used 3 times .* Read seen\.calls\('act'\)\[i\]\.output"):
+        with pytest.raises(
+            RuntimeError, match=r"'act' was used 3 times .* Read seen\['act#0'\] for the first, or seen"
+        ):
             read("act")
 
 
@@ -572,7 +574,7 @@ def test_iteration_gives_the_names_that_ran_in_the_order_of_running() -> None:
     model = Reuse()
     with capture(model, "b", "a", "act") as seen:
         model(ones(1, 3))
-    assert list(seen) == ["act", "a", "b"]
+    assert list(seen) == ["act#0", "a", "act#1", "b", "act#2"]
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps], ids=["copy", "deepcopy", "pickle"])
@@ -599,6 +601,48 @@ def test_it_is_a_mapping() -> None:
     assert seen.get("unused") is None
 
 
+@pytest.mark.parametrize("inputs", [False, True])
+@pytest.mark.parametrize(
+    "model", [mlp(), Branch(), Reuse(), Shared(), Recursive()], ids=lambda model: type(model).__name__
+)
+def test_iterating_containing_reading_and_counting_agree(model: nn.Module, inputs: bool) -> None:
+    with capture(model, "", lambda name, module: True, inputs=inputs) as seen:
+        model(ones(1, 3))
+    listed = list(seen)
+    assert len(seen) == len(listed) == len(set(listed)) == len(seen.items())
+    assert all(name in seen for name in listed)
+    for name, value in seen.items():
+        assert seen[name] is value
+        assert [call.output for call in seen.calls(name)] == [value]
+    for module in seen.silent:
+        assert module not in seen
+
+
+def test_each_use_has_a_name_of_its_own() -> None:
+    model, x = Reuse(), ones(1, 3)
+    with capture(model, inputs=True, grads=True) as seen:
+        y = model(x)
+        y.sum().backward()
+    values = {name: value.clone() for name, value in seen.items()}
+    assert torch.equal(values["act#0"], x.tanh())
+    assert torch.equal(values["act#2"], y)
+    assert torch.equal(seen.input("act#2").args[0], seen["b"])
+    assert torch.equal(seen.grad("act#2"), ones(1, 3))
+    assert "act" not in seen
+    for name in ("act#3", "act#x", "act#", "act#-1", "spare#0"):
+        assert name not in seen
+        with pytest.raises(LookupError, match=r"did not run|was not selected"):
+            _ = seen[name]
+
+
+def test_the_uses_of_the_model_itself_are_named_too() -> None:
+    model = Recursive()
+    with capture(model, "") as seen:
+        model(ones(1, 3), depth=1)
+    assert list(seen) == ["#0", "#1"]
+    assert seen["#1"].shape == (1, 3)
+
+
 def test_the_table_has_name_shape_dtype_bytes_and_the_silent() -> None:
     model = Reuse()
     model.spare = nn.ReLU()
@@ -606,12 +650,12 @@ def test_the_table_has_name_shape_dtype_bytes_and_the_silent() -> None:
         model(ones(1, 3))
     assert repr(seen).splitlines() == [
         "3 of 4 selected modules of Reuse ran",
-        "  name    output              bytes",
-        "  act #0  (1, 3) float32         12",
-        "  act #1  (1, 3) float32         12",
-        "  act #2  (1, 3) float32         12",
-        "  a       (1, 3) float32         12",
-        "  b       (1, 3) float32         12",
+        "  name   output              bytes",
+        "  act#0  (1, 3) float32         12",
+        "  a      (1, 3) float32         12",
+        "  act#1  (1, 3) float32         12",
+        "  b      (1, 3) float32         12",
+        "  act#2  (1, 3) float32         12",
         "  silent: 'spare'",
     ]
 

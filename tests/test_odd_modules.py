@@ -1,0 +1,126 @@
+"""Modules are told apart by being the same object, whatever they say about equality, truth, length and hash."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from hooklab import capture, edit, leftover_hooks, run_until, select, timeline
+from tests.nets import ones
+
+
+def refuse(*_: object) -> bool:
+    raise ZeroDivisionError
+
+
+class Equal(nn.ReLU):
+    """Equal to every other."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+class Unhashable(nn.ReLU):
+    """As a dataclass makes it: equality without a hash."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unhashable)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Refusing(nn.ReLU):
+    __eq__ = __hash__ = __bool__ = __len__ = refuse  # type: ignore[assignment]
+
+
+class Empty(nn.ReLU):
+    def __len__(self) -> int:
+        return 0
+
+
+class Chain(nn.Module):
+    """Not a Sequential: torch's own asks its modules whether they are equal."""
+
+    def __init__(self, *parts: nn.Module) -> None:
+        super().__init__()
+        for index, part in enumerate(parts):
+            self.add_module(str(index), part)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for part in self._modules.values():
+            x = part(x)  # type: ignore[misc]
+        return x
+
+
+@pytest.fixture(params=[Equal, Unhashable, Refusing, Empty])
+def model(request: pytest.FixtureRequest) -> Chain:
+    odd: type[nn.ReLU] = request.param
+    return Chain(odd(), Chain(odd(), nn.Linear(3, 3)), odd())
+
+
+NAMES = ["0", "1.0", "1.1", "2"]
+
+
+def test_they_are_selected_and_left_without_hooks(model: Chain) -> None:
+    assert list(select(model)) == NAMES
+    assert list(select(model, "2", "1.*", model._modules["0"])) == NAMES
+    handle = model._modules["2"].register_forward_hook(lambda *_: None)
+    assert [left.name for left in leftover_hooks(model)] == ["2"]
+    handle.remove()
+    assert leftover_hooks(model) == []
+
+
+def test_they_are_captured(model: Chain) -> None:
+    x = torch.randn(2, 3)
+    with capture(model, "", *NAMES, inputs=True, grads=True) as seen:
+        model(x).sum().backward()
+    assert sorted(seen) == ["", *NAMES]
+    assert torch.equal(seen["0"], x.relu())
+    assert torch.equal(seen.input("2").args[0], seen["1.1"])
+    assert seen.grad("2").shape == (2, 3)
+    assert seen.silent == []
+    assert "4 of" not in repr(seen)
+    assert leftover_hooks(model) == []
+
+
+def test_they_are_captured_where_the_model_is_not_called(model: Chain) -> None:
+    with capture(model, keep="all") as seen:
+        for _ in range(3):
+            model.forward(ones(1, 3))
+    assert [list(each) for each in seen.passes] == [NAMES] * 3
+
+
+def test_they_are_edited_one_by_one(model: Chain) -> None:
+    calls = []
+    with edit(model, lambda output, call: calls.append((call.name, call.index))):
+        model(ones(2, 3))
+    assert calls == [(name, 0) for name in NAMES]
+
+
+def test_a_forward_stops_at_one(model: Chain) -> None:
+    assert torch.equal(run_until(model, "1.0", ones(2, 3)), ones(2, 3))
+    assert run_until(model, model._modules["2"], ones(2, 3)).shape == (2, 3)
+
+
+def test_their_events_are_told_apart(model: Chain) -> None:
+    with timeline(model) as events:
+        model(torch.ones(2, 3, requires_grad=True)).sum().backward()
+    assert [event.name for event in events if event.kind == "forward"] == ["0", "1.0", "1.1", "1", "2", ""]
+    assert {event.call for event in events} == {0}
+    assert len(events) == 6 * 4
+
+
+def test_a_block_that_cannot_open_leaves_no_hook_on_them(model: Chain) -> None:
+    class Interrupting(nn.ReLU):
+        def register_forward_hook(self, *args: object, **kwargs: object) -> object:
+            super().register_forward_hook(*args, **kwargs)  # type: ignore[arg-type]
+            raise KeyboardInterrupt
+
+    model.add_module("3", Interrupting())
+    with pytest.raises(KeyboardInterrupt), capture(model):
+        pytest.fail("the block must not begin")
+    assert leftover_hooks(model) == []
