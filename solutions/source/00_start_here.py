@@ -119,6 +119,24 @@ plt.show()
 # Three more belong to the family and sit elsewhere: the *legacy* `register_backward_hook`, which lesson 5 takes apart;
 # hooks on the *nodes* of the autograd graph, on several gradients at once and on what autograd saves; and hooks around
 # state dicts and optimizer steps.
+#
+# The oldest document below names three hooks: on a `Variable`, on a module's forward, on a module's backward. `Variable` is
+# `Tensor` today, and the family has grown.
+
+# %% tags=["claim-S0.1"]
+from torch.autograd import Variable
+
+made_the_old_way = Variable(torch.ones(2), requires_grad=True)
+assert type(made_the_old_way) is torch.Tensor and isinstance(torch.ones(2), Variable)
+made_the_old_way.register_hook(lambda grad: 3 * grad)
+made_the_old_way.sum().backward()
+assert made_the_old_way.grad.tolist() == [3.0, 3.0]
+
+old_three = ["Tensor.register_hook", "Module.register_forward_hook", "Module.register_backward_hook"]
+owners = {"Tensor": torch.Tensor, "Module": nn.Module}
+assert all(callable(getattr(owners[name.split(".")[0]], name.split(".")[1])) for name in old_three)
+assert {method for method, _ in figures.HOOKS.values()} & set(old_three) == set(old_three[:2])  # the third is superseded
+print(len(old_three), "hooks then;", len({method for method, _ in figures.HOOKS.values()}), "ways to register one on the map")
 
 # %% [markdown]
 # ## The five documents

@@ -1,87 +1,108 @@
 # %% [markdown]
 # # 1 · Why is `y.grad` None, and where did the gradient go?
 #
-# **Time** 40 minutes, and 10 for the ●●● exercise &nbsp;·&nbsp; **You need** Python functions, `torch.tensor`, and to have seen an `nn.Linear`; no hooks yet
+# **Time** 60 minutes, and 35 for what stands behind the recap &nbsp;·&nbsp; **You need** Python classes, `torch.tensor`, and to have seen an `nn.Linear`; no hooks yet
 #
 # After this lesson you can
 #
 # - say which tensors keep a gradient after `backward()`, and why the others do not;
+# - build a small autograd with hooks yourself, and hold it against PyTorch;
 # - get the gradient of any tensor in between, in three ways;
-# - explain the error of a second `backward()`, and why it sometimes does not come;
-# - find each kind of hook of this course on a map.
-#
-# The course follows five short, well-known documents about hooks, the oldest from the days of `Variable`. "The documents"
-# are always these. Where they no longer hold, the lesson says so.
+# - explain the error of a second `backward()`, and why it sometimes does not come.
 
 # %% tags=["setup"]
 import warnings
-import weakref
 
 import matplotlib.pyplot as plt
 import torch
 from IPython.display import display
 from torch import nn
 
-from hooklab import check, progress
-from hooklab.course import plots
-from hooklab.course.lesson01 import explorer
+from hooklab import check, predict, progress, reveal
+from hooklab.course.lesson01 import engine, explorer, figures
 
 torch.set_num_threads(1)
+warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")  # shown below, once
 
 # %% [markdown]
-# ## Predict
+# ## Follow one number
 #
-# A small function to minimise. Start with two numbers, add 2 to each, and take half the sum of the squares:
-#
-# $$x \in \mathbb{R}^2, \qquad y = x + 2, \qquad z = \tfrac{1}{2}\,(y_1^2 + y_2^2)$$
-#
-# With $x = (1, 3)$ you can do all of it in your head: $y = (3, 5)$ and $z = \tfrac12(9 + 25) = 17$.
-#
-# Now `z.backward()` sends gradients back from `z` to `x`. They must pass through `y` on the way. **Before you run the
-# next cell: what will `x.grad` be, and what will `y.grad` be?**
+# Take a number $x$, add 2, square, and halve: with $x = 1$ that is $y = 3$, $s = 9$, $z = 4.5$. How fast does $z$ move when
+# $x$ moves? Each step has its own factor: halving 0.5, squaring $2 \cdot y = 2 \cdot 3$, adding 1. Multiply them on the
+# way back, $0.5 \cdot 2 \cdot 3 \cdot 1 = 3$. This is the chain rule, and it is all that `backward()` does.
 
-# %% tags=["predict", "claim-S0.2", "claim-S0.3"]
+# %%
+x = torch.tensor(1.0, requires_grad=True)
+y = x + 2
+s = y**2
+z = 0.5 * s
+z.backward()
+
+print("by hand:", 0.5 * (2 * 3) * 1, "  x.grad =", x.grad.item())
+assert x.grad.item() == 3.0
+
+# %% [markdown]
+# Now the same with two numbers at once, $x = (1, 3)$, as the oldest of our documents has it: $y = x + 2 = (3, 5)$ and
+# $z = \tfrac12(y_1^2 + y_2^2) = 17$, which is the mean of the two squares. The gradient comes back from $z$ to $x$, and on its
+# way it must pass through $y$.
+
+# %%
+predict("1.a")
+
+# %% tags=["predict"]
 x = torch.tensor([[1.0], [3.0]], requires_grad=True)
 y = x + 2
 z = torch.mean(torch.pow(y, 2))
-assert z.item() == 17.0  # the mean of two squares is half their sum
-
 z.backward()
 
-with warnings.catch_warnings(record=True) as caught:  # to look at the warning below
-    warnings.simplefilter("always")
-    grad_of_y = y.grad
-
 print("x.grad =", x.grad.flatten().tolist())
-print("y.grad =", grad_of_y)
-print("warning:", str(caught[0].message).split(". ")[0] + ".")
+print("y.grad =", y.grad)
 
-assert x.grad.flatten().tolist() == [3.0, 5.0]  # dz/dx = dz/dy = y, because dy/dx = 1
-assert grad_of_y is None and type(grad_of_y).__name__ == "NoneType"
+# %% tags=["claim-S0.2", "claim-S0.3"]
+reveal("1.a", y.grad)
+assert z.item() == 17.0  # the mean of two squares is half their sum
+assert x.grad.flatten().tolist() == [3.0, 5.0]  # dz/dy = y and dy/dx = 1
+assert y.grad is None and type(y.grad).__name__ == "NoneType"
 
 # %% [markdown]
-# The gradient arrived at `x`, so it went through `y`. Yet `y.grad` is `None`.
-#
-# One of the documents says that asking for it "is an error". On today's PyTorch it is not: you get `None`, and a warning. The
-# warning is worth reading once in full, because it contains the way out.
+# The document says that asking for `y.grad` is an error. Today you get `None` and a warning, and the warning contains a way
+# out:
 
 # %% tags=["claim-S0.3"]
-message = str(caught[0].message)
-for sentence in message.split(". ")[:4]:
-    print("-", sentence)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    assert y.grad is None
 
+message = str(caught[0].message)
+print(message.split(". ")[2] + ".")
 assert caught[0].category is UserWarning
 assert "use .retain_grad() on the non-leaf Tensor" in message
 
 # %% [markdown]
-# ## Leaf and non-leaf tensors
+# ## It did come by
 #
-# `requires_grad=True` says "I shall want a gradient". Whatever you compute from such a tensor requires grad as well. And
-# while you compute, PyTorch records an **autograd graph**: one node for each operation on tensors that require grad. A
-# tensor that came out of such an operation knows its node; it is called `grad_fn`.
+# Was there ever a gradient of `y`? Stand at the roadside and look. A **hook** is a function that PyTorch calls at an agreed
+# moment; `y.register_hook(function)` has it called when the gradient of `y` arrives. What you get is a **handle**, which
+# takes the hook off again.
+
+# %%
+grad_list = []
+y = x + 2
+handle = y.register_hook(grad_list.append)
+z = torch.mean(torch.pow(y, 2))
+z.backward()
+handle.remove()
+
+print("the hook saw", grad_list[0].flatten().tolist(), " and y.grad is", y.grad)
+assert grad_list[0].flatten().tolist() == [3.0, 5.0] and y.grad is None
+
+# %% [markdown]
+# So it came, and it went. Who keeps a gradient, and who does not, is decided by how a tensor came to be:
 #
-# - A **leaf tensor** is where a graph begins: you made it, no recorded operation did. `x` is one.
-# - A **non-leaf tensor** is the result of a recorded operation. `y` and `z` are two.
+# - A **leaf tensor** is where a computation begins: you made it. `x` is one. With `requires_grad=True`, it keeps its gradient.
+# - A **non-leaf tensor** is the result of a recorded operation. It knows its operation, the node `grad_fn`. `y` and `z` are two.
+#
+# The nodes and the way between them are the **autograd graph**, recorded while you compute.
 
 # %%
 for name, tensor in {"x": x, "y": y, "z": z}.items():
@@ -90,112 +111,13 @@ for name, tensor in {"x": x, "y": y, "z": z}.items():
 
 assert x.is_leaf and x.grad_fn is None
 assert not y.is_leaf and y.grad_fn.name() == "AddBackward0"
-assert not z.is_leaf and z.grad_fn.name() == "MeanBackward0"
-assert x.requires_grad and y.requires_grad and z.requires_grad  # it is handed on
-
-# %% [markdown]
-# `backward()` visits the nodes from the end to the start. Each node takes the gradient that comes in, multiplies it by
-# its own derivative, and **passes the result on**. Only at a leaf is there nobody left to pass it to. There, a special
-# node called `AccumulateGrad` stores it in `.grad`.
-
-# %%
-node_of_y = y.grad_fn
-node_after_y = node_of_y.next_functions[0][0]
-print("y was made by", type(node_of_y).__name__)
-print("its gradient goes to", type(node_after_y).__name__)
-
-assert type(node_after_y).__name__ == "AccumulateGrad"
-assert node_after_y.variable is x  # this node belongs to x, and writes x.grad
-
-# %% [markdown]
-# The figure draws the four tensors of our computation. Its colours are not painted by hand: they are read from
-# `is_leaf` and `requires_grad`.
-
-# %% tags=["figure"]
-x = torch.tensor([[1.0], [3.0]], requires_grad=True)
-y = x + 2
-squares = y**2
-z = squares.mean()
-
-tensors = {"x": x, "y": y, "y²": squares, "z": z}
-arrived = torch.autograd.grad(z, list(tensors.values()))
-figure = plots.chain(tensors, dict(zip(tensors, arrived, strict=True)))
-plt.show()
-
-# %% [markdown]
-# *What to see:* a gradient arrives at every tensor (vermilion), but only the leaf keeps it (green).
-#
-# Now walk through `backward()` yourself. Each step of this explorer was recorded in a real run. Move the slider with the
-# mouse or the arrow keys. Two of the switches are hooks, which come later in this lesson.
-
-# %% tags=["explorer"]
-explorer.backward_steps()
-
-# %% [markdown]
-# Without a kernel, here are three of its steps: the square's node runs, then `AccumulateGrad`, then all is over.
-
-# %% tags=["figure"]
-steps = explorer.record_backward()
-for number in (2, 4, 5):
-    print(explorer.describe_step(steps, number))
-    display(explorer.draw_step(steps, number))
-
-assert steps[2].saved and not steps[3].saved  # the node lets go of y as soon as it has run
-assert steps[-1].grads == {"x": (3.0, 5.0), "y": None, "s": None, "z": None}
-
-# %% [markdown]
-# *What to see:* on its way to the left the gradient is in one place at a time, and in the end only `x.grad` is filled. What
-# the square had saved is freed as soon as its node has run. (The explorer calls the squares `s`.)
-#
-# So two things happen in `backward()`, which older pages mix up:
-#
-# - **(a) It was passed on.** The gradient of a non-leaf is a temporary value. Nobody stores it, to save memory.
-# - **(b) The graph was let go.** `backward()` also frees the tensors that nodes had saved for it. That is why a second
-#   `backward()` fails.
-#
-# Look at (a) first. Here are ten steps over a thousand numbers. How many bytes of gradients are left in the end?
-
-# %% tags=["claim-S0.4", "claim-S3.1"]
-def bytes_of_kept_gradients(retain: bool) -> int:
-    start = torch.ones(1000, requires_grad=True)
-    hidden = [start + 1]
-    for _ in range(9):
-        hidden.append(hidden[-1] + 1)
-    if retain:
-        for h in hidden:
-            h.retain_grad()
-    hidden[-1].sum().backward()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the one from above
-        return sum(h.grad.nbytes for h in hidden if h.grad is not None)
-
-
-kept_by_default = bytes_of_kept_gradients(retain=False)
-kept_on_request = bytes_of_kept_gradients(retain=True)
-print("by default:         ", kept_by_default, "bytes")
-print("with retain_grad():", kept_on_request, "bytes")
-
-assert kept_by_default == 0
-assert kept_on_request == 10 * 1000 * 4
-
-# %% [markdown]
-# Values are treated the same way. An intermediate tensor lives only as long as somebody needs it: you, through a name,
-# or a node that saved it for its derivative. `x + 2` saves nothing, so the sum is gone with its name. A *weak reference*
-# shows it: it looks at an object without keeping it alive. Called, it gives the object, or `None` once that is gone.
-
-# %% tags=["claim-S3.1"]
-hidden = x + 2
-watcher = weakref.ref(hidden)
-result = hidden + 1  # the derivative of a sum needs no values: nothing is saved
-
-assert watcher() is not None
-del hidden
-assert watcher() is None
-print("the intermediate tensor is gone; the result is", result.flatten().tolist())
+assert y.requires_grad and z.requires_grad  # results of x want gradients too ...
+assert not (x > 0).requires_grad and not x.argmax().requires_grad  # ... where there is a derivative
+assert not x.detach().requires_grad  # and unless you cut them off
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 1.1 · Who gets a gradient?
-# ●○○ · 5 minutes
+# ●○○ · 4 minutes
 #
 # You get a dictionary from names to tensors. Return the **set of names** of those whose `.grad` a later `backward()` will
 # fill, from a result that depends on all of them (nobody has called `retain_grad()`).
@@ -220,145 +142,272 @@ def who_gets_a_gradient(named: dict[str, torch.Tensor]) -> set[str]:
 check("1.1", who_gets_a_gradient)
 
 # %% [markdown]
-# ## The first way: `retain_grad()`
+# ## Where the way forks
 #
-# Tell `y` to keep its gradient, **before** `backward()` runs.
+# So far the way was a chain. Let `y` be used twice: $s = y^2$ and $t = 3y$, then $z = s + t$. With $x = 1$ there is $y = 3$,
+# and what comes back to $y$ is $2y = 6$ by way of $s$, and $3$ by way of $t$.
 
 # %%
-y = x + 2
-y.retain_grad()
-z = torch.mean(torch.pow(y, 2))
-z.backward()
+predict("1.b")
 
-print("y.grad =", y.grad.flatten().tolist(), "  y.retains_grad =", y.retains_grad)
-assert y.grad.flatten().tolist() == [3.0, 5.0]
-assert not y.is_leaf  # keeping the gradient does not make it a leaf
+# %% tags=["predict"]
+x = torch.tensor(1.0, requires_grad=True)
+y = x + 2
+s, t = y**2, 3 * y
+z = s + t
+
+seen = []
+with y.register_hook(lambda grad: seen.append(grad.item())):  # a handle also works with `with`
+    z.backward()
+
+print("the hook on y saw", seen)
+
+# %%
+reveal("1.b", seen)
+assert seen == [9.0] and x.grad.item() == 9.0
+
+# %% tags=["figure"]
+x = torch.tensor(1.0, requires_grad=True)
+y = x + 2
+s, t = y**2, 3 * y
+z = s + t
+figure = figures.fork(x, y, {"s = y²": s, "t = 3·y": t}, z)
+plt.show()
 
 # %% [markdown]
-# Afterwards is too late. The gradient has passed, and nobody can bring it back.
-
-# %%
-y = x + 2
-z = torch.mean(torch.pow(y, 2))
-z.backward()
-y.retain_grad()
-
-assert y.grad is None
-print("asked too late:", y.grad)
+# *What to see:* two gradients (vermilion) come back to `y`, and one goes on: their sum. Only the leaf (green) keeps what
+# arrives.
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 1.2 · Keep the gradient of y
-# ●○○ · 5 minutes
+# ### Exercise 1.2 · Pass it on
+# ●●○ · 12 minutes
 #
-# `z` was computed from `y`, and `y` from something else; `y` is a non-leaf. Send gradients back from `z` and return
-# **the gradient of y**. Leave no hook behind.
+# Here is an autograd for single numbers. `backward` visits each value after all that use it. Write the heart of it,
+# `arrive`: a `gradient` has arrived at this value.
 #
-# <details><summary>Hint: I get None</summary>
+# 1. Call the value's `hooks`, one after the other, with the gradient. What a hook returns, unless `None`, is the gradient
+#    from then on.
+# 2. A leaf (made from nothing) keeps the gradient: it **adds** it to the `grad` that it has.
+# 3. Any other value passes a piece on to each value that it was `made_from`: the gradient times the derivative that stands
+#    beside it. `arriving[value]` is what has come to `value` so far, if anything has.
 #
-# Three things must happen: ask, send, read. In which order?
+# <details><summary>Hint: x.grad is 1.5, and should be 3.0</summary>
+#
+# In `y * y` the value `y` stands twice in `made_from`. Two pieces come to it: add the second to the first.
 # </details>
-# <details><summary>Hint: "can't retain_grad on Tensor that has requires_grad=False"</summary>
+# <details><summary>Hint: KeyError</summary>
 #
-# Do not make a copy of `y` with `detach()` or `torch.tensor`: work on the `y` that you were given.
+# The first piece finds no entry in `arriving`. `arriving.get(value, 0.0)` gives 0.0 then.
 # </details>
 
 # %% tags=["solution"]
-def keep_the_gradient(y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-    """Return dz/dy. z has one element; the result has the shape of y."""
-    ### BEGIN SOLUTION
-    y.retain_grad()
+class Value:
+    """A number that remembers what it was made from."""
+
+    def __init__(self, data, made_from=()):
+        self.data = data
+        self.made_from = made_from  # pairs: a value, and the derivative with respect to it
+        self.grad = None
+        self.hooks = []
+
+    def __add__(self, other):
+        return Value(self.data + other.data, [(self, 1.0), (other, 1.0)])
+
+    def __mul__(self, other):
+        return Value(self.data * other.data, [(self, other.data), (other, self.data)])
+
+    def backward(self):
+        arriving = {self: 1.0}
+        for value in engine.backward_order(self):
+            value.arrive(arriving[value], arriving)
+
+    def arrive(self, gradient, arriving):
+        ### BEGIN SOLUTION
+        for hook in self.hooks:
+            changed = hook(gradient)
+            if changed is not None:
+                gradient = changed
+        if not self.made_from:
+            self.grad = gradient if self.grad is None else self.grad + gradient
+        for value, derivative in self.made_from:
+            arriving[value] = arriving.get(value, 0.0) + gradient * derivative
+        ### END SOLUTION
+
+# %% tags=["check"]
+check("1.2", Value)
+
+# %% [markdown]
+# Yours and PyTorch's, side by side, on $z = \tfrac12 y^2 + y \cdot x$ with $y = x + 2$:
+
+# %%
+print(engine.beside_torch(Value))
+
+# %% [markdown]
+# *Passed on, not stored* is not a rule to remember: you have written it. PyTorch's version of your step 2 is a node called
+# `AccumulateGrad`, which stands behind each leaf and adds to its `.grad`.
+
+# %%
+behind_y = y.grad_fn.next_functions[0][0]
+print("y was made by", y.grad_fn.name(), "  and its gradient goes on to", type(behind_y).__name__)
+assert type(behind_y).__name__ == "AccumulateGrad" and behind_y.variable is x
+
+# %% [markdown]
+# Walk through a real `backward()` yourself: each step below was recorded in a run. Move the slider, then switch on a hook.
+
+# %% tags=["explorer"]
+explorer.backward_steps()
+
+# %% tags=["figure"]
+steps = explorer.record_backward()
+for number in (2, 5):  # without a kernel: two of the steps
+    print(explorer.describe_step(steps, number))
+    display(explorer.draw_step(steps, number))
+
+assert steps[2].saved and not steps[3].saved  # the node lets go of y as soon as it has run
+assert steps[-1].grads == {"x": (3.0, 5.0), "y": None, "s": None, "z": None}
+
+# %% [markdown]
+# ## How much of it is there at a time?
+#
+# Why not keep every gradient, it might be of use? Because of memory. A hook can find out how much that would be: put one on
+# every layer of a deep network, and each time a gradient arrives, count those that are still in memory.
+
+# %%
+predict("1.c")
+
+# %% tags=["predict"]
+in_a_chain = figures.gradients_alive(figures.chain)
+print("forty gradients came by; in memory at the same time, at most:", max(in_a_chain))
+
+# %% tags=["claim-S0.4", "claim-S3.1"]
+reveal("1.c", max(in_a_chain))
+assert len(in_a_chain) == 40 and max(in_a_chain) == 1
+
+# %% [markdown]
+# That is why deep networks fit into memory at all. But a chain is a special shape. A U-Net adds the outputs of its first
+# layers to its last ones again. Each of these **long skips** is a fork, and at a fork a gradient must *wait*.
+
+# %% tags=["figure"]
+with_long_skips = figures.gradients_alive(figures.long_skips)
+figure = figures.alive({"40 layers with long skips": with_long_skips, "a chain of 40 layers": in_a_chain})
+plt.show()
+
+assert max(with_long_skips) == 20 and with_long_skips[-1] == 1
+
+# %% [markdown]
+# *What to see:* with long skips, half of all gradients wait in memory in the middle of the pass: each for the layer that
+# it skipped to. Nothing in the model's code says so, and no tool prints it. Two lines in a hook did.
+
+# %% [markdown]
+# Values are treated the same way: an intermediate value is let go when nobody needs it. A node that needs it for its
+# derivative **saves** it, and `backward()` frees that. This is the other half of "released", which older pages mix up
+# with the first, and you meet it as an error:
+
+# %% tags=["claim-S0.4"]
+def second_backward(z: torch.Tensor) -> str:
     z.backward()
-    return y.grad
+    try:
+        z.backward()
+    except RuntimeError as error:
+        return str(error).split(" (")[0]
+    return "runs"
+
+
+x = torch.tensor([1.0, 3.0], requires_grad=True)
+with_squares = second_backward(torch.sum((x + 2) ** 2))
+only_sums = second_backward(torch.sum(x + 2))
+print("with squares:", with_squares)
+print("only sums:   ", only_sums)
+assert with_squares.startswith("Trying to backward through the graph a second time")
+assert only_sums == "runs"  # the derivative of a sum needs no values: nothing was saved, so nothing is missing
+
+# %% [markdown]
+# ## Three ways to get it
+#
+# **Keep it.** `y.retain_grad()`, before `backward()` runs. Afterwards is too late: the gradient has passed.
+
+# %%
+y = x + 2
+y.retain_grad()
+torch.mean(torch.pow(y, 2)).backward()
+print("asked in time:", y.grad.tolist())
+assert y.grad.tolist() == [3.0, 5.0] and not y.is_leaf  # keeping its gradient does not make it a leaf
+
+y = x + 2
+torch.mean(torch.pow(y, 2)).backward()
+y.retain_grad()
+print("asked too late:", y.grad)
+assert y.grad is None
+
+# %% [markdown]
+# **Look at it.** A hook sees the gradient and stores what you like of it: a copy, its norm, a picture. Lesson 2 takes it apart.
+#
+# **Ask for it.** `torch.autograd.grad(z, [x, y])` *returns* gradients, of any tensors of the graph, and leaves the `.grad` of
+# leaves alone. A tensor that `z` does not depend on is an error, unless you say `allow_unused=True`: then it gets `None`.
+
+# %%
+x = torch.tensor([1.0, 3.0], requires_grad=True)
+elsewhere = torch.ones(1, requires_grad=True)
+y = x + 2
+z = torch.mean(torch.pow(y, 2))
+grad_x, grad_y, nothing = torch.autograd.grad(z, [x, y, elsewhere], allow_unused=True)
+
+print("returned:", grad_x.tolist(), grad_y.tolist(), nothing, "  and x.grad is still", x.grad)
+assert grad_x.tolist() == grad_y.tolist() == [3.0, 5.0] and nothing is None
+assert x.grad is None
+
+y = x + 2
+y.retain_grad()  # the one exception: who asked to keep, keeps here as well
+torch.autograd.grad(torch.mean(torch.pow(y, 2)), [x])
+assert x.grad is None and y.grad.tolist() == [3.0, 5.0]
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 1.3 · Mend it: the gradient of a hidden value
+# ●○○ · 5 minutes
+#
+# This script is broken: it returns `None`. Mend it, so that it returns the gradient of `w * x`, and `w.grad` grows as in any
+# training step.
+#
+# ```python
+# def gradient_of_hidden(w, x):
+#     hidden = w * x
+#     loss = (hidden ** 2).sum()
+#     loss.backward()
+#     hidden = hidden.detach().requires_grad_()
+#     hidden.retain_grad()
+#     return hidden.grad
+# ```
+#
+# <details><summary>Hint: I get None</summary>
+#
+# Two things are wrong, and one of them is the order. When has the gradient passed?
+# </details>
+# <details><summary>Hint: retain_grad() comes first now, and I still get None</summary>
+#
+# After `detach()`, `hidden` is another tensor, a leaf that no `backward()` has ever reached.
+# </details>
+
+# %% tags=["solution"]
+def gradient_of_hidden(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of w * x for the loss (w * x)².sum(); w.grad grows by its own."""
+    ### BEGIN SOLUTION
+    hidden = w * x
+    hidden.retain_grad()
+    loss = (hidden**2).sum()
+    loss.backward()
+    return hidden.grad
     ### END SOLUTION
 
 # %% tags=["check"]
-check("1.2", keep_the_gradient)
-
-# %% [markdown]
-# ## The second way: a hook
-#
-# A **hook** is a function that PyTorch calls at an agreed moment. `y.register_hook(function)` registers it; PyTorch then
-# calls it with the gradient of `y`, as that passes. The whole course is about this. Here is a first look; lesson 2 takes it
-# apart.
-
-# %% tags=["claim-S1.1", "claim-S2.1"]
-grad_list = []
-y = x + 2
-handle = y.register_hook(grad_list.append)  # the handle takes the hook off again
-z = torch.mean(torch.pow(y, 2))
-returned = z.backward()
-handle.remove()
-
-print("the hook saw", grad_list[0].flatten().tolist())
-assert grad_list[0].flatten().tolist() == [3.0, 5.0]
-assert returned is None  # backward() gives nothing back by itself
-
-# %% [markdown]
-# The same holds on the way forward. A model returns its last result and nothing else. The values in between have no
-# name that you could ask for, which is the other reason why hooks exist.
-
-# %% tags=["claim-S1.1", "claim-S2.1"]
-model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
-output = model(torch.ones(1, 2))
-
-assert isinstance(output, torch.Tensor) and output.shape == (1, 1)
-stored = [
-    value
-    for module in model.modules()
-    for value in vars(module).values()
-    if isinstance(value, torch.Tensor)
-]
-assert stored == []  # no module has kept a value that went through it
-print("returned: a tensor of shape", tuple(output.shape), "  kept in between:", len(stored))
-
-# %% [markdown]
-# For leaves you need none of this. A model's parameters are leaves, and their gradients are there.
-
-# %% tags=["claim-S2.8"]
-output.sum().backward()
-for name, parameter in model.named_parameters():
-    assert parameter.is_leaf and parameter.grad.shape == parameter.shape
-    print(f"{name:<9} leaf, .grad of shape {tuple(parameter.grad.shape)}")
-
-# %% [markdown]
-# ## The third way: `torch.autograd.grad`
-#
-# `backward()` writes into `.grad`. `torch.autograd.grad(z, [x, y])` **returns** the gradients and writes nothing. It
-# takes any tensors of the graph, leaf or not.
-
-# %%
-x = torch.tensor([[1.0], [3.0]], requires_grad=True)
-y = x + 2
-z = torch.mean(torch.pow(y, 2))
-grad_x, grad_y = torch.autograd.grad(z, [x, y])
-
-print("returned:", grad_x.flatten().tolist(), "and", grad_y.flatten().tolist())
-print("x.grad =", x.grad)
-assert grad_x.flatten().tolist() == grad_y.flatten().tolist() == [3.0, 5.0]
-assert x.grad is None and not y.retains_grad
-
-# %% [markdown]
-# It is strict. A tensor that `z` does not depend on is an error, unless you say `allow_unused=True`: then its gradient
-# is `None`.
-
-# %%
-elsewhere = torch.ones(1, requires_grad=True)
-z = torch.mean(torch.pow(x + 2, 2))
-try:
-    torch.autograd.grad(z, [elsewhere])
-    raise AssertionError("no error came")
-except RuntimeError as error:
-    print("RuntimeError:", str(error).split(". ")[0])
-
-(nothing,) = torch.autograd.grad(z, [elsewhere], allow_unused=True)
-assert nothing is None
+check("1.3", gradient_of_hidden)
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 1.3 · Gradients without touching `.grad`
+# ### Exercise 1.4 · What does z depend on, and how strongly?
 # ●●○ · 8 minutes
 #
-# Return the gradients of `z` for every tensor of the list, in order. Put `None` where `z` does not depend on a tensor.
-# Afterwards **every `.grad` is as it was**, also that of tensors outside the list: you only looked.
+# You get a tensor `z` with one element, and a dictionary of tensors that require grad. Return the **names** of those that `z`
+# depends on, the one with the largest gradient (by `.norm()`) first. Afterwards **every `.grad` is as it was**, also that of
+# tensors outside the dictionary: you only looked.
 #
 # <details><summary>Hint: "appears to not have been used in the graph"</summary>
 #
@@ -370,72 +419,175 @@ assert nothing is None
 # </details>
 
 # %% tags=["solution"]
-def gradients_on_request(
-    z: torch.Tensor, tensors: list[torch.Tensor]
-) -> list[torch.Tensor | None]:
-    """Return dz/dt for each t in `tensors`, or None where z does not depend on it."""
+def strongest_first(z: torch.Tensor, named: dict[str, torch.Tensor]) -> list[str]:
+    """Return the names of the tensors that z depends on, by the norm of their gradient, largest first."""
     ### BEGIN SOLUTION
-    return list(torch.autograd.grad(z, tensors, allow_unused=True))
+    grads = torch.autograd.grad(z, list(named.values()), allow_unused=True)
+    norms = {name: g.norm().item() for name, g in zip(named, grads, strict=True) if g is not None}
+    return sorted(norms, key=norms.get, reverse=True)
     ### END SOLUTION
 
 # %% tags=["check"]
-check("1.3", gradients_on_request)
+check("1.4", strongest_first)
 
 # %% [markdown]
-# ## A second `backward()`
+# ## And in a model?
 #
-# Now to (b) from above. To differentiate a square, its node needs the number that was squared, so it **saves** it.
-# After `backward()` the saved numbers are freed. **Predict:** which of the two graphs below survives a second pass?
+# A model gives you its last result. The values in between have no name that you could ask for, on the way forward and on
+# the way back: this is what the rest of the course is about. (Of an `nn.Sequential` you can run a part; a model with a
+# `forward` of its own is rarely one.) Its parameters are leaves, and their gradients are simply there.
 
-# %% tags=["predict", "claim-S0.4"]
-def second_backward(z: torch.Tensor) -> str:
-    z.backward()
-    try:
-        z.backward()
-    except RuntimeError as error:
-        return str(error).split(" (")[0]
-    return "runs"
+# %% tags=["claim-S1.1", "claim-S2.1", "claim-S2.8"]
+model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+output = model(torch.ones(1, 2))
+returned = output.sum().backward()
 
-
-with_squares = second_backward(torch.sum((x + 2) ** 2))
-only_sums = second_backward(torch.sum(x + 2))
-print("with squares:", with_squares)
-print("only sums:   ", only_sums)
-
-assert with_squares.startswith("Trying to backward through the graph a second time")
-assert only_sums == "runs"  # x + 2 and sum() saved nothing, so nothing is missing
+attributes = [value for module in model.modules() for value in vars(module).values()]
+assert not any(isinstance(value, torch.Tensor) for value in attributes)  # no module kept what went through it
+assert returned is None and output.shape == (1, 1)
+assert torch.equal(model[2:](model[:2](torch.ones(1, 2))), output)  # the part of a Sequential, run again
+for name, parameter in model.named_parameters():
+    assert parameter.is_leaf and parameter.grad.shape == parameter.shape
+    print(f"{name:<9} leaf, .grad of shape {tuple(parameter.grad.shape)}")
 
 # %% [markdown]
-# You can look at what a node has saved, and see it go.
+# ## In the field
+#
+# Three questions that people ask again and again.
+#
+# ### "I converted my weight, and its `.grad` stays None"
+#
+# The conversion is an operation: what you hold is its result, a non-leaf. Convert first, then ask for gradients.
+# ([The warning's own thread](https://github.com/pytorch/pytorch/pull/30531))
+
+# %% tags=["field", "field-01"]
+weight = torch.ones(2, requires_grad=True).double()  # or .to(another device), or * 0.1
+weight.sum().backward()
+assert not weight.is_leaf and weight.grad is None
+
+weight = torch.ones(2, dtype=torch.float64, requires_grad=True)
+weight.sum().backward()
+assert weight.is_leaf and weight.grad.tolist() == [1.0, 1.0]
+print("made as wanted: .grad =", weight.grad.tolist())
+
+# %% [markdown]
+# ### "I reshaped it under the same name"
+#
+# The name now means the result; the gradient went to a leaf that no name leads to any more. It is still there, behind the
+# node: `AccumulateGrad` knows its leaf. ([A thread](https://github.com/pytorch/pytorch/issues/19778))
+
+# %% tags=["field", "field-02"]
+weight = torch.ones(4, requires_grad=True)
+weight = weight.view(2, 2)
+weight.sum().backward()
+lost = weight.grad_fn.next_functions[0][0].variable
+
+print("weight.grad:", weight.grad, "  the lost leaf's:", lost.grad.tolist())
+assert weight.grad is None and lost.is_leaf and lost.grad.tolist() == [1.0] * 4
+
+weight = torch.ones(4).view(2, 2).requires_grad_()  # reshape first, then ask
+weight.sum().backward()
+assert weight.grad.shape == (2, 2)
+
+# %% [markdown]
+# ### "My weight is used in two places: which gradient do I see?"
+#
+# The sum, once, as at every fork. To see the parts, give each use a name of its own, and ask that.
+# ([A thread](https://github.com/pytorch/pytorch/issues/8023))
+
+# %% tags=["field", "field-10"]
+w = torch.ones(1, requires_grad=True)
+seen_by_hook = []
+first, second = w * 1, w * 1  # one name for each use
+first.retain_grad()
+second.retain_grad()
+with w.register_hook(lambda grad: seen_by_hook.append(grad.item())):
+    (2 * first + 3 * second).sum().backward()
+
+print("w.grad:", w.grad.item(), "  the hook saw:", seen_by_hook)
+print("the parts:", first.grad.item(), "and", second.grad.item())
+assert w.grad.item() == 5.0 and seen_by_hook == [5.0]
+assert (first.grad.item(), second.grad.item()) == (2.0, 3.0)
+
+# %% [markdown] tags=["recap"]
+# ## Recap
+#
+# A gradient is passed on from node to node, adds up at forks, and is kept by leaves alone. Three ways to get another
+# one: `retain_grad()` before, a hook while it passes, `torch.autograd.grad` in place of `backward()`.
+#
+# | the documents say | today |
+# |---|---|
+# | asking for the gradient of `y` is an error (S0) | it is `None`, with a warning that names `retain_grad()` |
+# | the gradients of intermediates are released when their work is done (S0, S3) | true: in a chain never more than one is there. Something else is freed as well, what nodes had *saved*: hence the error of a second `backward()` |
+# | `forward()` and `backward()` give you no values in between (S1, S2) | true |
+# | leaves and parameters need no hook (S2) | true: their `.grad` is there |
+# | step down with `x.data -= lr * x.grad.data` (S0) | under `torch.no_grad()`, see below |
+#
+# | term | 中文 | in a sentence |
+# |---|---|---|
+# | leaf tensor | 叶子张量 | made by you, not by a recorded operation |
+# | non-leaf tensor | 非叶子张量 | result of a recorded operation |
+# | autograd graph | 计算图 | the recorded operations, one node each |
+# | gradient | 梯度 | what flows back along the graph |
+# | accumulate | 累积 | add to `.grad` instead of replacing it |
+# | hook | 钩子 | a function that PyTorch calls at an agreed moment |
+# | handle | 句柄 | takes its hook off again |
+
+# %% [markdown] tags=["quiz"]
+# ### Three questions
+#
+# **1.** `w = nn.Parameter(torch.ones(3))`, `v = w / 2`, `v.sum().backward()`. Which `.grad` is filled?
+#
+# <details><summary>Answer</summary>
+#
+# `w.grad`: a parameter is a leaf. `v` is the result of a division, so its gradient was passed on.
+# </details>
+#
+# **2.** You call `y.retain_grad()` and `y.grad` is still `None`. Name two possible reasons.
+#
+# <details><summary>Answer</summary>
+#
+# `backward()` had already run; or it has not run yet; or the result that you sent back from does not depend on this `y`.
+# </details>
+#
+# **3.** Why does `(x + 2).sum()` survive two calls of `backward()`, and `((x + 2) ** 2).sum()` does not?
+#
+# <details><summary>Answer</summary>
+#
+# The derivative of a square needs the squared number, which is saved and then freed. The derivative of a sum needs nothing.
+# </details>
+
+# %%
+progress()
+
+# %% [markdown]
+# ## If you want more
+#
+# ### Look at what a node saves, and keep it for another pass
+#
+# `backward(retain_graph=True)` keeps what was saved. And the passes **add up** in `.grad`: this is what "accumulate"
+# means.
 
 # %% tags=["claim-S0.4"]
+x = torch.tensor([1.0, 3.0], requires_grad=True)
 squares = (x + 2) ** 2
 node = squares.grad_fn
-print("saved before backward:", node._saved_self.flatten().tolist())
-assert node._saved_self.flatten().tolist() == [3.0, 5.0]
+print("saved before backward:", node._saved_self.tolist())
+assert node._saved_self.tolist() == [3.0, 5.0]
 
+squares.sum().backward(retain_graph=True)
 squares.sum().backward()
+print("after two passes: x.grad =", x.grad.tolist())
+assert x.grad.tolist() == [12.0, 20.0]
+
 try:
     node._saved_self
     raise AssertionError("still there")
 except RuntimeError as error:
-    print("after backward:       ", str(error).split(" (")[0])
-
-# %% [markdown]
-# `backward(retain_graph=True)` keeps what was saved, for another pass. And the passes **add up** in `.grad`: this is
-# what "accumulate" in `AccumulateGrad` means.
-
-# %%
-x.grad = None
-z = torch.mean(torch.pow(x + 2, 2))
-z.backward(retain_graph=True)
-z.backward()
-
-print("after two passes: x.grad =", x.grad.flatten().tolist())
-assert x.grad.flatten().tolist() == [6.0, 10.0]
+    print("after the last pass:", str(error).split(" (")[0])
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 1.4 · Use a graph several times, then let it go
+# ### Exercise 1.5 · Use a graph several times, then let it go
 # ●●○ · 8 minutes
 #
 # Run backward from `z` exactly `times` times through the same graph, so that the gradients add up. After the **last** pass
@@ -459,14 +611,13 @@ def use_several_times(z: torch.Tensor, times: int) -> None:
     ### END SOLUTION
 
 # %% tags=["check"]
-check("1.4", use_several_times)
+check("1.5", use_several_times)
 
 # %% [markdown]
-# ## One step down
+# ### One step down
 #
-# We wanted to minimise `z`. A step of gradient descent moves `x` against its gradient. The documents write
-# `x.data -= lr * x.grad.data`. It works, and it is an old habit: `.data` is a way around autograd, and it hides your
-# mistakes too. Today you say that a step is not part of the computation: `torch.no_grad()`.
+# The oldest document minimises `z` with `x.data -= lr * x.grad.data`. It works, and it is an old habit: `.data` is a way
+# around autograd, and it hides your mistakes too. Say instead that a step is no part of the computation: `torch.no_grad()`.
 
 # %% tags=["claim-S0.2"]
 lr = 1e-3
@@ -507,26 +658,13 @@ print("through .data:", hidden, "  (the truth is [6.0, 10.0])")
 assert "modified by an inplace operation" in honest
 assert hidden == "x.grad = [0.0, 0.0]"
 
-# %% [markdown]
-# The next exercise needs one more word. `x.detach()` is a tensor with the same numbers and no graph. It shares the memory of
-# `x`, so take `x.detach().clone()` if `x` is going to change.
-
-# %%
-x = torch.tensor([1.0, 3.0], requires_grad=True)
-shared, copied = x.detach(), x.detach().clone()
-with torch.no_grad():
-    x += 10
-
-print("detached:", shared.tolist(), "  detached and cloned:", copied.tolist())
-assert shared.tolist() == [11.0, 13.0] and copied.tolist() == [1.0, 3.0]
-assert not shared.requires_grad and shared.grad_fn is None
-
 # %% [markdown] tags=["exercise"]
-# ### Exercise 1.5 · A whole descent
+# ### Exercise 1.6 · A whole descent
 # ●●● · 10 minutes
 #
 # Walk down $z = \tfrac12(y_1^2 + y_2^2)$, $y = x + 2$, from `start` in `steps` steps of size `lr`. Return the path: a tensor
-# of shape `(steps + 1, 2)` whose first row is the start. Leave `start` itself as it is.
+# of shape `(steps + 1, 2)` whose first row is the start. Leave `start` itself as it is. (`x.detach()` is a tensor with the
+# same numbers and no graph. It shares the memory of `x`, so take `x.detach().clone()` if `x` is going to change.)
 #
 # <details><summary>Hint: "unsupported operand type(s) for *: 'float' and 'NoneType'"</summary>
 #
@@ -558,7 +696,7 @@ def descend(start: torch.Tensor, lr: float, steps: int) -> torch.Tensor:
     ### END SOLUTION
 
 # %% tags=["check"]
-check("1.5", descend)
+check("1.6", descend)
 
 # %% [markdown]
 # Here is such a path, written with PyTorch's own optimizer. `descend(torch.tensor([1.0, -4.0]), 0.25, 12)` gives the same
@@ -575,134 +713,9 @@ for _ in range(12):
     path.append(x.detach().clone())
 
 assert torch.allclose(path[-1], torch.tensor([-2.0, -2.0]), atol=0.1)
-figure = plots.descent(torch.stack(path), centre=(-2, -2))
+figure = figures.descent(torch.stack(path), centre=(-2, -2))
 plt.show()
 
 # %% [markdown]
 # *What to see:* the steps point straight at the minimum and get shorter, because the gradient, x + 2, is the
 # vector from the minimum to x.
-
-# %% [markdown]
-# ## In the field
-#
-# Two questions that people ask again and again.
-#
-# **"I set `requires_grad=True`, and `.grad` is still None."** The weight was made, and then converted or moved. The
-# conversion is an operation: what you hold is its result, a non-leaf.
-# ([The warning's own thread](https://github.com/pytorch/pytorch/pull/30531))
-
-# %% tags=["field", "field-01"]
-weight = torch.ones(2, requires_grad=True).double()  # or .to(another device), or * 0.1
-weight.sum().backward()
-assert not weight.is_leaf and not weight.retains_grad
-print("made, then converted: is_leaf =", weight.is_leaf)
-
-# convert first, then ask for gradients
-weight = torch.ones(2, dtype=torch.float64, requires_grad=True)
-weight.sum().backward()
-assert weight.is_leaf and weight.grad.tolist() == [1.0, 1.0]
-print("made as wanted:       is_leaf =", weight.is_leaf, "  .grad =", weight.grad.tolist())
-
-# %% [markdown]
-# **"My weight is used in two places. Which gradient do I see, and how often does its hook run?"** You see the sum, once.
-# To see the parts, give each use a name of its own, and ask that.
-# ([A thread about it](https://github.com/pytorch/pytorch/issues/8023))
-
-# %% tags=["field", "field-10"]
-w = torch.ones(1, requires_grad=True)
-seen_by_hook = []
-handle = w.register_hook(lambda grad: seen_by_hook.append(grad.item()))
-first, second = w * 1, w * 1  # one name for each use
-first.retain_grad()
-second.retain_grad()
-(2 * first + 3 * second).sum().backward()
-handle.remove()
-
-print("w.grad:", w.grad.item(), "  the hook saw:", seen_by_hook)
-print("the parts:", first.grad.item(), "and", second.grad.item())
-assert w.grad.item() == 5.0 and seen_by_hook == [5.0]
-assert (first.grad.item(), second.grad.item()) == (2.0, 3.0)
-
-# %% [markdown]
-# ## The map
-#
-# The oldest of the documents names three hooks: one on a `Variable`, one on a module's forward, one on a module's
-# backward. `Variable` is `Tensor` today, and the family has grown.
-
-# %% tags=["claim-S0.1"]
-from torch.autograd import Variable
-
-made_the_old_way = Variable(torch.ones(2), requires_grad=True)
-assert type(made_the_old_way) is torch.Tensor
-assert isinstance(torch.ones(2), Variable)
-
-old_three = [
-    torch.Tensor.register_hook,
-    nn.Module.register_forward_hook,
-    nn.Module.register_backward_hook,
-]
-today = {
-    "Tensor": ["register_hook", "register_post_accumulate_grad_hook"],
-    "Module": ["register_forward_pre_hook", "register_forward_hook",
-               "register_full_backward_pre_hook", "register_full_backward_hook"],
-}  # fmt: skip
-assert all(hasattr(torch.Tensor, name) for name in today["Tensor"])
-assert all(hasattr(nn.Module, name) for name in today["Module"])
-print(len(old_three), "hooks then;", sum(map(len, today.values())), "kinds on the map below")
-
-# %% tags=["figure"]
-figure = plots.hook_map()
-plt.show()
-
-# %% [markdown]
-# *What to see:* a module's hooks stand around it on both ways; a tensor's hooks stand on the way back only.
-
-# %% [markdown] tags=["recap"]
-# ## Recap
-#
-# | the documents say | today |
-# |---|---|
-# | there are three hooks, one of them on a `Variable` | `Variable` is `Tensor`; pre-hooks, full backward hooks and post-accumulate hooks have joined |
-# | minimise z with `x.data -= lr * x.grad.data` | the same step under `torch.no_grad()`, where autograd can catch mistakes |
-# | asking for the gradient of `y` is an error | it is `None`, with a warning that names `retain_grad()` |
-# | the gradients of intermediates are released when their work is done | (a) they are passed on and never stored; (b) tensors *saved* for backward are freed, so a second `backward()` fails, unless nothing was saved |
-# | `forward()` and `backward()` give you no values in between | true |
-# | the model cannot be asked for its inner results | true |
-# | leaves and parameters need no hook | true: their `.grad` is there |
-# | intermediates are dropped to save memory | true, values and gradients alike |
-#
-# | term | 中文 | in a sentence |
-# |---|---|---|
-# | leaf tensor | 叶子张量 | made by you, not by a recorded operation |
-# | non-leaf tensor | 非叶子张量 | result of a recorded operation |
-# | autograd graph | 计算图 | the recorded operations, one node each |
-# | gradient | 梯度 | what flows back along the graph |
-# | accumulate | 累积 | add to `.grad` instead of replacing it |
-# | hook | 钩子 | a function that PyTorch calls at an agreed moment |
-
-# %% [markdown] tags=["quiz"]
-# ### Three questions
-#
-# **1.** `w = nn.Parameter(torch.ones(3))`, `v = w / 2`, `v.sum().backward()`. Which `.grad` is filled?
-#
-# <details><summary>Answer</summary>
-#
-# `w.grad`: a parameter is a leaf. `v` is the result of a division, so its gradient was passed on.
-# </details>
-#
-# **2.** You call `y.retain_grad()` and `y.grad` is still `None`. Name two possible reasons.
-#
-# <details><summary>Answer</summary>
-#
-# `backward()` had already run; or it has not run yet; or the result that you sent back from does not depend on this `y`.
-# </details>
-#
-# **3.** Why does `(x + 2).sum()` survive two calls of `backward()`, and `((x + 2) ** 2).sum()` does not?
-#
-# <details><summary>Answer</summary>
-#
-# The derivative of a square needs the squared number, which is saved and then freed. The derivative of a sum needs nothing.
-# </details>
-
-# %%
-progress(1)

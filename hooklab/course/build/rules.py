@@ -19,6 +19,7 @@ WANTED: dict[Variant, str] = {"lesson": "not attempted", "solution": "correct"}
 TELLING = 12
 _OUTCOME = re.compile(r"[✓○✗] (\d+\.\d+) (correct|not attempted|not yet)\b")
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]+")
+_FENCED = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 _KERNEL_FILE = re.compile(r"ipykernel_\d+")
 
 
@@ -85,9 +86,12 @@ def _outcomes(notebook: Any, variant: Variant) -> Iterator[Finding]:
 def _leaks(notebook: Any, draft: Draft) -> Iterator[Finding]:
     """Find solution lines in a lesson: in its prose, its hints and its outputs as well as in its code.
 
-    A line that the lesson itself teaches, in a code cell outside the solutions, is no secret.
+    A line that the lesson itself gives is no secret: in a code cell outside the solutions, or in the fenced script that
+    a card asks to mend.
     """
     taught = {line.strip() for cell in draft.cells if cell.kind == "code" for line in stubbed(cell.text).split("\n")}
+    scripts = (script for one in draft.exercises for script in _FENCED.findall(one.card.text))
+    taught |= {line.strip() for script in scripts for line in script.split("\n")}
     secret = {line for one in draft.exercises for line in solution_lines(one.solution.text) if len(line) >= TELLING}
     for index, cell in enumerate(notebook.cells):
         visible = "\n".join([cell.source, *_texts(cell)])

@@ -1,12 +1,16 @@
-"""Checks of lesson 1: leaf and non-leaf tensors, and where gradients are kept."""
+"""Checks of lesson 1: who keeps a gradient, a small autograd, and the ways to get a gradient that was passed on."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.lesson01.check_engine import a_small_autograd as a_small_autograd
 
 
 @exercise("1.1", "Who gets a gradient?")
@@ -21,11 +25,8 @@ def who_gets_a_gradient(trial: Trial) -> str:
         "b": torch.zeros(2, requires_grad=True),
     }
     w.grad = torch.ones(2)  # from an earlier pass, which says nothing about a later one
-    got = trial.call(dict(named))
     wanted = {"w", "b"}
-    if not isinstance(got, set | frozenset | list | tuple) or not all(isinstance(name, str) for name in got):
-        raise NotYet("the answer is not a set of names", expected='a set such as {"w"}', got=tensor_text(got))
-    got = set(got)
+    got = _names(trial.call(dict(named)))
     shown = {"expected": f"{sorted(wanted)} of {sorted(named)}", "got": f"{sorted(got)}"}
     if got == wanted | {"data", "copy"}:
         raise NotYet(
@@ -50,99 +51,159 @@ def who_gets_a_gradient(trial: Trial) -> str:
     if got != wanted:
         raise NotYet("the names in your set are not the right ones", **shown)
     named = {"left": data, "right": torch.zeros(1, requires_grad=True)}
-    got = trial.call(dict(named))
-    if set(got) != {"right"}:
+    got = _names(trial.call(dict(named)))
+    if got != {"right"}:
         raise NotYet(
             "for other tensors, your set is not the right one",
             expected=f"['right'] of {sorted(named)}",
-            got=tensor_text(got),
-            likely="the names of the first dictionary: look at the tensors that you are given",
+            got=tensor_text(sorted(got)),
+            likely="the names of the first dictionary: look at the tensors that you are given"
+            if got == wanted
+            else None,
         )
     return "a leaf that requires grad, and nothing else, gets its .grad filled by backward()"
 
 
-@exercise("1.2", "Keep the gradient of y")
-def keep_the_gradient(trial: Trial) -> str:
-    for values, power in (([1.0, 2.0], 2), ([-1.0, 0.5], 3)):
-        x = torch.tensor(values, requires_grad=True)
-        y = 3 * x
-        z = (y**power).sum()
-        got = trial.call(y, z)
-        grad_y = power * y.detach() ** (power - 1)
-        grad_x = 3 * grad_y
+def _names(got: Any) -> set[str]:
+    """The names that an answer holds, in whatever collection; NotYet if it holds other things."""
+    shown = {"expected": 'a set such as {"w"}', "got": tensor_text(got)}
+    if isinstance(got, str | Tensor) or not isinstance(got, Iterable):
+        raise NotYet("the answer is not a set of names", **shown)
+    items = list(got)
+    if any(isinstance(item, Tensor) for item in items):
+        raise NotYet("the answer holds tensors, not their names", expected=shown["expected"], got="tensors")
+    if not all(isinstance(item, str) for item in items):
+        raise NotYet("the answer holds other things than names", **shown)
+    return set(items)
+
+
+@exercise("1.3", "Mend it: the gradient of a hidden value")
+def gradient_of_hidden(trial: Trial) -> str:
+    for values, inputs in (([1.0, 2.0], [3.0, -1.0]), ([[0.5], [-4.0]], [[2.0], [1.0]])):
+        w = torch.tensor(values, requires_grad=True)
+        x = torch.tensor(inputs)
+        old = torch.full_like(w, 100.0)
+        w.grad = old.clone()
+        passes: list[Tensor] = []
+        w.register_hook(passes.append)
+        got = trial.call(w, x)
+        hidden = (w * x).detach()
+        wanted = 2 * hidden
         if got is None:
             raise NotYet(
-                "your function returned None", expected=tensor_text(grad_y), got="None", likely=_why_none(x, y)
+                "your function returned None",
+                expected=tensor_text(wanted),
+                got="None",
+                likely=_why_none(passes),
             )
-        got = expect_tensor(got, "what your function returned", y.shape)
-        shown = {"expected": tensor_text(grad_y), "got": tensor_text(got)}
-        if same(got, grad_x):
-            raise NotYet("that is the gradient of x", **shown, likely="leaf's gradient: it has passed through y = 3·x")
-        if same(got, y):
-            raise NotYet("that is y itself", **shown, likely="value instead of gradient: y, not y.grad")
-        if not same(got, grad_y):
-            raise NotYet("that is not dz/dy", **shown, likely=None if x.grad is not None else "backward() did not run")
-    return "y's own gradient came back, for two different functions z"
+        got = expect_tensor(got, "what your function returned", hidden.shape)
+        shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
+        if same(got, hidden):
+            raise NotYet("that is hidden itself", **shown, likely="value instead of gradient")
+        if same(got, wanted * x) or same(got, wanted * x + old):
+            raise NotYet("that is the gradient of w", **shown, likely="the leaf's: one step further down than hidden")
+        if not same(got, wanted):
+            raise NotYet("that is not the gradient of hidden", **shown)
+        if not passes:
+            raise NotYet(
+                "the gradient of hidden came back, and w got none",
+                expected="w.grad grows by its own gradient, as in any training step",
+                got="no gradient reached w",
+                likely="the mended script still calls loss.backward(): it goes all the way down",
+            )
+        if len(passes) > 1 or not same(w.grad, old + wanted * x):
+            raise NotYet(
+                "w.grad is not what one backward() makes it",
+                expected=f"w.grad = {tensor_text(old + wanted * x)}, the old one and one gradient",
+                got=f"w.grad = {tensor_text(w.grad)} after {len(passes)} passes",
+            )
+    return "the gradient of hidden, for two shapes, and w.grad as after one ordinary backward()"
 
 
-def _why_none(x: Tensor, y: Tensor) -> str:
-    if y.retains_grad and x.grad is None:
-        return "no backward: y was asked to keep its gradient, but nothing sent one"
-    if y.retains_grad and y.grad is not None:
-        return "read too early: y.grad is filled now, but it was still None when you took it"
-    if y.retains_grad:
-        return "asked too late: retain_grad() came after backward(), when the gradient had already passed"
-    if x.grad is None:
-        return "no backward: nothing has sent a gradient yet"
-    return "not kept: y is a non-leaf tensor and nobody called y.retain_grad() before backward()"
+def _why_none(passes: list[Tensor]) -> str:
+    """An experiment tells the two apart: a hook on w has seen a gradient, or none came."""
+    return "asked too late, or of another tensor: backward() did run" if passes else "backward() did not run"
 
 
-@exercise("1.3", "Gradients without touching .grad")
-def gradients_on_request(trial: Trial) -> str:
-    x = torch.tensor([1.0, 2.0], requires_grad=True)
-    unused = torch.tensor([5.0], requires_grad=True)
-    other = torch.tensor([1.0, 1.0], requires_grad=True)  # z depends on it, and nobody asks for it
-    y = x + 2
-    z = (other * y**2).sum()
-    old = torch.tensor([100.0, 100.0])
-    x.grad = old.clone()
-    got = trial.call(z, [x, y, unused])
-    if x.grad is None:
-        raise NotYet(
-            "x came with an old .grad, and it is gone",
-            expected=f"x.grad = {tensor_text(old)}, as before",
-            got="x.grad = None",
-            likely="cleared .grad: torch.autograd.grad needs no clearing, it writes nothing",
+@exercise("1.4", "What does z depend on, and how strongly?")
+def strongest_first(trial: Trial) -> str:
+    for flip in (1.0, -1.0):
+        a = torch.tensor([1.0, -1.0], requires_grad=True)
+        b = torch.tensor([3.0], requires_grad=True)
+        c = torch.tensor([[1.0, 2.0], [0.0, 1.0]], requires_grad=True)
+        unused = torch.tensor([9.0], requires_grad=True)
+        still = torch.tensor([5.0], requires_grad=True)  # on the way, with a gradient of zero
+        outside = torch.tensor([1.0], requires_grad=True)
+        inner = a * 3
+        z = flip * (10 * inner[0] - 10 * inner[1] + 4 * b.sum() + c.sum() + 0 * still.sum() + outside.sum())
+        named = {"c": c, "still": still, "unused": unused, "b": b, "inner": inner, "a": a}
+        grads = dict(
+            zip(named, torch.autograd.grad(z, list(named.values()), retain_graph=True, allow_unused=True), strict=True)
         )
-    written = {
-        "x": not same(x.grad, old),
-        "y": y.retains_grad,
-        "unused": unused.grad is not None,
-        "a leaf that is not in the list": other.grad is not None,
+        norms = {"a": 1800**0.5, "inner": 200**0.5, "b": 4.0, "c": 2.0, "still": 0.0}
+        old = torch.full_like(a, 100.0)
+        a.grad = old.clone()
+        got = trial.call(z, dict(named))
+        _expect_untouched(a, old, inner, {"b": b, "c": c, "still": still, "a leaf outside": outside})
+        if got is None or isinstance(got, str | Tensor | dict) or not isinstance(got, Iterable):
+            raise NotYet(
+                "the answer is not a list of names", expected='a list such as ["a", "b"]', got=tensor_text(got)
+            )
+        got = list(got)
+        wanted = list(norms)
+        shown = {"expected": str(wanted), "got": tensor_text(got)}
+        if "unused" in got:
+            raise NotYet(
+                "`unused` is in your list, and z does not depend on it",
+                **shown,
+                likely="zero is not None: only None says `not on the way`"
+                if got[:5] == wanted or got[0] in wanted
+                else None,
+            )
+        if "still" not in got and got == wanted[:-1]:
+            raise NotYet(
+                "a tensor on the way is missing",
+                **shown,
+                likely="zero is not None: z does depend on `still`, with a gradient of zero",
+            )
+        if got == wanted[::-1]:
+            raise NotYet("the weakest comes first", **shown, likely="sorted() counts up: reverse=True")
+        if sorted(map(str, got)) != sorted(wanted):
+            raise NotYet("these are not the tensors that z depends on", **shown)
+        if got != wanted:
+            raise NotYet("the order is another one", **shown, likely=_why_order(got, grads))
+    return "the tensors on the way to z, by the size of their gradient, and every .grad untouched"
+
+
+def _why_order(got: list[Any], gradients: Mapping[str, Tensor | None]) -> str | None:
+    """Which other measure sorts the tensors as the answer did, if exactly one does."""
+    grads = {name: grad for name, grad in gradients.items() if grad is not None}
+    measures: dict[str, Callable[[Tensor], float]] = {
+        "the sum, where numbers of both signs cancel: use grad.norm()": lambda g: g.sum().item(),
+        "the largest number alone: use grad.norm()": lambda g: g.abs().max().item(),
     }
+    fits = [words for words, of in measures.items() if sorted(grads, key=lambda n: -of(grads[n])) == got]
+    return fits[0] if len(fits) == 1 else None
+
+
+def _expect_untouched(a: Tensor, old: Tensor, inner: Tensor, others: dict[str, Tensor]) -> None:
+    if a.grad is None:
+        raise NotYet(
+            "a came with an old .grad, and it is gone",
+            expected=f"a.grad = {tensor_text(old)}, as before",
+            got="a.grad = None",
+        )
+    written = {"a": not same(a.grad, old), "inner": inner.retains_grad}
+    written |= {name: t.grad is not None for name, t in others.items()}
     if any(written.values()):
         first = next(name for name, is_written in written.items() if is_written)
-        raise NotYet(
-            f".grad of {first} was written",
-            expected="every .grad is as it was",
-            likely="backward() fills .grad; torch.autograd.grad only returns",
-        )
-    if isinstance(got, Tensor):
-        raise NotYet("only one gradient came back", expected="three, in the order of the list", got=tensor_text(got))
-    if not isinstance(got, list | tuple) or len(got) != 3:
-        raise NotYet("that is not a list of three", expected="[dz/dx, dz/dy, None]", got=tensor_text(got))
-    wanted = 2 * y.detach()
-    shown = {"expected": f"[{tensor_text(wanted)}, {tensor_text(wanted)}, None]", "got": tensor_text(list(got))}
-    if got[2] is not None:
-        raise NotYet(
-            "z does not depend on the third tensor", **shown, likely="zero is not None: None says `not on the path`"
-        )
-    if not (same(got[0], wanted) and same(got[1], wanted)):
-        raise NotYet("the gradients are not dz/dx and dz/dy", **shown)
-    return "three answers in order, None for the tensor off the path, and every .grad untouched"
+        likely = None
+        if any(written[name] for name in ("b", "a leaf outside")):
+            likely = "backward() fills .grad all the way down; torch.autograd.grad returns gradients"
+        raise NotYet(f".grad of {first} was written", expected="every .grad is as it was", likely=likely)
 
 
-@exercise("1.4", "Use a graph several times, then let it go")
+@exercise("1.5", "Use a graph several times, then let it go")
 def use_a_graph_several_times(trial: Trial) -> str:
     for times in (3, 1):
         x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -153,7 +214,10 @@ def use_a_graph_several_times(trial: Trial) -> str:
         wanted = times * 2 * x.detach()
         if x.grad is None:
             raise NotYet(
-                "x.grad is still None", expected=tensor_text(wanted), got="None", likely="backward() did not run"
+                "x.grad is still None",
+                expected=tensor_text(wanted),
+                got="None",
+                likely=None if passes else "backward() did not run",
             )
         if not same(x.grad, wanted):
             ran = (x.grad / (2 * x.detach())).mean().item()
@@ -188,7 +252,7 @@ def _can_run_again(z: Tensor) -> bool:
     return True
 
 
-@exercise("1.5", "A whole descent")
+@exercise("1.6", "A whole descent")
 def a_whole_descent(trial: Trial) -> str:
     start, lr, steps = torch.tensor([1.0, -4.0]), 0.25, 6
     given = start.clone()
@@ -213,6 +277,8 @@ def a_whole_descent(trial: Trial) -> str:
             )
         return f"{steps} steps from {tensor_text(start)} towards [-2, -2], each shrinking x + 2 by {1 - lr:g}"
     shown = {"expected": f"row 2 = {tensor_text(wanted[2])}", "got": f"row 2 = {tensor_text(got[2])}"}
+    if same(got, wanted + 2, 1e-4):
+        raise NotYet("that is the path of y", **shown, likely="one step too far: the rows are points x, not y = x + 2")
     if same(got[0], wanted[-1], 1e-4) and same(got[0], got[-1]):
         raise NotYet(
             "every row of the path is the last point",
@@ -226,9 +292,9 @@ def a_whole_descent(trial: Trial) -> str:
             **shown,
             likely="gradients add up: x.grad keeps the sum until you set it to None",
         )
-    if same(got[1], start + lr * (start + 2), 1e-4):
+    if same(got, (start + 2) * (1 + lr) ** torch.arange(steps + 1).unsqueeze(1) - 2, 1e-4):
         raise NotYet("the path walks uphill", **shown, likely="sign: a descent subtracts lr times the gradient")
-    if same(got[1], start - lr * 2 * (start + 2), 1e-4):
+    if same(got, (start + 2) * (1 - 2 * lr) ** torch.arange(steps + 1).unsqueeze(1) - 2, 1e-4):
         raise NotYet(
             "each step is twice as long",
             **shown,

@@ -173,7 +173,9 @@ def _gradient_in_flight(axes: Any, place: float, step: Step) -> None:
     if step.incoming is not None:
         plots.arrow(axes, (place + 0.66, 0.11), (place + 0.32, 0.11), plots.BACKWARD)
         axes.text(place + 0.49, -0.2, _text(step.incoming), ha="center", color=plots.BACKWARD)
-    if step.outgoing is not None:
+    if step.outgoing is not None and step.is_hook:  # y's node has not run yet: nothing is on its way to x
+        axes.text(place, -0.2, f"now {_text(step.outgoing)}", ha="center", color=colour)
+    elif step.outgoing is not None:
         plots.arrow(axes, (place - 0.32, 0.11), (place - 0.66, 0.11), colour)
         axes.text(place - 0.49, -0.2, _text(step.outgoing), ha="center", color=colour)
 

@@ -185,3 +185,12 @@ def test_a_line_that_the_lesson_teaches_is_no_secret(tmp_path: Path) -> None:
 def test_a_solution_notebook_holds_its_solution(solution: Notebook) -> None:
     assert "return first + second" in solution.cells[SOLUTION].source
     assert not solution.findings()
+
+
+def test_the_script_that_a_card_asks_to_mend_is_no_secret(tmp_path: Path) -> None:
+    script = "# ```python\n# first, second = 1, 1\n# return first - second\n# ```\n"
+    told = TINY.replace("# Return two.\n", f"# Mend it:\n#\n{script}")
+    outside = told.replace("# ```python\n", "# ```\n")
+
+    assert Notebook(tmp_path / "card", "lesson", told).findings() == []
+    assert [index for index, _ in Notebook(tmp_path / "other", "lesson", outside).findings()] == [CARD]

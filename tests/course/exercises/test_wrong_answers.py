@@ -63,7 +63,9 @@ def solution_cells():
     for path in sorted(SOURCES.glob("*.py")):
         cells = re.split(r"^# %%.*$", path.read_text(encoding="utf-8"), flags=re.M)
         imports = "\n".join(
-            line for line in "\n".join(cells).splitlines() if re.match(r"(import|from) (?!hooklab)", line)
+            line
+            for line in "\n".join(cells).splitlines()
+            if re.match(r"(import|from) (?!hooklab)|from hooklab\.course\.lesson\d\d import [a-z]", line)
         )
         for code, after in itertools.pairwise(cells):
             call = re.search(r'^check\("([\d.]+)", (\w+)\)', after, flags=re.M)

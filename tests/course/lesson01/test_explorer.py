@@ -4,8 +4,10 @@ import itertools
 
 import matplotlib.pyplot as plt
 import pytest
+from matplotlib.colors import to_hex
 
 from hooklab.course.lesson01.explorer import backward_steps, describe_step, draw_step, record_backward
+from hooklab.course.plots import BACKWARD, CHANGED
 
 SWITCHES = list(itertools.product([False, True], repeat=3))
 
@@ -28,6 +30,21 @@ def test_what_the_square_saved_is_gone_as_soon_as_its_node_has_run():
     steps = record_backward()
     assert [step.saved for step in steps] == [True, True, True, False, False, False]
     assert [step.where for step in steps] == ["", "z", "s", "y", "x", ""]
+
+
+def test_only_a_node_sends_a_gradient_on_its_way():
+    steps = record_backward(reads=True, doubles=True)
+    backward = {number: len(arrows(draw_step(steps, number))) for number in range(len(steps))}
+    hooks = [number for number, step in enumerate(steps) if step.is_hook]
+    assert len(hooks) == 2
+    assert [backward[number] for number in hooks] == [1, 1]  # it came in, and nothing goes out yet
+    assert backward[hooks[-1] + 1] == 2
+
+
+def arrows(figure):
+    """The arrows of gradients in a figure."""
+    patches = [text.arrow_patch for text in figure.axes[0].texts if getattr(text, "arrow_patch", None)]
+    return [patch for patch in patches if to_hex(patch.get_edgecolor()).upper() in (BACKWARD, CHANGED)]
 
 
 @pytest.mark.parametrize("switches", SWITCHES)

@@ -1,0 +1,137 @@
+"""The check of exercise 1.2: the reader's own small autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.trial import NotYet, Trial
+
+
+@exercise("1.2", "Pass it on")
+def a_small_autograd(trial: Trial) -> str:
+    make: Callable[[float], Any] = trial.answer
+    _chain(trial, make)
+    _fork(trial, make)
+    _hooks_look(trial, make)
+    _hooks_change(trial, make)
+    _passes_add_up(trial, make)
+    return "gradients are passed on, add up at a fork, are seen and changed by hooks, and stay in leaves alone"
+
+
+def _expect(what: str, got: Any, wanted: Any, likely: str | None = None) -> None:
+    if got is None and wanted is None:
+        return
+    if isinstance(got, int | float) and isinstance(wanted, int | float) and abs(got - wanted) < 1e-6:
+        return
+    if isinstance(wanted, list) and got == wanted:
+        return
+    raise NotYet(f"{what} is another one", expected=repr(wanted), got=_short(got), likely=likely)
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if isinstance(value, int | float | list | type(None)) else type(value).__name__
+    return text[:80]
+
+
+def _chain(trial: Trial, make: Callable[[float], Any]) -> None:
+    """x = 1, y = x + 2, z = y·y·0.5: 0.5 · 2 · 3 · 1 arrives at x."""
+    x, two, half = (trial.run(make, number) for number in (1.0, 2.0, 0.5))
+    y = x + two
+    square = y * y
+    z = square * half
+    trial.run(z.backward)
+    inner = {"y": y, "y·y": square, "z": z}
+    kept = [name for name, value in inner.items() if value.grad is not None]
+    if x.grad is None:
+        likely = "kept everywhere but in the leaves: the condition is the other way round" if len(kept) == 3 else None
+        raise NotYet("the leaf x kept no gradient", expected="x.grad = 3.0", got="None", likely=likely)
+    if kept:
+        raise NotYet(
+            f"{', '.join(kept)} kept a gradient, and was computed",
+            expected="y.grad is None: only a leaf, made from nothing, keeps it",
+            got=f"y.grad = {_short(y.grad)}",
+        )
+    likely = None
+    if x.grad == 1.5:
+        likely = "y is used twice in y·y: what arrives adds up, it does not replace what is there"
+    elif x.grad in (1.0, 0.5):
+        likely = "passed on unchanged: each piece is the gradient times the derivative that stands beside the value"
+    _expect("x.grad, for z = 0.5·y·y with y = x + 2 = 3,", x.grad, 3.0, likely)
+    _expect("the gradient of the leaf 0.5", half.grad, 9.0)
+    _expect("the gradient of the leaf 2", two.grad, 3.0)
+
+
+def _fork(trial: Trial, make: Callable[[float], Any]) -> None:
+    """y goes two ways of different length: z = (y·a)·a + y."""
+    x, a = trial.run(make, 2.0), trial.run(make, -3.0)
+    y = x * a
+    z = (y * a) * a + y
+    trial.run(z.backward)
+    _expect("x.grad, where y goes two ways,", x.grad, -30.0)
+    _expect("a.grad, which is used three times,", a.grad, 56.0)
+
+
+def _hooks_look(trial: Trial, make: Callable[[float], Any]) -> None:
+    x, three = trial.run(make, 1.0), trial.run(make, 3.0)
+    y = x * three
+    z = y * y + y
+    seen: list[tuple[str, float]] = []
+    for name, value in {"x": x, "y": y, "z": z}.items():
+        value.hooks.append(lambda gradient, name=name: seen.append((name, gradient)))
+    trial.run(z.backward)
+    of_y = [gradient for name, gradient in seen if name == "y"]
+    if not of_y:
+        raise NotYet("a hook on y never ran", expected="one call, with 7.0", got="no call")
+    if len(of_y) > 1:
+        raise NotYet(
+            "the hook on y ran more than once in one backward",
+            expected="one call, with 7.0: the sum of what comes back to y",
+            got=f"{len(of_y)} calls, with {of_y}",
+        )
+    _expect("what a hook on y = 3 sees, for z = y·y + y,", of_y, [7.0])
+    _expect("the order in which hooks run", [name for name, _ in seen], ["z", "y", "x"])
+    if x.grad is None:
+        raise NotYet("x kept no gradient once a hook looked on", expected="21.0", got="None")
+    _expect("x.grad, with hooks that only look,", x.grad, 21.0, "a hook that returns None leaves the gradient as it is")
+
+
+def _hooks_change(trial: Trial, make: Callable[[float], Any]) -> None:
+    def run(*hooks: Callable[[float], Any], on_leaf: bool = False) -> Any:
+        x, three = trial.run(make, 1.0), trial.run(make, 3.0)
+        y = x * three
+        z = y * y
+        for hook in hooks:
+            (x if on_leaf else y).hooks.append(hook)
+        trial.run(z.backward)
+        return x.grad
+
+    got = run(lambda gradient: 10.0)
+    if got == 18.0:
+        raise NotYet(
+            "what a hook returns is lost",
+            expected="a hook on y returns 10.0, and x gets 3 · 10.0 = 30.0",
+            got="x.grad = 18.0, as without the hook",
+        )
+    _expect("x.grad, when a hook on y returns 10.0,", got, 30.0)
+    _expect(
+        "x.grad, when a hook on y returns 0.0,",
+        run(lambda gradient: 0.0),
+        0.0,
+        "0.0 is a gradient and not None: ask `is not None`",
+    )
+    _expect(
+        "x.grad, when one hook on y adds 1 and the next doubles,",
+        run(lambda gradient: gradient + 1, lambda gradient: 2 * gradient),
+        42.0,
+        "each hook gets what the one before it returned",
+    )
+    _expect("x.grad, when a hook on the leaf x doubles,", run(lambda gradient: 2 * gradient, on_leaf=True), 36.0)
+
+
+def _passes_add_up(trial: Trial, make: Callable[[float], Any]) -> None:
+    x, three = trial.run(make, 1.0), trial.run(make, 3.0)
+    trial.run((x * three).backward)
+    trial.run((x * three).backward)
+    _expect("x.grad after two backward passes of 3.0 each", x.grad, 6.0, "a leaf adds to the gradient it already has")

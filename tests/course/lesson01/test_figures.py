@@ -1,0 +1,75 @@
+"""Lesson 1's figures and its small autograd's surroundings."""
+
+from __future__ import annotations
+
+import torch
+
+from hooklab.course.lesson01 import engine, figures
+from tests.course.lesson01.wrong import Base
+
+
+class Right(Base):
+    def arrive(self, gradient, arriving):
+        gradient = self.call_hooks(gradient)
+        if not self.made_from:
+            self.keep(gradient)
+        self.pass_on(gradient, arriving)
+
+
+class Stub(Base):
+    def arrive(self, gradient, arriving):
+        raise NotImplementedError
+
+
+def test_the_order_of_a_backward_puts_each_value_after_all_that_use_it():
+    x, a = Right(2.0), Right(3.0)
+    y = x * a
+    longer = y * a
+    z = longer + y
+    order = engine.backward_order(z)
+    assert order[0] is z
+    assert order.index(longer) < order.index(y) < order.index(x)
+    assert len(order) == len(set(order)) == 5
+
+
+def test_a_right_engine_and_torch_say_the_same():
+    rows = [line.split() for line in engine.beside_torch(Right).splitlines()[1:]]
+    assert [(row[-2], row[-1]) for row in rows] == [("7", "7"), ("None", "None"), ("None", "None"), ("[4.0]", "[4.0]")]
+
+
+def test_an_engine_that_is_not_written_says_so_beside_torch():
+    assert engine.beside_torch(Stub).count(engine.NOT_WRITTEN) == 4
+
+
+def test_in_a_chain_one_gradient_is_alive_and_with_long_skips_half_of_them():
+    assert figures.gradients_alive(figures.chain) == [1] * figures.LAYERS
+    rising = list(range(1, figures.LAYERS // 2 + 1))
+    assert figures.gradients_alive(figures.long_skips) == rising + rising[::-1]
+
+
+def test_gradients_that_somebody_keeps_are_counted():
+    kept = []
+
+    def network(x, mark):
+        for _ in range(5):
+            x = mark(torch.tanh(x))
+            x.register_hook(kept.append)
+        return x
+
+    assert figures.gradients_alive(network) == [1, 2, 3, 4, 5]
+
+
+def test_the_fork_shows_the_gradients_that_meet_and_their_sum():
+    x = torch.tensor(1.0, requires_grad=True)
+    y = x + 2
+    s, t = y**2, 3 * y
+    figure = figures.fork(x, y, {"s": s, "t": t}, s + t)
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert {"6", "3", "9", "6 + 3 = 9", "passed on", "kept in .grad"} <= set(texts)
+
+
+def test_the_descent_shows_every_point():
+    path = torch.tensor([[1.0, -4.0], [0.0, -3.0], [-1.0, -2.5]])
+    figure = figures.descent(path, centre=(-2, -2))
+    drawn = [line for line in figure.axes[0].lines if len(line.get_xdata()) == len(path)]
+    assert len(drawn) == 1
