@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 1 · Why is `y.grad` None, and where did the gradient go?
 #
-# **Time** 60 minutes, and 35 for what stands behind the recap &nbsp;·&nbsp; **You need** Python classes, `torch.tensor`, and to have seen an `nn.Linear`; no hooks yet
+# **Time** 60 minutes, and 25 for what stands behind the recap &nbsp;·&nbsp; **You need** Python classes, `torch.tensor`, and to have seen an `nn.Linear`; no hooks yet
 #
 # After this lesson you can
 #

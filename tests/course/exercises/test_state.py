@@ -141,10 +141,12 @@ def test_state_that_a_call_leaves_is_put_back_before_the_next_one(deed, monkeypa
     assert outcome_of(verify, lambda x: deed.change(), monkeypatch).state == "correct"
 
 
-def keep_the_gradient(y, z):
-    y.retain_grad()
-    z.backward()
-    return y.grad
+def gradient_of_hidden(w, x):
+    """The right answer to exercise 1.3."""
+    hidden = w * x
+    hidden.retain_grad()
+    (hidden**2).sum().backward()
+    return hidden.grad
 
 
 def double_what_goes_in(layer):
@@ -153,7 +155,7 @@ def double_what_goes_in(layer):
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
 @pytest.mark.parametrize("deed", DEEDS, ids=names(DEEDS))
-@pytest.mark.parametrize(("id", "answer"), [("1.2", keep_the_gradient), ("4.1", double_what_goes_in)])
+@pytest.mark.parametrize(("id", "answer"), [("1.3", gradient_of_hidden), ("4.1", double_what_goes_in)])
 def test_state_of_an_earlier_cell_makes_no_right_answer_wrong_and_is_noted(deed, id, answer):
     usual = deed.probe()
     deed.change()
