@@ -1,15 +1,14 @@
 # %% [markdown]
 # # 2 · How do I read, keep or change a gradient while it flows?
 #
-# **Time** 50 minutes, and 15 for the ●●● exercise &nbsp;·&nbsp; **You need** lesson 1
+# **Time** 50 minutes, and 55 for what stands behind the recap &nbsp;·&nbsp; **You need** lesson 1
 #
 # After this lesson you can
 #
 # - keep the gradient of any tensor, with one line and no trace left behind;
 # - change a gradient on its way, and say why you return a new one instead of writing into the old one;
 # - say in which order hooks run, and what `.grad` holds in the end;
-# - hook many tensors in a loop, and take every hook off again, whatever happens;
-# - watch and clip the gradients of a network while it trains.
+# - watch the gradients of a network while it trains, and find out why it does not.
 
 # %% tags=["setup"]
 import functools
@@ -20,27 +19,24 @@ from contextlib import ExitStack
 
 import matplotlib.pyplot as plt
 import torch
-from IPython.display import display
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 
-from hooklab import check, progress
-from hooklab.course.lesson01 import explorer
-from hooklab.course.lesson02 import figures
+from hooklab import check, predict, progress, reveal
+from hooklab.course.lesson02 import figures, training
+from hooklab.course.lesson02.helpers import error_of
 
 torch.set_num_threads(1)
+warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")  # lesson 1 has read it
 
 # %% [markdown]
-# ## Predict
+# ## Three hooks, a few characters apart
 #
-# Four twos are squared, and the mean is taken. Each of the four has the gradient $\tfrac14 \cdot 2x = 1$.
-#
-# Three people want a hook that doubles this gradient. Their hooks differ by a few characters. **Before you run the
-# cell: what does each of them find in `x.grad`?**
+# Four twos are squared, and the mean is taken. Each of the four has the gradient $\tfrac14 \cdot 2x = 1$. Three people want
+# a hook that doubles this gradient:
 
-# %% tags=["predict", "claim-S3.2", "claim-S3.3"]
+# %%
 def first(grad):
     grad *= 2
 
@@ -52,7 +48,10 @@ def second(grad):
 def third(grad):
     return grad * 2
 
+# %%
+predict("2.a")
 
+# %% tags=["predict"]
 found = {}
 for hook in (first, second, third):
     x = torch.tensor([2.0, 2.0, 2.0, 2.0], requires_grad=True)
@@ -62,22 +61,23 @@ for hook in (first, second, third):
     found[hook.__name__] = x.grad.tolist()
     print(f"{hook.__name__:<7}", found[hook.__name__])
 
+# %% tags=["claim-S3.2", "claim-S3.3"]
+reveal("2.a", [name for name, grad in found.items() if grad == [2.0, 2.0, 2.0, 2.0]])
 assert found["first"] == found["third"] == [2.0, 2.0, 2.0, 2.0]
 assert found["second"] == [1.0, 1.0, 1.0, 1.0]
 
 # %% [markdown]
 # The second hook does nothing, and says nothing. `grad * 2` makes a new tensor, the name `grad` moves over to it, the
-# function ends, and the new tensor is gone. The third hook hands it back with `return`.
-#
-# The first hook works, here. Why you should still not write it that way is one of the questions of this lesson.
+# function ends, and the new tensor is gone. The third hook hands it back with `return`. The first one works, here, and is
+# still the wrong way: it writes into a tensor that others may share ("If you want more" shows it changing another
+# tensor's gradient, and failing).
 
 # %% [markdown]
 # ## Read: a hook that looks
 #
 # A **tensor hook** is a function with one argument. `y.register_hook(function)` hands the function over and calls
-# nothing yet. When `backward()` reaches `y`, PyTorch calls it with the gradient of `y`.
-#
-# The oldest document prints the gradient, or appends it to a list. `x`, `y` and `z` are those of lesson 1.
+# nothing yet. When `backward()` reaches `y`, PyTorch calls it with the gradient of `y`. The oldest document prints the
+# gradient, or appends it to a list. `x`, `y` and `z` are those of lesson 1.
 
 # %% tags=["claim-S0.5"]
 grad_list = []
@@ -95,8 +95,6 @@ assert grad_list[0].flatten().tolist() == [3.0, 5.0]
 assert x.grad.flatten().tolist() == [3.0, 5.0]  # the hook only looked
 
 # %% [markdown]
-# `register_hook` gives you a **handle**, and `handle.remove()` takes the hook off again.
-#
 # Why can a list's `append` be a hook? Because of what it returns: `None`. From a hook, `None` means "leave the gradient
 # as it is". `print` returns `None` too.
 
@@ -115,15 +113,6 @@ with y.register_hook(print):  # `with` removes the hook at the end of the block
 # and PyTorch tells you at once. ([A thread about it](https://github.com/frgfm/torch-cam/issues/217))
 
 # %% tags=["claim-S1.2", "field", "field-03"]
-def error_of(function, *args) -> str:
-    """Call function(*args); return the error that it raised, as text."""
-    try:
-        function(*args)
-    except (RuntimeError, TypeError) as error:
-        return f"{type(error).__name__}: {error}"
-    return "no error"
-
-
 frozen = nn.Linear(2, 1).requires_grad_(False)
 image = torch.ones(1, 2)
 output = frozen(image)
@@ -182,33 +171,25 @@ check("2.1", record_gradients)
 # %% [markdown]
 # ## Change: what a hook returns flows on
 #
-# The signature in the documents is `hook(grad) -> Tensor or None`. You know `None`. A tensor **takes the gradient's
-# place**. What will `y.grad` and `x.grad` be?
+# A **tensor** that a hook returns takes the gradient's place. One of the documents says that a tensor hook cannot change
+# data and only offers a new value in `tensor.grad`. So hook `y`, and look at `x`:
 
-# %% tags=["predict", "claim-S0.6", "claim-S2.2"]
-def ten_times(grad):
-    return 10 * grad
-
-
+# %% tags=["claim-S0.6", "claim-S2.2"]
 x = torch.tensor([[1.0], [3.0]], requires_grad=True)
 y = x + 2
-y.retain_grad()
 z = torch.mean(torch.pow(y, 2))
-with y.register_hook(ten_times):
+with y.register_hook(lambda grad: 10 * grad):
     z.backward()
 
-print("y.grad =", y.grad.flatten().tolist())
-print("x.grad =", x.grad.flatten().tolist())
-assert y.grad.flatten().tolist() == [30.0, 50.0]  # y's own gradient
-assert x.grad.flatten().tolist() == [30.0, 50.0]  # and everything before y gets it too
+print("x.grad =", x.grad.flatten().tolist(), "  and y.grad is", y.grad)
+assert x.grad.flatten().tolist() == [30.0, 50.0]  # everything before y gets it
+assert y.grad is None  # it was offered nowhere: it flowed on
 
 # %% [markdown]
-# One of the documents says that a tensor hook cannot change anything, and only offers a new value in `tensor.grad`. The
-# second assert shows the opposite: we hooked `y`, and `x.grad` is ten times as large.
-#
 # **"`hook '<lambda>' has changed the size of value`."** You meant to look at a norm, and got this error. What you return
 # must fit the gradient's place: one tensor, with its shape and its dtype. And a lambda returns the value of its
-# expression, whether you want that or not. ([A thread about it](https://github.com/pytorch/pytorch/issues/5022))
+# expression, whether you want that or not. The mend: a hook that looks must return `None`.
+# ([A thread about it](https://github.com/pytorch/pytorch/issues/5022))
 
 # %% tags=["claim-S0.6", "field", "field-06"]
 def backward_with(hook) -> str:
@@ -228,77 +209,12 @@ for returned, outcome in outcomes.items():
 
 assert outcomes["another shape"].endswith("has changed the size of value")
 assert outcomes["another dtype"].endswith("has changed the type of value")
-assert outcomes["no tensor"] == "TypeError: expected Variable, but hook returned 'float'"
+assert outcomes["no tensor"] == "TypeError: expected Variable, but hook returned 'float'"  # Variable: the old name
+assert outcomes["a tuple"] == "TypeError: expected Variable, but hook returned 'tuple'"
 
-# %% [markdown]
-# ("Variable" in the last two lines is the old name of `Tensor`.) The mend: a hook that looks must return `None`.
-
-# %% tags=["field", "field-06"]
 norms = []
 assert backward_with(lambda grad: norms.append(grad.norm().item())) == "no error"
-print("norms:", [round(norm, 3) for norm in norms])
 assert abs(norms[0] - 8**0.5) < 1e-6  # the gradient is [2, 2]
-
-# %% [markdown]
-# ## In place, and why not
-#
-# Back to the first hook, `grad *= 2`. It writes into the tensor that it was given: it works **in place**. One document
-# uses it, and adds that returning is the safe way. PyTorch's own page is stricter: a hook
-# [should not modify its argument](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_hook.html).
-# There are two reasons.
-#
-# **Reason one: it can fail.** Replace the mean by a sum, and run the same hook.
-
-# %% tags=["claim-S3.4", "field", "field-05"]
-x = torch.tensor([2.0, 2.0, 2.0, 2.0], requires_grad=True)
-with x.register_hook(first):
-    message = error_of(x.sum().backward).split(". ")[0]
-
-print(message)
-assert message.startswith("RuntimeError: unsupported operation: more than one element")
-
-# %% [markdown]
-# Every element of a sum has the gradient 1. PyTorch saves memory and sends **one** number that is seen four times, an
-# *expanded* tensor. Nobody can write four results into one number. Returning a new tensor works.
-
-# %% tags=["claim-S3.4"]
-strides = []
-x = torch.tensor([2.0, 2.0, 2.0, 2.0], requires_grad=True)
-with x.register_hook(lambda grad: strides.append(grad.stride())), x.register_hook(third):
-    x.sum().backward()
-
-print("stride", strides[0], "  x.grad =", x.grad.tolist())
-assert strides[0] == (0,)  # from one element to the next: zero steps in memory
-assert x.grad.tolist() == [2.0, 2.0, 2.0, 2.0]
-
-# %% [markdown]
-# **Reason two: it can reach others.** *"I zeroed one tensor's gradient in a hook, and another tensor lost its gradient
-# as well."* The gradient of `a + b` is the same for `a` and for `b`, so PyTorch hands the same tensor to both. Write
-# into it, and both have changed. ([A thread about hooks that edit their arguments](https://github.com/meta-pytorch/opacus/issues/9))
-
-# %% tags=["claim-S3.4", "field", "field-05"]
-def zero_in_place(grad):
-    grad.zero_()
-
-
-def zero(grad):
-    return torch.zeros_like(grad)
-
-
-def gradients_with(hook) -> tuple[list[float], list[float]]:
-    a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
-    a_used, b_used = a * 1, b * 1
-    with b_used.register_hook(hook):  # only b is hooked
-        ((a_used + b_used) ** 2).sum().backward()
-    return a.grad.tolist(), b.grad.tolist()
-
-
-for hook in (zero_in_place, zero):
-    grad_a, grad_b = gradients_with(hook)
-    print(f"{hook.__name__:<14} a.grad = {grad_a}   b.grad = {grad_b}")
-
-assert gradients_with(zero_in_place) == ([0.0, 0.0], [0.0, 0.0])  # a lost its gradient too
-assert gradients_with(zero) == ([4.0, 4.0], [0.0, 0.0])
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 2.2 · Turn a gradient up or down
@@ -329,14 +245,15 @@ check("2.2", scale_gradient)
 # %% [markdown]
 # ## Several hooks: one after the other
 #
-# **"There are two hooks on my tensor. Which runs first, and what do I find in `.grad`?"** Hooks run in the order in
-# which they were registered. Each gets what the one before it made. And `retain_grad()` keeps what the **last** one
-# made, even if you asked for it first: this is the tensor's own, final gradient. ([The change that made this so](https://github.com/pytorch/pytorch/pull/85849))
+# Hooks run in the order in which they were registered, and each gets what the one before it made. And `retain_grad()`? Ask
+# for it **first**, then register a hook that looks and one that doubles. The gradient [3, 5] arrives at `y`.
 
-# %% tags=["field", "field-07"]
+# %%
+predict("2.b")
+
+# %% tags=["predict"]
 x = torch.tensor([[1.0], [3.0]], requires_grad=True)
 y = x + 2
-y.retain_grad()  # first, and yet it keeps the end of the chain
 got = {}
 
 
@@ -349,80 +266,37 @@ def double(grad):
     return 2 * grad
 
 
-def add_one(grad):
-    got["add_one"] = grad
-    return grad + 1
-
-
-with y.register_hook(look), y.register_hook(double), y.register_hook(add_one):
+y.retain_grad()
+with y.register_hook(look), y.register_hook(double):
     torch.mean(torch.pow(y, 2)).backward()
 
-# %% tags=["claim-S4.5", "field", "field-07"]
-for name, grad in got.items():
-    print(f"{name:<8} got {grad.flatten().tolist()}")
-print("y.grad =", y.grad.flatten().tolist(), "  x.grad =", x.grad.flatten().tolist())
+print("y.grad =", y.grad.flatten().tolist())
 
-assert list(got) == ["look", "double", "add_one"]
-assert got["double"].flatten().tolist() == [3.0, 5.0]
-assert got["add_one"].flatten().tolist() == [6.0, 10.0]
-assert y.grad.flatten().tolist() == [7.0, 11.0]  # y's own, final gradient
-assert x.grad.flatten().tolist() == [7.0, 11.0]  # and what flows on
+# %% tags=["claim-S4.5", "field", "field-07"]
+reveal("2.b", y.grad.flatten().tolist())
+for name, grad in got.items():
+    print(f"{name:<6} got {grad.flatten().tolist()}")
+
+assert list(got) == ["look", "double"]
+assert got["look"].flatten().tolist() == got["double"].flatten().tolist() == [3.0, 5.0]
+assert y.grad.flatten().tolist() == x.grad.flatten().tolist() == [6.0, 10.0]
 
 # %% tags=["figure"]
-after = {"look": got["double"], "double": got["add_one"], "add_one": y.grad}
-figure = figures.hook_chain(got["look"], after, kept=y.grad, owner="y")
+figure = figures.hook_chain(got["look"], {"look": got["double"], "double": y.grad}, kept=y.grad, owner="y")
 plt.show()
 
 # %% [markdown]
-# *What to see:* read it from right to left, as `backward()` goes. A purple hook changed the gradient, the grey one only
-# looked. `y.grad` is taken after the last hook, at the place from where the gradient goes on.
-#
-# In lesson 1 you walked through `backward()`. Do it again with hooks on `y`, and with `retain_grad()`.
-
-# %% tags=["explorer"]
-explorer.backward_steps()
-
-# %% [markdown]
-# Without a kernel, here are the two hook steps of a run with all three switches on, and its end.
-
-# %% tags=["figure"]
-steps = explorer.record_backward(retain=True, reads=True, doubles=True)
-for number in (3, 4, 7):
-    print(explorer.describe_step(steps, number))
-    display(explorer.draw_step(steps, number))
-
-assert [step.where for step in steps if step.is_hook] == ["y", "y"]
-assert steps[-1].grads["x"] == steps[-1].grads["y"] == (6.0, 10.0)
-
-# %% [markdown]
-# *What to see:* both hooks run when the gradient has arrived at `y`, and before the node behind it does. What the last
-# one returned is what `y` keeps and what `x` gets.
-#
-# So which do you use to read a gradient: `retain_grad()` or a hook? Let two passes decide.
-
-# %%
-y = x + 2
-y.retain_grad()
-passes = []
-with y.register_hook(lambda grad: passes.append(grad.flatten().tolist())):
-    y.sum().backward()
-    (5 * y).sum().backward()
-
-print("the hook saw", passes)
-print("y.grad =", y.grad.flatten().tolist())
-assert passes == [[1.0, 1.0], [5.0, 5.0]]  # each pass on its own
-assert y.grad.flatten().tolist() == [6.0, 6.0]  # added up, and kept as long as y lives
-
-# %% [markdown]
-# `retain_grad()` is the short way when you want the final value of one pass. A hook sees every pass, may reduce the
-# gradient to one number at once, may change it, and can be removed.
+# *What to see:* read it from right to left, as `backward()` goes. The hook with the coloured frame changed the gradient, the
+# grey one only looked. `y.grad` is taken after the last hook, at the place from where the gradient goes on: it is the
+# tensor's own, final gradient. ([The change that made this so](https://github.com/pytorch/pytorch/pull/85849))
 
 # %% [markdown]
 # ## The handle
 #
-# The documents warn: `remove()` must come after `backward()`. **Predict:** which of these three hooks will run?
+# One document warns: `remove()` must come after `backward()`. Registering notes the function in a dictionary of the
+# tensor, and `remove()` crosses it out. Nothing else does: if you throw the handle away, the hook stays.
 
-# %% tags=["predict", "claim-S3.5"]
+# %% tags=["claim-S3.5"]
 ran = []
 y = x + 2
 
@@ -431,30 +305,16 @@ handle.remove()
 
 handle = y.register_hook(lambda grad: ran.append("removed after"))
 with y.register_hook(lambda grad: ran.append("with")):
+    y.register_hook(lambda grad: ran.append("handle thrown away"))
+    gc.collect()  # Python clears away what nobody keeps
     y.sum().backward()
 handle.remove()
 
-y.sum().backward()  # nobody is left to listen
-print(ran)
-assert ran == ["removed after", "with"]
+print(ran, "  still on y:", len(y._backward_hooks))
+assert ran == ["removed after", "with", "handle thrown away"] and len(y._backward_hooks) == 1
 
 # %% [markdown]
-# Registering only notes the function in a dictionary; `remove()` crosses it out. There is nothing else to it.
-#
-# What if you throw the handle away? The hook does not care. You have lost the way to remove it.
-
-# %%
-ran = []
-y = x + 2
-y.register_hook(lambda grad: ran.append("still here"))  # nobody keeps the handle
-gc.collect()  # and Python clears away what nobody keeps
-y.sum().backward()
-
-print(ran, "  hooks on y:", len(y._backward_hooks))
-assert ran == ["still here"] and len(y._backward_hooks) == 1
-
-# %% [markdown]
-# How bad is that? It depends on the tensor. A **non-leaf** is made anew in each forward pass, and a forgotten hook goes
+# How bad is a forgotten hook? It depends on the tensor. A **non-leaf** is made anew in each forward pass, and the hook goes
 # with the old one. A **leaf** such as a parameter stays, and its hooks stay with it. Here somebody registers a doubling
 # hook in every step of a loop.
 
@@ -464,13 +324,13 @@ on_leaf, on_non_leaf, handles = [], [], []
 for _ in range(4):
     w.grad = None
     y = w * 1
-    y.register_hook(double)
+    y.register_hook(third)
     y.sum().backward()
     on_non_leaf.append(w.grad.item())
 
 for _ in range(4):
     w.grad = None
-    handles.append(w.register_hook(double))  # kept only to clean up below
+    handles.append(w.register_hook(third))  # kept only to clean up below
     w.sum().backward()
     on_leaf.append(w.grad.item())
 for handle in handles:
@@ -482,7 +342,7 @@ assert on_non_leaf == [2.0, 2.0, 2.0, 2.0]
 assert on_leaf == [2.0, 4.0, 8.0, 16.0]  # one hook more in each step
 
 # %% [markdown]
-# So keep every handle, or write `with`. The end of a `with` block removes the hook in any case, after an error too.
+# So keep every handle, or write `with`: the end of its block removes the hook in any case, after an error too.
 
 # %%
 y = x + 2
@@ -494,8 +354,353 @@ except ValueError as error:
 
 assert len(y._backward_hooks) == 0
 
+# %% [markdown] tags=["exercise"]
+# ### Exercise 2.3 · Mend it: half the gradient
+# ●●○ · 8 minutes
+#
+# This script wants to send each loss back, let only **half** of the gradient pass `tensor`, and return the gradients that
+# **arrived** there, one for each loss. It is broken in more than one way. Mend it, and leave no hook behind.
+#
+# ```python
+# def halve(tensor, losses):
+#     arrived = []
+#     def hook(grad):
+#         arrived.append(grad)
+#         grad *= 0.5
+#     for loss in losses:
+#         tensor.register_hook(hook)
+#         loss.backward()
+#     return arrived
+# ```
+#
+# <details><summary>Hint: the gradients in my list are half as large as they should be</summary>
+#
+# `grad *= 0.5` writes into the very tensor that you have just put into the list.
+# </details>
+# <details><summary>Hint: my list has too many gradients, and what passes gets smaller and smaller</summary>
+#
+# How many hooks are on `tensor` when the third loss is sent back?
+# </details>
+
+# %% tags=["solution"]
+def halve(tensor: torch.Tensor, losses: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Send each loss back with half the gradient passing `tensor`; return the gradients that arrived at it."""
+    ### BEGIN SOLUTION
+    arrived = []
+
+    def hook(grad):
+        arrived.append(grad)
+        return 0.5 * grad
+
+    with tensor.register_hook(hook):
+        for loss in losses:
+            loss.backward()
+    return arrived
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("2.3", halve)
+
 # %% [markdown]
-# ## Many tensors: the loop
+# ## On a leaf: before and after `.grad`
+#
+# **"Inside my hook, `param.grad` is None, or old."** A tensor hook of a leaf runs **before** the gradient is added to
+# `.grad`: it must, since it may still change it. For the finished `.grad` there is a hook of its own, which only leaves
+# have: `register_post_accumulate_grad_hook`. It gets the **tensor**, not the gradient, and returns nothing.
+# ([A thread about it](https://github.com/pytorch/pytorch/issues/149938))
+
+# %% tags=["field", "field-17"]
+w = torch.ones(1, requires_grad=True)
+log = []
+
+
+def before(grad):
+    log.append(("tensor hook", grad.item(), None if w.grad is None else w.grad.item()))
+
+
+def afterwards(tensor):
+    log.append(("post-accumulate", None, tensor.grad.item()))
+
+
+with w.register_hook(before), w.register_post_accumulate_grad_hook(afterwards):
+    for _ in range(2):
+        (3 * w).sum().backward()
+
+for hook, grad, stored in log:
+    print(f"{hook:<15}  grad = {grad!s:<4}  w.grad = {stored}")
+assert [stored for hook, _, stored in log if hook == "tensor hook"] == [None, 3.0]
+assert [stored for hook, _, stored in log if hook == "post-accumulate"] == [3.0, 6.0]
+
+# %% [markdown]
+# And `torch.autograd.grad`, which writes no `.grad`? It runs the tensor hooks of an input, and returns what they made of the
+# gradient; a post-accumulate hook has nothing to wait for. (Before 2.0 the tensor hook was not called, and
+# [threads](https://github.com/pytorch/pytorch/issues/35802) still say so.)
+
+# %% tags=["field", "field-09"]
+x = torch.ones(1, requires_grad=True)
+log = []
+
+
+def ten_times(grad):
+    log.append("tensor hook")
+    return 10 * grad
+
+
+with x.register_hook(ten_times), x.register_post_accumulate_grad_hook(lambda x: log.append("post-accumulate")):
+    (grad,) = torch.autograd.grad(5 * x, x)
+
+print("returned:", grad.item(), "  ran:", log)
+assert grad.item() == 50.0 and log == ["tensor hook"] and x.grad is None
+
+# %% [markdown]
+# ## Use it: why does this network not learn?
+#
+# Scikit-learn's digits are 1797 pictures of 8x8 pixels. The pixels go from 0 to 16, and somebody forgot to scale them. The
+# step size, 1.0, is large as well. After a hundred steps the network reads one picture in ten right, which is what
+# guessing gives. What do its gradients say?
+#
+# `training.run` trains, and calls a function of yours with each parameter's name and the parameter, so that you can put a hook
+# on it. It removes the hooks at the end.
+
+# %%
+def watch(name, parameter):
+    norms[name] = []
+    return parameter.register_hook(lambda grad: norms[name].append(grad.norm().item()))
+
+# %%
+predict("2.c")
+
+# %% tags=["predict"]
+norms = {}
+network, right = training.run(1.0, watch)
+large = {"norms": norms["0.weight"], "right": right}
+
+print("the first ten norms of the gradient of the first layer:", [round(norm) for norm in large["norms"][:10]])
+print("the last one:", large["norms"][-1])
+
+# %%
+reveal("2.c", large["norms"][-1])
+images, labels = training.raw_digits()
+assert large["right"] < 0.2 and len(large["norms"]) == 100
+assert not (network[:2](images).any() and network[:4](images).any())  # a whole layer puts out zeros only
+
+# %% [markdown]
+# Exactly zero. A few giant steps have pushed every neuron of a layer below zero for every picture, and a ReLU that is off
+# passes no gradient that could switch it on again. The network is not slow, it is **dead**, and no further step can help.
+#
+# People reach for **clipping** then: keep each number of a gradient within a limit. A hook does it, and a second hook, put
+# before it, counts how many numbers it cuts.
+
+# %%
+def clip(name, parameter):
+    return parameter.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
+
+
+def count(name, parameter):
+    return parameter.register_hook(lambda grad: cut.append((grad.abs() > 0.01).float().mean().item()))
+
+
+cut, norms = [], {}
+_, right = training.run(1.0, count, clip, watch)  # in this order the hooks run
+clipped = {"norms": norms["0.weight"], "right": right}
+
+norms = {}
+_, right = training.run(0.03, watch)  # no clipping at all, a smaller step
+small = {"norms": norms["0.weight"], "right": right}
+
+share = sum(cut) / len(cut)
+print("of all numbers, more than 4 in 10 were cut:", share > 0.4)
+print("digits read right: with clipping more than 8 in 10:", clipped["right"] > 0.8)
+print("                   with a smaller step too:        ", small["right"] > 0.8)
+assert share > 0.4 and clipped["right"] > 0.8 and small["right"] > 0.8
+
+# %% tags=["figure"]
+trainings = {"step 1.0": large, "step 1.0, clipped": clipped, "step 0.03": small}
+ceiling = 0.01 * (32 * 64) ** 0.5  # 0.01 in each of 32 x 64 numbers
+figure = figures.norms_over_steps(trainings, ceiling, quiet=0.1)
+plt.show()
+
+assert max(clipped["norms"]) <= ceiling + 1e-6 and max(large["norms"]) > 5 * ceiling
+assert large["norms"][-1] == 0.0 and min(clipped["norms"][-10:]) > 0.0 and min(small["norms"][-10:]) > 0.0
+
+# %% [markdown]
+# *What to see:* without clipping the gradients shoot up in the first steps and end at nothing. The clipped ones lie close
+# under their ceiling (dashed) all the way. A step of 0.03 needs no hook, and does as well. (The axis is logarithmic above
+# 0.1, and reaches down to 0.)
+#
+# So the hooks have found out two things that the loss does not tell. The layer had **died**: that is why waiting did not
+# help. And the clipping that seemed to mend it was no safety net for rare moments: it rewrote **half of all numbers** in
+# every step, so that hardly more than their signs were left. The fault was the size of the step.
+
+# %% [markdown]
+# ## The documents' example
+#
+# One document puts three hooks to work at once: on a tensor, on a module's forward, and on its backward. The module has
+# one parameter, of shape 3x1. Lessons 3 and 5 are about the two hooks on the module; here, watch the numbers.
+#
+# With $x = (1, 2, 3)$, $y = 2x$ and $w = (3, 1, -2)$: what is $z = y \cdot w$? And what are the gradients of $y$, $x$ and $w$?
+
+# %%
+class Weigh(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([[3.0], [1.0], [-2.0]]))
+
+    def forward(self, values):
+        return values @ self.w
+
+
+grad_list, forward_list, backward_list = [], [], []
+
+
+def keep_forward(module, args, output):
+    forward_list.append((args[0].tolist(), output.tolist()))
+
+
+def keep_backward(module, grad_input, grad_output):
+    backward_list.append((grad_input[0].tolist(), grad_output[0].tolist()))
+
+# %% tags=["claim-S2.7"]
+model = Weigh()
+x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+y = 2 * x
+with (
+    y.register_hook(grad_list.append),
+    model.register_forward_hook(keep_forward),
+    model.register_full_backward_hook(keep_backward),
+):
+    z = model(y)
+    z.backward()
+
+print("z =", z.item())
+print("tensor hook:    ", grad_list[0].tolist())
+print("forward hook:   ", *forward_list[0])
+print("backward hook:  ", *backward_list[0])
+assert z.item() == 2 * 3 + 4 * 1 + 6 * -2 == -2
+assert grad_list[0].tolist() == [[3.0, 1.0, -2.0]]  # dz/dy = w
+assert forward_list == [([[2.0, 4.0, 6.0]], [[-2.0]])]  # what went in, what came out
+assert backward_list == [([[3.0, 1.0, -2.0]], [[1.0]])]  # the gradient of what went in, and of what came out
+
+print("y.grad =", y.grad, "  x.grad =", x.grad.tolist(), "  w.grad =", model.w.grad.flatten().tolist())
+assert type(y.grad).__name__ == "NoneType"  # it is only where the hooks have put it
+assert x.grad.tolist() == [[6.0, 2.0, -4.0]]  # 2w: a leaf, it needed no hook
+assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # y
+
+# %% [markdown] tags=["recap"]
+# ## Recap
+#
+# A tensor hook gets the gradient as it passes. `None` leaves it as it is, a tensor takes its place, for everything before.
+# Hooks run in order; `retain_grad()` and `.grad` hold what the last one made. `with` takes a hook off again.
+#
+# | the documents say | today |
+# |---|---|
+# | `y.register_hook(fn)` runs `fn` in backward; print the gradient or append it to a list (S0) | true; `grad_list.append` is such a function, because it returns `None` |
+# | `hook(grad) -> Variable or None`; the result changes the gradient (S0) | true; the result needs the shape and the dtype of the gradient, anything else is an error |
+# | `register_hook` is for variables with `requires_grad=True` (S1) | true; for others a RuntimeError |
+# | a tensor hook cannot change data, it only offers a new value in `tensor.grad` (S2) | wrong: what it returns flows on, to everything before this tensor |
+# | `grad *= 2` in a hook doubles the gradient (S3) | in its example; after a `sum()` it raises, and it can change other tensors' gradients |
+# | `grad = grad * 2` without `return` has no effect; returning is the safe way (S3) | true, and the only way that PyTorch supports |
+# | `remove()` must come after `backward()` (S3) | true; `with` says it best |
+# | a hook defined in a class takes `self` first (S3) | true; register the bound method, `obj.hook` |
+# | example: three hooks on a small module, `y.grad` is None, the list has the gradient (S2) | true |
+# | a tensor hook's result becomes the tensor's own final gradient (S4) | true; with several hooks, the result of the last one |
+#
+# | term | 中文 | in a sentence |
+# |---|---|---|
+# | tensor hook | 张量钩子 | a function that gets a tensor's gradient as it passes, and may replace it |
+# | handle | 句柄 | what `register_hook` returns; `remove()` takes the hook off |
+# | in place | 原地操作 | writing into an existing tensor instead of making a new one |
+# | post-accumulate hook | 累积后钩子 | runs after a leaf's `.grad` was written, and gets the leaf |
+# | gradient clipping | 梯度裁剪 | keeping a gradient within a limit |
+# | late binding | 延迟绑定 | a function looks a variable up when it runs |
+# | bound method | 绑定方法 | a method taken from an object, which knows its `self` |
+
+# %% [markdown] tags=["quiz"]
+# ### Three questions
+#
+# **1.** Two hooks on `y`, in this order: `lambda grad: grad + 1` and `lambda grad: 2 * grad`. The gradient 3 arrives. What
+# flows on, and what does `retain_grad()` keep?
+#
+# <details><summary>Answer</summary>
+#
+# Both times 8: (3 + 1) times 2. Hooks run in order of registration, each on the last result, and `retain_grad()` keeps
+# the end of the chain.
+# </details>
+#
+# **2.** In your training loop you write `model.weight.register_hook(clip)` in each step. Why is this worse than
+# `y.register_hook(clip)`, where `y` is a result of the forward pass?
+#
+# <details><summary>Answer</summary>
+#
+# The weight stays, so the hooks pile up: after a hundred steps a hundred of them run. `y` is a new tensor in each step,
+# and its hook goes with it.
+# </details>
+#
+# **3.** Why must a hook not write `grad.clamp_(-1, 1)`, although `grad.clamp(-1, 1)` is fine?
+#
+# <details><summary>Answer</summary>
+#
+# `clamp_` writes into a tensor that others may share: it can change another tensor's gradient, or raise when the
+# gradient is an expanded one. `clamp` makes a new tensor, which the hook returns.
+# </details>
+
+# %%
+progress(2)
+
+# %% [markdown]
+# ## If you want more
+#
+# ### In place, and why not
+#
+# Back to the first hook, `grad *= 2`. It writes into the tensor that it was given: it works **in place**. PyTorch's own page
+# says that a hook
+# [should not modify its argument](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_hook.html). There are
+# two reasons. **It can fail:** every element of a sum has the gradient 1, and PyTorch sends *one* number that is seen four
+# times, an *expanded* tensor. Nobody can write four results into one number.
+
+# %% tags=["claim-S3.4", "field", "field-05"]
+strides = []
+x = torch.tensor([2.0, 2.0, 2.0, 2.0], requires_grad=True)
+with x.register_hook(lambda grad: strides.append(grad.stride())), x.register_hook(first):
+    message = error_of(x.sum().backward).split(". ")[0]
+
+print("stride", strides[0], "  ", message)
+assert strides[0] == (0,)  # from one element to the next: zero steps in memory
+assert message.startswith("RuntimeError: unsupported operation: more than one element")
+
+with x.register_hook(third):
+    x.sum().backward()
+assert x.grad.tolist() == [2.0, 2.0, 2.0, 2.0]  # returning a new tensor works
+
+# %% [markdown]
+# **It can reach others.** *"I zeroed one tensor's gradient in a hook, and another tensor lost its gradient as well."* The
+# gradient of `a + b` is the same for both, so PyTorch hands them the same tensor. Write into it, and whoever gets it
+# later gets what you wrote. Here the one that is hooked, `b`, is served first, so `a` loses its gradient as well; hook
+# `a`, which comes last, and `b` has its gradient already.
+# ([A thread about hooks that edit their arguments](https://github.com/meta-pytorch/opacus/issues/9))
+
+# %% tags=["claim-S3.4", "field", "field-05"]
+def gradients_with(hook, on: str) -> tuple[list[float], list[float]]:
+    a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    used = {"a": a * 1, "b": b * 1}
+    with used[on].register_hook(hook):
+        ((used["a"] + used["b"]) ** 2).sum().backward()
+    return a.grad.tolist(), b.grad.tolist()
+
+
+def zero_in_place(grad):
+    grad.zero_()
+
+
+for hook, on in ((zero_in_place, "b"), (zero_in_place, "a"), (torch.zeros_like, "b")):
+    print(f"{hook.__name__:<13} on {on}: a.grad, b.grad =", *gradients_with(hook, on))
+
+assert gradients_with(zero_in_place, "b") == ([0.0, 0.0], [0.0, 0.0])  # a lost its gradient too
+assert gradients_with(zero_in_place, "a") == ([0.0, 0.0], [4.0, 4.0])
+assert gradients_with(torch.zeros_like, "b") == ([4.0, 4.0], [0.0, 0.0])
+
+# %% [markdown]
+# ### Many tensors: the loop
 #
 # **"All my hooks report the last layer."** A hook gets the gradient and nothing else, no name. So you use the loop's
 # variable inside the hook, and every hook says the same. ([A thread about
@@ -544,7 +749,7 @@ print(by_default, by_partial)
 assert by_default == by_partial == ["m", "s", "h"]  # backward: the last tensor comes first
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 2.3 · Gradients by name
+# ### Exercise 2.4 · Gradients by name
 # ●●○ · 10 minutes
 #
 # You get named tensors and a result `z`. Call `z.backward()` once, and return a dictionary from names to the gradients
@@ -583,10 +788,10 @@ def gradients_by_name(
     ### END SOLUTION
 
 # %% tags=["check"]
-check("2.3", gradients_by_name)
+check("2.4", gradients_by_name)
 
 # %% [markdown]
-# ## A method as a hook
+# ### A method as a hook
 #
 # Often a hook needs a memory: a list, a counter, a limit. An object has one. The documents say that a hook defined in a
 # class takes `self` first. When you write `counter.hook`, Python makes a **bound method**: a function that already knows
@@ -648,7 +853,7 @@ except ValueError:
 assert isinstance(door, Door)
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 2.4 · A hook with a memory
+# ### Exercise 2.5 · A hook with a memory
 # ●●○ · 10 minutes
 #
 # Write a class that notes the **norm** (the length, `grad.norm()`) of every gradient that reaches a tensor while a `with`
@@ -702,202 +907,10 @@ class GradientNorms:
         ### END SOLUTION
 
 # %% tags=["check"]
-check("2.4", GradientNorms)
-
-# %% [markdown]
-# ## The documents' example
-#
-# One document puts three hooks to work at once: on a tensor, on a module's forward, and on its backward. The module has
-# one parameter, of shape 3x1. Lessons 3 and 5 are about the two hooks on the module; here, watch the numbers.
-#
-# With $x = (1, 2, 3)$, $y = 2x$ and $w = (3, 1, -2)$: what is $z = y \cdot w$? And what are the gradients of $y$, $x$ and $w$?
-
-# %%
-class Weigh(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.w = nn.Parameter(torch.tensor([[3.0], [1.0], [-2.0]]))
-
-    def forward(self, values):
-        return values @ self.w
-
-
-grad_list, forward_list, backward_list = [], [], []
-
-
-def keep_forward(module, args, output):
-    forward_list.append((args[0].tolist(), output.tolist()))
-
-
-def keep_backward(module, grad_input, grad_output):
-    backward_list.append((grad_input[0].tolist(), grad_output[0].tolist()))
-
-# %% tags=["claim-S2.7"]
-model = Weigh()
-x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
-y = 2 * x
-with (
-    y.register_hook(grad_list.append),
-    model.register_forward_hook(keep_forward),
-    model.register_full_backward_hook(keep_backward),
-):
-    z = model(y)
-    z.backward()
-
-print("z =", z.item())
-print("tensor hook:    ", grad_list[0].tolist())
-print("forward hook:   ", *forward_list[0])
-print("backward hook:  ", *backward_list[0])
-assert z.item() == 2 * 3 + 4 * 1 + 6 * -2 == -2
-assert grad_list[0].tolist() == [[3.0, 1.0, -2.0]]  # dz/dy = w
-assert forward_list == [([[2.0, 4.0, 6.0]], [[-2.0]])]  # what went in, what came out
-assert backward_list == [([[3.0, 1.0, -2.0]], [[1.0]])]  # the gradient of what went in, and of what came out
-
-# %% [markdown]
-# `y.grad` is None: the gradient of `y` is only where the hooks have put it. `x` and `model.w` are leaves and needed no hook.
-
-# %% tags=["claim-S2.7"]
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the warning of lesson 1
-    grad_of_y = y.grad
-
-print("y.grad =", grad_of_y)
-print("x.grad =", x.grad.tolist(), "  w.grad =", model.w.grad.flatten().tolist())
-assert type(grad_of_y).__name__ == "NoneType"
-assert x.grad.tolist() == [[6.0, 2.0, -4.0]]  # 2w
-assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # y
-
-# %% [markdown]
-# ## On a leaf: before and after `.grad`
-#
-# **"Inside my hook, `param.grad` is None, or old."** A tensor hook of a leaf runs **before** the gradient is added to
-# `.grad`: it must, since it may still change it. For the finished `.grad` there is a hook of its own, which only leaves
-# have: `register_post_accumulate_grad_hook`. It gets the **tensor**, not the gradient, and returns nothing.
-# ([A thread about it](https://github.com/pytorch/pytorch/issues/149938))
-
-# %% tags=["field", "field-17"]
-w = torch.ones(1, requires_grad=True)
-log = []
-
-
-def before(grad):
-    log.append(("tensor hook", grad.item(), None if w.grad is None else w.grad.item()))
-
-
-def afterwards(tensor):
-    log.append(("post-accumulate", None, tensor.grad.item()))
-
-
-with w.register_hook(before), w.register_post_accumulate_grad_hook(afterwards):
-    for _ in range(2):
-        (3 * w).sum().backward()
-
-for hook, grad, stored in log:
-    print(f"{hook:<15}  grad = {grad!s:<4}  w.grad = {stored}")
-assert [stored for hook, _, stored in log if hook == "tensor hook"] == [None, 3.0]
-assert [stored for hook, _, stored in log if hook == "post-accumulate"] == [3.0, 6.0]
-
-# %% [markdown]
-# It is strict about its two rules.
-
-# %% tags=["field", "field-17"]
-on_a_non_leaf = error_of((w * 1).register_post_accumulate_grad_hook, afterwards)
-with w.register_post_accumulate_grad_hook(lambda tensor: 2 * tensor.grad):
-    with_a_result = error_of(w.sum().backward)
-
-print(on_a_non_leaf)
-print(with_a_result)
-assert "cannot be registered on non-leaf tensors" in on_a_non_leaf
-assert "should return None" in with_a_result
-
-# %% [markdown]
-# ## Use it: a network that trains
-#
-# Scikit-learn's digits are 1797 pictures of 8x8 pixels. The pixels go from 0 to 16, and somebody forgot to scale them.
-# The step size is large as well. What happens inside the network?
-#
-# To **clip** a gradient is to keep it within a limit. The hook `cut` does it to each number on its own. Every parameter gets
-# it, if there is a limit. Every weight gets a second hook, which notes the norm of what is left.
-
-# %%
-def cut(limit, grad):
-    return grad.clamp(-limit, limit)
-
-
-def note(norms, grad):
-    norms.append(grad.norm().item())
-
-
-def hook_all(network, limit):
-    norms, handles = {}, ExitStack()  # an ExitStack is a `with` block for many handles
-    for name, parameter in network.named_parameters():
-        if limit is not None:
-            hook = functools.partial(cut, limit)
-            handles.enter_context(parameter.register_hook(hook))
-        if name.endswith("weight"):
-            norms[name] = []
-            hook = functools.partial(note, norms[name])
-            handles.enter_context(parameter.register_hook(hook))
-    return norms, handles
-
-# %% [markdown]
-# An ordinary training loop follows. It knows nothing of the hooks.
-
-# %%
-digits = load_digits()
-images = torch.tensor(digits.data, dtype=torch.float32)
-labels = torch.tensor(digits.target)
-
-
-def train(limit):
-    torch.manual_seed(0)
-    layers = nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 10)
-    network = nn.Sequential(*layers)
-    optimizer = torch.optim.SGD(network.parameters(), lr=1.0)
-    norms, handles = hook_all(network, limit)
-    with handles:
-        for _ in range(100):
-            batch = torch.randint(len(images), (64,))
-            optimizer.zero_grad()
-            F.cross_entropy(network(images[batch]), labels[batch]).backward()
-            optimizer.step()
-    with torch.no_grad():
-        right = (network(images).argmax(dim=1) == labels).float().mean().item()
-    return right, norms, network
-
-# %%
-right_plain, norms_plain, plain = train(limit=None)
-right_clipped, norms_clipped, network = train(limit=0.01)
-
-print("more than 7 of 10 pictures are read right, without clipping:", right_plain > 0.7)
-print("                                           with clipping:   ", right_clipped > 0.7)
-assert right_plain < 0.3 and right_clipped > 0.7
-assert not (plain[:2](images).any() and plain[:4](images).any())  # a layer is all zeros
-for name, parameter in network.named_parameters():
-    assert len(parameter._backward_hooks) == 0  # all removed
-    if name in norms_clipped:
-        assert len(norms_clipped[name]) == len(norms_plain[name]) == 100
-
-# %% tags=["figure"]
-figure = figures.norms_per_layer(norms_plain, norms_clipped)
-plt.show()
-
-last = {name: sum(norms[-10:]) for name, norms in norms_plain.items()}
-print("sum of the last ten norms, without clipping:", last["0.weight"], "and", last["2.weight"])
-assert last["0.weight"] == last["2.weight"] == 0.0
-for name, norms in norms_clipped.items():  # 0.01 in each of n numbers: norm 0.01 * sqrt(n)
-    longest = 0.01 * network.get_parameter(name).numel() ** 0.5
-    assert max(norms) < longest + 1e-6 and min(norms[-10:]) > 0.0
-    assert max(norms_plain[name]) > 5 * longest
-
-# %% [markdown]
-# *What to see:* without clipping the gradients shoot up within the first steps. Soon hardly anything arrives at `0.weight`
-# and `2.weight`, and in the end **nothing**: giant steps have switched the neurons of a layer off, and a ReLU that is off
-# passes no gradient that could switch it on again. With the hook no step is giant, and the gradients keep coming. (The axis
-# is logarithmic above 0.1, and reaches down to 0.)
+check("2.5", GradientNorms)
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 2.5 · Clip inside somebody else's loop
+# ### Exercise 2.6 · Clip inside somebody else's loop
 # ●●● · 15 minutes
 #
 # The training loop is somebody else's: you can call `train()`, and you cannot edit it. While it runs, clip the gradient
@@ -936,7 +949,7 @@ def run_clipped(
     ### END SOLUTION
 
 # %% tags=["check"]
-check("2.5", run_clipped)
+check("2.6", run_clipped)
 
 # %% [markdown]
 # When the loop is your own, you need no hook for this: `torch.nn.utils.clip_grad_norm_(model.parameters(), limit)` stands
@@ -954,13 +967,31 @@ assert norm_of_all.item() == 5.0  # the root of 9 + 16
 assert torch.allclose(torch.cat([a.grad, b.grad]), torch.tensor([0.6, 0.8]), atol=1e-4)
 
 # %% [markdown]
-# ## In the field
+# ### The image is a leaf, too
 #
-# You have met six field cases on the way. Two more, where the hook is right and something else surprises.
+# One of the documents names *adversarial examples* as a use of hooks. The gradient of the **image** says how each pixel
+# should change to make the loss larger. An image that requires grad is a leaf, so you need no hook: its `.grad` is there.
+# Move each pixel by one of its seventeen shades, in that direction, and once more in a random one.
+
+# %%
+network, _ = training.run(0.03)
+image = images.clone().requires_grad_()
+F.cross_entropy(network(image), labels).backward()
+torch.manual_seed(0)
+directions = {"no change": 0, "at random": torch.randn_like(images).sign(), "by the gradient": image.grad.sign()}
+
+right = {}
+for name, direction in directions.items():
+    moved = (images + direction).clamp(0, 16)
+    right[name] = (network(moved).argmax(dim=1) == labels).float().mean().item()
+    print(f"{name:<16} more than 8 in 10 right: {right[name] > 0.8}")
+assert right["no change"] > 0.8 and right["at random"] > 0.8 and right["by the gradient"] < 0.8
+
+# %% [markdown]
+# ### "My hook multiplies the gradient by 1000, and the optimizer's step does not change"
 #
-# **"My hook multiplies the gradient by 1000, `.grad` shows it, and the optimizer's step does not change."** Adam divides
-# each gradient by a running measure of its own size, so a constant factor cancels. SGD does not, and shows it. To slow
-# down or speed up a layer under Adam, give it a learning rate of its own in a parameter group.
+# Adam divides each gradient by a running measure of its own size, so a constant factor cancels. SGD does not, and shows it.
+# To slow down or speed up a layer under Adam, give it a learning rate of its own in a parameter group.
 # ([The thread](https://github.com/pytorch/pytorch/issues/2843))
 
 # %% tags=["field", "field-11"]
@@ -985,10 +1016,11 @@ assert one_step(torch.optim.Adam, 1) == (8.0, 0.99)
 assert one_step(torch.optim.Adam, 1000) == (8000.0, 0.99)  # the same step
 
 # %% [markdown]
-# **"I hooked a tensor and then changed it in place. Which value does my hook belong to?"** To the old one. A hook stays
-# at the place in the graph where it was registered; `retain_grad()` moves on to the newest value.
-# ([The change that settled it](https://github.com/pytorch/pytorch/pull/79996)) The mend: hook after the last in-place
-# change, or write `y = y * 5`, so that the two values have two names.
+# ### "I hooked a tensor and then changed it in place"
+#
+# Which value does the hook belong to? To the old one. A hook stays at the place in the graph where it was registered;
+# `retain_grad()` moves on to the newest value. ([The change that settled it](https://github.com/pytorch/pytorch/pull/79996))
+# The mend: hook after the last in-place change, or write `y = y * 5`, so that the two values have two names.
 
 # %% tags=["field", "field-08"]
 x = torch.ones(1, requires_grad=True)
@@ -1004,63 +1036,3 @@ print(*seen, sep="\n")
 print("y.grad =", y.grad.item())
 assert seen == [("hooked after mul_", 1.0), ("hooked before mul_", 5.0)]
 assert y.grad.item() == 1.0  # retain_grad() follows y to its new value
-
-# %% [markdown] tags=["recap"]
-# ## Recap
-#
-# | the documents say | today |
-# |---|---|
-# | `y.register_hook(fn)` runs `fn` in backward; print the gradient or append it to a list | true; `grad_list.append` is such a function, because it returns `None` |
-# | `hook(grad) -> Variable or None`; the result changes the gradient | true; the result needs the shape and the dtype of the gradient, anything else is an error |
-# | `register_hook` is for variables with `requires_grad=True` | true; for others a RuntimeError |
-# | a tensor hook cannot change data, it only offers a new value in `tensor.grad` | wrong: what it returns flows on, to everything before this tensor |
-# | `grad *= 2` in a hook doubles the gradient | true in the document's example; after a `sum()` it raises, and it can change other tensors' gradients |
-# | `grad = grad * 2` without `return` has no effect | true, and there is no message |
-# | returning is the safe way | true, and the only way that PyTorch supports |
-# | `remove()` must come after `backward()` | true; `with` says it best |
-# | a hook defined in a class takes `self` first | true; register the bound method, `obj.hook` |
-# | example: three hooks on a small module, `y.grad` is None, the list has the gradient | true; the tensor hook's list has it, and the backward hook gets it as `grad_input` |
-# | a tensor hook's result becomes the tensor's own final gradient | true; with several hooks, the result of the last one |
-#
-# | term | 中文 | in a sentence |
-# |---|---|---|
-# | tensor hook | 张量钩子 | a function that gets a tensor's gradient as it passes, and may replace it |
-# | handle | 句柄 | what `register_hook` returns; `remove()` takes the hook off |
-# | in place | 原地操作 | writing into an existing tensor instead of making a new one |
-# | late binding | 延迟绑定 | a function looks a variable up when it runs |
-# | bound method | 绑定方法 | a method taken from an object, which knows its `self` |
-# | context manager | 上下文管理器 | an object that `with` can open and close |
-# | post-accumulate hook | 累积后钩子 | runs after a leaf's `.grad` was written, and gets the leaf |
-# | gradient clipping | 梯度裁剪 | keeping a gradient within a limit |
-
-# %% [markdown] tags=["quiz"]
-# ### Three questions
-#
-# **1.** Two hooks on `y`, in this order: `lambda grad: grad + 1` and `lambda grad: 2 * grad`. The gradient 3 arrives. What
-# flows on, and what does `retain_grad()` keep?
-#
-# <details><summary>Answer</summary>
-#
-# Both times 8: (3 + 1) times 2. Hooks run in order of registration, each on the last result, and `retain_grad()` keeps
-# the end of the chain.
-# </details>
-#
-# **2.** In your training loop you write `model.weight.register_hook(clip)` in each step. Why is this worse than
-# `y.register_hook(clip)`, where `y` is a result of the forward pass?
-#
-# <details><summary>Answer</summary>
-#
-# The weight stays, so the hooks pile up: after a hundred steps a hundred of them run. `y` is a new tensor in each step,
-# and its hook goes with it.
-# </details>
-#
-# **3.** Why must a hook not write `grad.clamp_(-1, 1)`, although `grad.clamp(-1, 1)` is fine?
-#
-# <details><summary>Answer</summary>
-#
-# `clamp_` writes into a tensor that others may share: it can change another tensor's gradient, or raise when the
-# gradient is an expanded one. `clamp` makes a new tensor, which the hook returns.
-# </details>
-
-# %%
-progress(2)

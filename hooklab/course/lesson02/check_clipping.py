@@ -1,4 +1,4 @@
-"""Check of exercise 2.5: clip every parameter's gradient while somebody else's training loop runs."""
+"""Check of exercise 2.6: clip every parameter's gradient while somebody else's training loop runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DIRECTIONS = torch.tensor(
 LENGTHS = (50.0, 0.5, 0.0, 100.0)
 
 
-@exercise("2.5", "Clip inside somebody else's loop")
+@exercise("2.6", "Clip inside somebody else's loop")
 @misconception_named()
 def clip_inside_somebody_elses_loop(trial: Trial) -> str:
     for limit in (5.0, 1.0):

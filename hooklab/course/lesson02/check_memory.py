@@ -1,4 +1,4 @@
-"""Check of exercise 2.4: a class whose method is the hook, and which is a context manager."""
+"""Check of exercise 2.5: a class whose method is the hook, and which is a context manager."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from hooklab.course.exercises.gradients import PlannedError, close, expect_arriv
 from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
 
-@exercise("2.4", "A hook with a memory")
+@exercise("2.5", "A hook with a memory")
 @misconception_named()
 def a_hook_with_a_memory(trial: Trial) -> str:
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     y = x + 1
     log = trial.call(y, may_hook=True)
+    somebody_elses = y.register_hook(lambda grad: None)
     with trial.watch(y):
         _send(trial, y, [3.0, 4.0])
         if _norms(log):
@@ -40,6 +41,12 @@ def a_hook_with_a_memory(trial: Trial) -> str:
                 expected="norms = [5, 2]",
                 got=f"norms = {tensor_text(_norms(log))}",
                 likely="not removed: __exit__ must take the hook off, so __enter__ must keep the handle",
+            )
+        if somebody_elses.id not in (y._backward_hooks or {}):
+            raise NotYet(
+                "somebody else's hook on the tensor is gone",
+                expected="__exit__ removes the hook that __enter__ registered, and no other",
+                likely="cleared the tensor's hooks: handle.remove() takes your own off",
             )
         _run_block(trial, log, y, [[0.0, 7.0]])
         if not _norms(log) or not close(_norms(log)[-1], 7.0):

@@ -1,10 +1,11 @@
 """Checks of lesson 2: reading, keeping and changing a gradient with tensor hooks.
 
-The longer ones stand in modules of their own: `lesson02_memory` (2.4) and `lesson02_clipping` (2.5).
+The longer ones stand in modules of their own: `check_memory` (2.5) and `check_clipping` (2.6).
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -21,9 +22,13 @@ __all__ = [
     "a_hook_with_a_memory",
     "clip_inside_somebody_elses_loop",
     "gradients_by_name",
+    "half_the_gradient",
     "one_gradient_for_each_loss",
     "turn_a_gradient_up_or_down",
 ]
+
+
+WRITTEN = "written in place: `grad *= 0.5` changes the tensor that you have kept; or halved before it was kept"
 
 
 @exercise("2.1", "One gradient for each loss")
@@ -32,7 +37,11 @@ def one_gradient_for_each_loss(trial: Trial) -> str:
     for weights in ([1.0, 4.0, -2.0], [3.0], [0.5, 2.0]):
         x = torch.tensor([1.0, 2.0], requires_grad=True)
         y = x + 1  # saves nothing: each loss can send its gradient through it
-        got = trial.call(y, [weight * (y**2).sum() for weight in weights])
+        hooked: list[int] = []  # how many hooks of the answer's are on y as each loss comes back
+        losses = [weight * (y**2).sum() for weight in weights]
+        for loss in losses:
+            _count_hooks(y, loss, hooked)
+        got = trial.call(y, losses)
         wanted = [2 * weight * y.detach() for weight in weights]
         shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
         if got is None:
@@ -68,7 +77,15 @@ def one_gradient_for_each_loss(trial: Trial) -> str:
             raise NotYet(
                 f"{len(got)} {'gradient' if len(got) == 1 else 'gradients'} for {len(wanted)} losses",
                 **shown,
-                likely="removed too early: the hook must stay until the last loss is sent back",
+                likely=None
+                if all(hooked)
+                else "removed too early: the hook must stay until the last loss is sent back",
+            )
+        if len(got) < len(wanted) and all_same(got, wanted[-len(got) :]):
+            raise NotYet(
+                "only the last gradients are in your list",
+                **shown,
+                likely="a list made anew for each loss" if all(hooked) else None,
             )
         if not all_same(got, wanted):
             zeroed = not any(one.any() for one in got)
@@ -77,9 +94,27 @@ def one_gradient_for_each_loss(trial: Trial) -> str:
                 **shown,
                 likely="zeroed in place: `y.grad.zero_()` writes into the tensor that you kept" if zeroed else None,
             )
-        expect_arrived("x", x.grad, sum(wanted, torch.zeros(2)))
+        if not _was_sent_to_y_alone(y, x, wanted[-1]):
+            expect_arrived("x", x.grad, sum(wanted, torch.zeros(2)))
         stop_at_fault(trial)
     return "one gradient of y for each loss, kept apart, and no hook left"
+
+
+def _count_hooks(y: Tensor, loss: Tensor, counts: list[int]) -> None:
+    """Have the number of hooks on y noted when the loss is sent back."""
+    assert loss.grad_fn is not None
+    loss.grad_fn.register_hook(lambda *_: counts.append(len(y._backward_hooks or {})))
+
+
+def _was_sent_to_y_alone(y: Tensor, x: Tensor, last: Tensor) -> bool:
+    """Whether `backward(inputs=[y])` ran, which writes y.grad and goes no further."""
+    return x.grad is None and same(_grad_of(y), last)
+
+
+def _grad_of(tensor: Tensor) -> Tensor | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a non-leaf's .grad
+        return tensor.grad
 
 
 @exercise("2.2", "Turn a gradient up or down")
@@ -162,7 +197,70 @@ def _expect_handle(handle: Any) -> None:
         )
 
 
-@exercise("2.3", "Gradients by name")
+@exercise("2.3", "Mend it: half the gradient")
+@misconception_named()
+def half_the_gradient(trial: Trial) -> str:
+    for weights in ([4.0, -2.0, 8.0], [3.0]):
+        x = torch.tensor([1.0, 2.0], requires_grad=True)
+        tensor, beside = x + 1, x + 2
+        theirs: list[Tensor] = []
+        tensor.register_hook(lambda grad, seen=theirs: seen.append(grad.clone()))
+        # the sum hands the same gradient to both: written to in place, it changes for `beside` as well
+        losses = [weight * (tensor + beside).sum() + weight * (tensor * beside.detach()).sum() for weight in weights]
+        got = trial.call(tensor, losses)
+        arriving = [weight * (1 + beside.detach()) for weight in weights]
+        shown = {"expected": tensor_text(arriving), "got": tensor_text(got)}
+        if got is None:
+            raise NotYet("your function returned None", **shown, likely="forgotten return")
+        if not isinstance(got, list | tuple) or not all(isinstance(one, Tensor) for one in got):
+            raise NotYet("that is not a list of gradients", **shown)
+        if not got:
+            raise NotYet("your list is empty", **shown, likely=why_empty(bool(theirs)))
+        if len(got) > len(arriving):
+            raise NotYet(
+                f"{len(got)} gradients for {len(arriving)} losses",
+                **shown,
+                likely="hooks pile up: one that is registered for each loss also runs for every later loss",
+            )
+        if all_same(got, [one / 2 for one in arriving]):
+            raise NotYet("these are halves of what arrived", **shown, likely=WRITTEN)
+        if not all_same(got, arriving):
+            raise NotYet("these are not the gradients that arrived", **shown)
+        passed = sum((one / 2 + weight for one, weight in zip(arriving, weights, strict=True)), torch.zeros(2))
+        everything = sum((one + weight for one, weight in zip(arriving, weights, strict=True)), torch.zeros(2))
+        if x.grad is None:
+            raise NotYet("nothing arrived at x, behind the tensor", expected=tensor_text(passed), got="None")
+        if not same(x.grad, passed):
+            raise NotYet(
+                "what passes the tensor is not half of what arrived",
+                expected=f"x.grad = {tensor_text(passed)}",
+                got=f"x.grad = {tensor_text(x.grad)}",
+                likely="the whole gradient passed: what the hook makes, it must return"
+                if same(x.grad, everything)
+                else None,
+            )
+        stop_at_fault(trial)
+    _expect_not_in_place(trial)
+    return "what arrived for each loss, half of it passed on, nobody else's gradient touched, and no hook left"
+
+
+def _expect_not_in_place(trial: Trial) -> None:
+    """Where a sum gives the same gradient to two tensors, the one served later must get it whole."""
+    a, b = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([3.0, 5.0], requires_grad=True)
+    hidden_a, hidden_b = a * 1, b * 1
+    trial.call(hidden_b, [((hidden_a + hidden_b) ** 2).sum()])
+    whole = 2 * (a + b).detach()
+    if not same(a.grad, whole):
+        raise NotYet(
+            "another tensor's gradient has changed as well",
+            expected=f"a.grad = {tensor_text(whole)}, since only b is hooked",
+            got=f"a.grad = {tensor_text(a.grad)}",
+            likely="in place: `*=` writes into a gradient that others share; return a new tensor",
+        )
+    stop_at_fault(trial)
+
+
+@exercise("2.4", "Gradients by name")
 @misconception_named()
 def gradients_by_name(trial: Trial) -> str:
     for order in (["w", "data", "hidden", "out", "unused"], ["unused", "out", "w", "hidden", "data"]):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
@@ -53,25 +54,25 @@ def hook_chain(arrived: torch.Tensor, hooks: Mapping[str, torch.Tensor], kept: t
         return figure
 
 
-def norms_per_layer(
-    plain: Mapping[str, Sequence[float]], clipped: Mapping[str, Sequence[float]], quiet: float = 0.1
-) -> Figure:
-    """Draw the norm of each layer's gradient over the steps of two trainings, without and with clipping.
+def norms_over_steps(trainings: Mapping[str, Mapping[str, Any]], ceiling: float, quiet: float) -> Figure:
+    """Draw the norm of one layer's gradient over the steps of up to three trainings.
 
     Args:
-        plain: layer's name -> one norm for each step, without clipping.
-        clipped: the same, with clipping: what the last hook let through.
+        trainings: label -> `norms`, one for each step, and `right`, the share of pictures read right in the end.
+        ceiling: the largest norm that the clipped training can have; a dashed line.
         quiet: below this norm the vertical axis is linear down to 0, above it logarithmic.
     """
     with plots.style():
-        figure, panels = plt.subplots(1, len(plain), figsize=(3.4 * len(plain), 3.2), sharey=True, squeeze=False)
-        for axes, name in zip(panels[0], plain, strict=True):
-            axes.plot(plain[name], color=plots.BACKWARD, linewidth=1.4, label="without clipping")
-            axes.plot(clipped[name], color=plots.CHANGED, linewidth=1.4, label="clipped by a hook")
-            axes.set_yscale("symlog", linthresh=quiet)
-            axes.set(title=name, xlabel="step", ylim=(-0.02, None))
-        panels[0][0].set_ylabel("norm of the gradient")
-        panels[0][-1].legend()
+        figure, axes = plt.subplots(figsize=(8.5, 3.8))
+        for (label, training), colour in zip(
+            trainings.items(), (plots.BACKWARD, plots.CHANGED, plots.FORWARD), strict=False
+        ):
+            name = f"{label}: {training['right']:.0%} right"
+            axes.plot(range(1, len(training["norms"]) + 1), training["norms"], color=colour, linewidth=1.6, label=name)
+        axes.axhline(ceiling, color=plots.CHANGED, linewidth=1, linestyle="--")
+        axes.set_yscale("symlog", linthresh=quiet)
+        axes.set(xlabel="step", ylabel="norm of the first layer's gradient", ylim=(-0.02, None), xlim=(0, None))
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
         return figure
 
 

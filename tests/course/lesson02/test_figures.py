@@ -1,10 +1,12 @@
-"""The figures of lesson 2 draw what the tensors and norms they are given say."""
+"""Lesson 2's figures draw what the tensors and norms they are given say; its training takes hooks and lets them go."""
 
+import pytest
 import torch
 from matplotlib.colors import same_color
 
 from hooklab.course import plots
-from hooklab.course.lesson02.figures import hook_chain, norms_per_layer
+from hooklab.course.lesson02 import training
+from hooklab.course.lesson02.figures import hook_chain, norms_over_steps
 
 
 def box_colours(figure):
@@ -37,13 +39,51 @@ def test_hooks_of_a_chain_stand_from_right_to_left_in_the_order_of_running():
     assert places["first"] > places["second"] > places["third"]
 
 
-def test_norms_get_one_panel_for_each_layer_with_both_trainings():
-    figure = norms_per_layer({"a": [1.0, 2.0], "b": [3.0, 0.0]}, {"a": [0.5, 0.5], "b": [0.5, 0.5]})
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["a", "b"]
-    assert [line.get_ydata().tolist() for line in figure.axes[1].lines] == [[3.0, 0.0], [0.5, 0.5]]
+def test_norms_of_three_trainings_stand_under_their_results():
+    trainings = {
+        name: {"norms": [1.0, 0.0, 2.0], "right": right} for name, right in (("a", 0.1), ("b", 0.9), ("c", 1.0))
+    }
+    figure = norms_over_steps(trainings, ceiling=0.5, quiet=0.1)
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "a: 10% right",
+        "b: 90% right",
+        "c: 100% right",
+    ]
+    assert [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--"] == [0.5]
+    assert [list(line.get_ydata()) for line in axes.lines if line.get_linestyle() == "-"] == [[1.0, 0.0, 2.0]] * 3
 
 
-def test_norms_of_a_single_layer_that_are_all_zero_can_be_drawn():
-    figure = norms_per_layer({"a": [0.0, 0.0]}, {"a": [0.0, 0.0]})
-    figure.canvas.draw()
-    assert len(figure.axes) == 1
+def test_norms_that_are_all_zero_can_be_drawn():
+    norms_over_steps({"a": {"norms": [0.0, 0.0], "right": 0.0}}, ceiling=0.5, quiet=0.1).canvas.draw()
+
+
+def test_a_training_calls_each_register_with_every_parameter_and_removes_its_hooks():
+    seen, handles = [], []
+
+    def register(name, parameter):
+        seen.append(name)
+        handles.append(parameter.register_hook(lambda grad: None))
+        return handles[-1]
+
+    network, right = training.run(0.03, register)
+    assert seen == [name for name, _ in network.named_parameters()]
+    assert not any(parameter._backward_hooks for parameter in network.parameters())
+    assert right > 0.8
+
+
+def test_a_training_that_raises_leaves_no_hook():
+    kept = []
+
+    def breaks(name, parameter):
+        kept.append(parameter)
+
+        def hook(grad):
+            raise ValueError("in a hook")
+
+        return parameter.register_hook(hook)
+
+    with pytest.raises(ValueError, match="in a hook"):
+        training.run(0.03, breaks)
+    assert kept
+    assert not any(parameter._backward_hooks for parameter in kept)

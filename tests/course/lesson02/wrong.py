@@ -142,7 +142,7 @@ def one_hook_too_many(tensor, factor):
     return tensor.register_hook(lambda grad: grad * abs(factor) ** 0.5 * sign)
 
 
-@wrong("2.3", says="late binding")
+@wrong("2.4", says="late binding")
 def looks_the_name_up_too_late(named, z):
     seen = {}
     handles = []
@@ -155,7 +155,7 @@ def looks_the_name_up_too_late(named, z):
     return seen
 
 
-@wrong("2.3", says="ask a tensor for requires_grad before you hook it")
+@wrong("2.4", says="ask a tensor for requires_grad before you hook it")
 def hooks_the_frozen_one(named, z):
     seen = {}
     handles = []
@@ -167,7 +167,7 @@ def hooks_the_frozen_one(named, z):
     return seen
 
 
-@wrong("2.3", says="one name for many handles")
+@wrong("2.4", says="one name for many handles")
 def removes_the_last_one_only(named, z):
     seen = {}
     for name, tensor in named.items():
@@ -178,7 +178,7 @@ def removes_the_last_one_only(named, z):
     return seen
 
 
-@wrong("2.3", says="thawed to be hooked")
+@wrong("2.4", says="thawed to be hooked")
 def thaws_the_frozen_one(named, z):
     seen = {}
     handles = []
@@ -191,7 +191,7 @@ def thaws_the_frozen_one(named, z):
     return seen
 
 
-@wrong("2.3", says="cleared .grad")
+@wrong("2.4", says="cleared .grad")
 def clears_old_gradients(named, z):
     seen = {}
     handles = []
@@ -205,7 +205,7 @@ def clears_old_gradients(named, z):
     return seen
 
 
-@wrong("2.3", says="your dictionary is empty")
+@wrong("2.4", says="your dictionary is empty")
 def with_ends_before_backward(named, z):
     seen = {}
     for name, tensor in named.items():
@@ -216,7 +216,7 @@ def with_ends_before_backward(named, z):
     return seen
 
 
-@wrong("2.3", says="it is part of your answer")
+@wrong("2.4", says="it is part of your answer")
 def reads_the_grads_afterwards(named, z):
     for tensor in named.values():
         if tensor.requires_grad:
@@ -225,7 +225,7 @@ def reads_the_grads_afterwards(named, z):
     return {name: tensor.grad for name, tensor in named.items() if tensor.requires_grad and tensor.grad is not None}
 
 
-@wrong("2.3", says="None is not a gradient")
+@wrong("2.4", says="None is not a gradient")
 def an_entry_for_everything(named, z):
     seen = dict.fromkeys(named)
     handles = []
@@ -238,7 +238,7 @@ def an_entry_for_everything(named, z):
     return seen
 
 
-@wrong("2.3", says="w.grad is not yet written")
+@wrong("2.4", says="w.grad is not yet written")
 def reads_grad_inside_the_hook(named, z):
     seen = {}
     handles = []
@@ -272,7 +272,7 @@ class Log:
         self.handle.remove()
 
 
-@wrong("2.4", says="registered in __init__")
+@wrong("2.5", says="registered in __init__")
 class RegistersAtOnce(Log):
     def __init__(self, tensor):
         super().__init__(tensor)
@@ -282,33 +282,33 @@ class RegistersAtOnce(Log):
         return self
 
 
-@wrong("2.4", says="forgotten return in __enter__")
+@wrong("2.5", says="forgotten return in __enter__")
 class EntersWithNothing(Log):
     def __enter__(self):
         self.handle = self.tensor.register_hook(self.keep)
 
 
-@wrong("2.4", says="__exit__ must take the hook off")
+@wrong("2.5", says="__exit__ must take the hook off")
 class NeverRemoves(Log):
     def __exit__(self, *exception):
         self.handle = None
 
 
-@wrong("2.4", says="removed on success only")
+@wrong("2.5", says="removed on success only")
 class RemovesOnSuccess(Log):
     def __exit__(self, kind, *exception):
         if kind is None:
             self.handle.remove()
 
 
-@wrong("2.4", says="`swallow it`")
+@wrong("2.5", says="`swallow it`")
 class SwallowsTheException(Log):
     def __exit__(self, *exception):
         self.handle.remove()
         return True
 
 
-@wrong("2.4", says="class attribute")
+@wrong("2.5", says="class attribute")
 class SharesOneList(Log):
     norms = []  # noqa: RUF012
 
@@ -316,33 +316,33 @@ class SharesOneList(Log):
         self.tensor = tensor
 
 
-@wrong("2.4", says="unbound method")
+@wrong("2.5", says="unbound method")
 class HooksTheFunctionOfTheClass(Log):
     def __enter__(self):
         self.handle = self.tensor.register_hook(type(self).keep)
         return self
 
 
-@wrong("2.4", says="no place for the gradient")
+@wrong("2.5", says="no place for the gradient")
 class ForgetsTheArgument(Log):
     def keep(self):
         self.norms.append(self.tensor.grad.norm().item())
 
 
-@wrong("2.4", says="has changed the size of value")
+@wrong("2.5", says="has changed the size of value")
 class ReturnsTheNorm(Log):
     def keep(self, grad):
         self.norms.append(grad.norm().item())
         return grad.norm()
 
 
-@wrong("2.4", says="tensors kept")
+@wrong("2.5", says="tensors kept")
 class KeepsTensors(Log):
     def keep(self, grad):
         self.norms.append(grad.norm())
 
 
-@wrong("2.4", says="squared norms")
+@wrong("2.5", says="squared norms")
 class SquaresOnly(Log):
     def keep(self, grad):
         self.norms.append((grad**2).sum().item())
@@ -357,7 +357,7 @@ def hooked_run(model, train, hook):
             handle.remove()
 
 
-@wrong("2.5", says="ask a tensor for requires_grad before you hook it")
+@wrong("2.6", says="ask a tensor for requires_grad before you hook it")
 def hooks_frozen_parameters(model, limit, train):
     handles = [p.register_hook(lambda g: g * (limit / g.norm()).clamp(max=1)) for p in model.parameters()]
     try:
@@ -367,41 +367,41 @@ def hooks_frozen_parameters(model, limit, train):
             handle.remove()
 
 
-@wrong("2.5", says="thawed to be hooked")
+@wrong("2.6", says="thawed to be hooked")
 def thaws_frozen_parameters(model, limit, train):
     for p in model.parameters():
         p.requires_grad_(True)
     return hooked_run(model, train, lambda g: g * (limit / g.norm()).clamp(max=1))
 
 
-@wrong("2.5", says="always scaled")
+@wrong("2.6", says="always scaled")
 def stretches_short_gradients(model, limit, train):
     return hooked_run(model, train, lambda g: g * limit / g.norm())
 
 
-@wrong("2.5", says="others had none")
+@wrong("2.6", says="others had none")
 def clips_the_first_parameter_only(model, limit, train):
     parameter = next(p for p in model.parameters() if p.requires_grad)
     with parameter.register_hook(lambda g: g * (limit / g.norm()).clamp(max=1)):
         return train()
 
 
-@wrong("2.5", says="0/0")
+@wrong("2.6", says="0/0")
 def divides_by_zero(model, limit, train):
     return hooked_run(model, train, lambda g: g / g.norm() * g.norm().clamp(max=limit))
 
 
-@wrong("2.5", says="by value instead of by norm")
+@wrong("2.6", says="by value instead of by norm")
 def cuts_each_number(model, limit, train):
     return hooked_run(model, train, lambda g: g.clamp(-limit, limit))
 
 
-@wrong("2.5", says="the gradient's buffer is shared")
+@wrong("2.6", says="the gradient's buffer is shared")
 def clips_in_place(model, limit, train):
     return hooked_run(model, train, lambda g: g.mul_((limit / g.norm()).clamp(max=1)))
 
 
-@wrong("2.5", says="threw it away")
+@wrong("2.6", says="threw it away")
 def forgets_to_return_the_clipped_one(model, limit, train):
     def clip(grad):
         if grad.norm() > limit:
@@ -410,14 +410,14 @@ def forgets_to_return_the_clipped_one(model, limit, train):
     return hooked_run(model, train, clip)
 
 
-@wrong("2.5", says="no hook was on any parameter while train() ran")
+@wrong("2.6", says="no hook was on any parameter while train() ran")
 def clips_when_all_is_over(model, limit, train):
     result = train()
     torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
     return result
 
 
-@wrong("2.5", says="use try … finally")
+@wrong("2.6", says="use try … finally")
 def removes_after_success_only(model, limit, train):
     handles = [
         p.register_hook(lambda g: g * (limit / g.norm()).clamp(max=1)) for p in model.parameters() if p.requires_grad
@@ -428,7 +428,7 @@ def removes_after_success_only(model, limit, train):
     return result
 
 
-@wrong("2.5", says="left a hook behind")
+@wrong("2.6", says="left a hook behind")
 def removes_nothing(model, limit, train):
     for p in model.parameters():
         if p.requires_grad:
@@ -436,12 +436,12 @@ def removes_nothing(model, limit, train):
     return train()
 
 
-@wrong("2.5", says="does not return what train() returned")
+@wrong("2.6", says="does not return what train() returned")
 def keeps_the_result_to_itself(model, limit, train):
     hooked_run(model, train, lambda g: g * (limit / g.norm()).clamp(max=1))
 
 
-@wrong("2.5", says="hid it")
+@wrong("2.6", says="hid it")
 def hides_the_exception(model, limit, train):
     try:
         return hooked_run(model, train, lambda g: g * (limit / g.norm()).clamp(max=1))
@@ -449,7 +449,7 @@ def hides_the_exception(model, limit, train):
         return None
 
 
-@wrong("2.5", says="train() was called 0 times")
+@wrong("2.6", says="train() was called 0 times")
 def never_trains(model, limit, train):
     return train
 
@@ -489,7 +489,7 @@ def scales_once(tensor, factor):
     return handle
 
 
-@wrong("2.3", says="z.backward() ran 4 times")
+@wrong("2.4", says="z.backward() ran 4 times")
 def one_pass_for_each_name(named, z):
     seen = {}
     for name, tensor in named.items():
@@ -499,7 +499,7 @@ def one_pass_for_each_name(named, z):
     return seen
 
 
-@wrong("2.4", says="your method `keep` is not the hook")
+@wrong("2.5", says="your method `keep` is not the hook")
 class HooksALambda(Log):
     def keep(self, grad):
         pass
@@ -509,24 +509,126 @@ class HooksALambda(Log):
         return self
 
 
-@wrong("2.4", says="the hook ran and kept nothing")
+@wrong("2.5", says="the hook ran and kept nothing")
 class KeepsInANameOfItsOwn(Log):
     def keep(self, grad):
         norms = []
         norms.append(grad.norm().item())
 
 
-@wrong("2.4", says="the largest singular value")
+@wrong("2.5", says="the largest singular value")
 class LargestSingularValue(Log):
     def keep(self, grad):
         self.norms.append(torch.linalg.norm(grad, 2).item())
 
 
-@wrong("2.5", says="another norm")
+@wrong("2.6", says="another norm")
 def clips_by_the_largest_singular_value(model, limit, train):
     return hooked_run(model, train, lambda g: g * (limit / torch.linalg.norm(g, 2).clamp(min=1e-9)).clamp(max=1))
 
 
-@wrong("2.5", says="one norm for each row")
+@wrong("2.6", says="one norm for each row")
 def clips_each_row(model, limit, train):
     return hooked_run(model, train, lambda g: g * (limit / g.norm(dim=-1, keepdim=True).clamp(min=1e-9)).clamp(max=1))
+
+
+@wrong("2.1", says="a list made anew for each loss")
+def starts_a_new_list_for_each_loss(y, losses):
+    gradients = []
+
+    def keep(grad):
+        gradients.append(grad)
+
+    with y.register_hook(keep):
+        for loss in losses:
+            gradients = []
+            loss.backward()
+    return gradients
+
+
+@wrong("2.3", says="written in place")
+def halve_in_place(tensor, losses):
+    arrived = []
+
+    def hook(grad):
+        arrived.append(grad)
+        grad *= 0.5
+
+    with tensor.register_hook(hook):
+        for loss in losses:
+            loss.backward()
+    return arrived
+
+
+@wrong("2.3", says="hooks pile up")
+def halve_with_a_hook_for_each(tensor, losses):
+    arrived, handles = [], []
+
+    def hook(grad):
+        arrived.append(grad)
+        return 0.5 * grad
+
+    for loss in losses:
+        handles.append(tensor.register_hook(hook))
+        loss.backward()
+    for handle in handles:
+        handle.remove()
+    return arrived
+
+
+@wrong("2.3", says="the whole gradient passed")
+def halve_and_keep_it(tensor, losses):
+    arrived = []
+
+    def hook(grad):
+        arrived.append(grad)
+        grad = 0.5 * grad
+
+    with tensor.register_hook(hook):
+        for loss in losses:
+            loss.backward()
+    return arrived
+
+
+@wrong("2.3", says="left a hook behind")
+def halve_for_ever(tensor, losses):
+    arrived = []
+
+    def hook(grad):
+        arrived.append(grad)
+        return 0.5 * grad
+
+    tensor.register_hook(hook)
+    for loss in losses:
+        loss.backward()
+    return arrived
+
+
+@wrong("2.3", says="your list is empty")
+def halve_too_late(tensor, losses):
+    arrived = []
+    for loss in losses:
+        loss.backward()
+    with tensor.register_hook(arrived.append):
+        pass
+    return arrived
+
+
+@wrong("2.3", says="another tensor's gradient has changed as well")
+def halve_a_copy_and_write_back(tensor, losses):
+    arrived = []
+
+    def hook(grad):
+        arrived.append(grad.clone())
+        grad.mul_(0.5)
+
+    with tensor.register_hook(hook):
+        for loss in losses:
+            loss.backward()
+    return arrived
+
+
+@wrong("2.5", says="somebody else's hook on the tensor is gone")
+class ClearsTheTensor(Log):
+    def __exit__(self, *exception):
+        self.tensor._backward_hooks.clear()
