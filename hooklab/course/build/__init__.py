@@ -1,7 +1,9 @@
 """The builder: makes both notebooks of a lesson from its one source, and says whether committed notebooks match.
 
-`python -m hooklab build [NAME…]` runs the notebooks and writes them; `--check` runs nothing. Each problem is told in
-one line that says where it is, all problems at once.
+`python -m hooklab build [NAME…]` runs the notebooks and writes them; `--check` runs nothing; `new 08_slug` begins a
+lesson. Each problem is told in one line that says where it is, all problems at once. To be read in this order: `course`
+(which files there are), `source` (a source's cells), `parts` (exercises, predictions), `draft` (every rule for a
+source, and the minutes), `notebook` (what a source makes, and what is wrong with it), `kernels` and `running`; `new`.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hooklab.course.build.course import Course, Variant
-    from hooklab.course.build.drafts import Draft
-    from hooklab.course.build.executing import Run
-    from hooklab.course.build.problems import Problem
+    from hooklab.course.build.course import Course, Problem, Variant
+    from hooklab.course.build.draft import Draft
+    from hooklab.course.build.running import Run
+
+NEW = "new"
 
 
 def main(argv: list[str], root: Path | None = None) -> int:
@@ -29,21 +32,23 @@ def main(argv: list[str], root: Path | None = None) -> int:
     """
     options = _parser().parse_args(argv)
     from hooklab.course.build.course import Course
-    from hooklab.course.build.imports import skip_url_grammars
+    from hooklab.course.build.kernels import skip_url_grammars
     from hooklab.course.root import find_root
 
     skip_url_grammars()
+    course = Course(root or find_root())
     try:
-        course = Course(root or find_root())
-        lessons = course.choose(options.names)
+        if options.names[:1] == [NEW]:
+            from hooklab.course.build.new import begin
+
+            return begin(course, options.names[1:])
+        from hooklab.course.build.draft import draft
+
+        drafts = [draft(course, lesson) for lesson in course.choose(options.names)]
+        return _check(course, drafts, whole=not options.names) if options.check else _build(course, drafts)
     except LookupError as error:
         print(f"build: {error.args[0]}", file=sys.stderr)
         return 2
-    try:
-        from hooklab.course.build.drafts import draft
-
-        drafts = [draft(course, lesson) for lesson in lessons]
-        return _check(course, drafts, whole=not options.names) if options.check else _build(course, drafts)
     except ModuleNotFoundError as error:
         print(f"build: {error.name} is not installed: pip install -r requirements.txt", file=sys.stderr)
         return 2
@@ -57,18 +62,19 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m hooklab build",
         description="Build lessons/NN_slug.ipynb and solutions/NN_slug.ipynb from solutions/source/NN_slug.py.",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="02, 02_tensor_hooks or a path; all when left out")
+    names = "02, 02_tensor_hooks or a path; all when left out; `new 08_slug` begins a lesson"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=names)
     parser.add_argument("--check", action="store_true", help="run nothing; say whether the notebooks match the sources")
     return parser
 
 
 def _check(course: Course, drafts: list[Draft], whole: bool) -> int:
-    from hooklab.course.build.checking import compare, stray_problems
+    from hooklab.course.build.notebook import compare
 
-    stale, problems = [], stray_problems(course) if whole else []
+    stale, problems = [], course.strays() if whole else []
     for one in drafts:
         # A source that breaks the rules makes no notebook to compare with.
-        found = one.problems or compare(course, one)
+        found = one.problems or compare(one)
         problems += found
         if found and not one.problems:
             stale.append(one.lesson.name)
@@ -81,13 +87,12 @@ def _check(course: Course, drafts: list[Draft], whole: bool) -> int:
 
 
 def _build(course: Course, drafts: list[Draft]) -> int:
-    from hooklab.course.build.executing import execute_all
-    from hooklab.course.build.progress import Report
-    from hooklab.course.build.writing import write
+    from hooklab.course.build.notebook import write
+    from hooklab.course.build.running import Report, execute_all
 
     begun = time.monotonic()
     for one in drafts:
-        if one.minutes:
+        if one.cells:
             print(f"{one.lesson.name}: {one.minutes} minutes")
     problems = [problem for one in drafts for problem in one.problems]
     runs = {one.lesson.name: _runs(one) for one in drafts if not one.problems}
@@ -99,7 +104,7 @@ def _build(course: Course, drafts: list[Draft]) -> int:
         if not found:
             for variant, run in pair.items():
                 path = one.lesson.notebook(variant)
-                print(f"{course.shown(path)}: {'written' if write(run.notebook, path) else 'unchanged'}")
+                print(f"{one.lesson.shown(path)}: {'written' if write(run.notebook, path) else 'unchanged'}")
     _show(problems)
     if not problems:
         print(f"{_counted(drafts)} built in {time.monotonic() - begun:.1f} s")
@@ -108,20 +113,20 @@ def _build(course: Course, drafts: list[Draft]) -> int:
 
 def _runs(draft: Draft) -> dict[Variant, Run]:
     from hooklab.course.build.course import FOLDER
-    from hooklab.course.build.executing import Run
-    from hooklab.course.build.writing import skeleton
+    from hooklab.course.build.notebook import skeleton
+    from hooklab.course.build.running import Run
 
-    folders = {variant: draft.lesson.notebook(variant).parent for variant in FOLDER}
+    name = draft.lesson.name
     return {
-        variant: Run(f"{FOLDER[variant]}/{draft.lesson.name}", skeleton(draft, variant), folder)
-        for variant, folder in folders.items()
+        variant: Run(f"{folder}/{name}", skeleton(draft, variant), draft.lesson.notebook(variant).parent)
+        for variant, folder in FOLDER.items()
     }
 
 
 def _refusals(draft: Draft, variant: Variant, run: Run) -> list[Problem]:
     """Return why a notebook that was just run is not written: what went wrong in the run, or what it left."""
-    from hooklab.course.build.problems import Problem
-    from hooklab.course.build.rules import findings
+    from hooklab.course.build.course import Problem
+    from hooklab.course.build.notebook import findings
 
     found = list(run.faults)
     if all(index is None for index, _ in found):  # every cell was run

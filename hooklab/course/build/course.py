@@ -1,9 +1,10 @@
-"""Course and Lesson: which files there are, and which lesson a name on the command line means."""
+"""Course, Lesson and Problem: which files there are, what they name, and one line for each thing that is refused."""
 
 from __future__ import annotations
 
 import ast
 import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,8 +14,30 @@ FOLDER: dict[Variant, str] = {"lesson": "lessons", "solution": "solutions"}
 
 
 @dataclass(frozen=True)
+class Problem:
+    """What is wrong, and where: the file, its line, the cell (counted from 1) and that cell's first line.
+
+    Example:
+        >>> print(Problem("solutions/source/02_tensor_hooks.py", "no minutes", 40, 7, "### Exercise 2.1 · Clip"))
+        solutions/source/02_tensor_hooks.py:40: cell 7 "### Exercise 2.1 · Clip": no minutes
+    """
+
+    file: str
+    what: str
+    line: int | None = None
+    cell: int | None = None
+    first_line: str = ""
+
+    def __str__(self) -> str:
+        where = self.file if self.line is None else f"{self.file}:{self.line}"
+        if self.cell is not None:
+            where += f': cell {self.cell} "{shortened(self.first_line)}"'
+        return f"{where}: {self.what}"
+
+
+@dataclass(frozen=True)
 class Lesson:
-    """A lesson: its name, such as 02_tensor_hooks, and where its source and its two notebooks are."""
+    """A lesson: its name, such as 02_tensor_hooks, and where all that belongs to it stands."""
 
     name: str
     root: Path
@@ -30,9 +53,23 @@ class Lesson:
         """The text file that the lesson is written in."""
         return self.root / "solutions" / "source" / f"{self.name}.py"
 
+    @property
+    def own(self) -> Path:
+        """The folder of its checks, predictions, figures and explorers."""
+        return self.root / "hooklab" / "course" / f"lesson{self.number:02d}"
+
+    @property
+    def wrong_answers(self) -> Path:
+        """The file of the wrong answers that its checks must reject."""
+        return self.root / "tests" / "course" / f"lesson{self.number:02d}" / "wrong.py"
+
     def notebook(self, variant: Variant) -> Path:
         """The built notebook: the lesson with open exercises, or the solution."""
         return self.root / FOLDER[variant] / f"{self.name}.ipynb"
+
+    def shown(self, path: Path) -> str:
+        """Return a path as messages show it: relative to the root, with slashes."""
+        return path.relative_to(self.root).as_posix()
 
 
 @dataclass(frozen=True)
@@ -53,47 +90,45 @@ class Course:
         lessons = self.lessons()
         if not lessons:
             raise LookupError(f"there are no sources in {self.root / 'solutions' / 'source'}")
-        if not names:
-            return lessons
-        chosen = {lesson.name: lesson for name in names for lesson in [_find(name, lessons)]}
-        return [lesson for lesson in lessons if lesson.name in chosen]
+        chosen = [_find(name, lessons) for name in names]
+        return [lesson for lesson in lessons if lesson in chosen or not names]
 
-    def strays(self) -> list[Path]:
-        """Return the notebooks that no source makes."""
+    def strays(self) -> list[Problem]:
+        """Return a problem for each notebook that no source makes."""
         made = {lesson.notebook(variant) for lesson in self.lessons() for variant in FOLDER}
         found = [path for folder in FOLDER.values() for path in sorted((self.root / folder).rglob("*.ipynb"))]
-        return [path for path in found if path not in made and ".ipynb_checkpoints" not in path.parts]
+        strays = [path for path in found if path not in made and ".ipynb_checkpoints" not in path.parts]
+        return [
+            Problem(path.relative_to(self.root).as_posix(), "no source makes this notebook: remove it")
+            for path in strays
+        ]
 
-    def known_exercises(self) -> set[str]:
-        """Return the ids that hooklab.course.exercises knows.
 
-        Read from the decorators `@exercise("2.1", …)` in the text of hooklab/course/lessonNN/check*.py: importing
-        those modules would import torch, which takes seconds.
-        """
-        paths = (self.root / "hooklab" / "course").glob("lesson[0-9][0-9]/check*.py")
-        return {id for path in paths for id in called_with(ast.parse(path.read_text(encoding="utf-8")), "exercise")}
+def ids_in(paths: Iterable[Path], *names: str) -> list[str]:
+    """Return the texts that functions of these names are called with as first argument in these files, in order.
 
-    def known_predictions(self, lesson: Lesson) -> list[str] | None:
-        """Return the ids in a lesson's predictions.py, in order; None for a lesson that has no such file.
+    The files' text is read: to import them would import torch, which takes seconds.
+    """
+    return [id for path in paths for id in called_with(ast.parse(path.read_text(encoding="utf-8")), *names)]
 
-        Read from the calls `prediction("2.a", …)` and `number("2.b", …)` in its text.
-        """
-        path = self.root / "hooklab" / "course" / f"lesson{lesson.number:02d}" / "predictions.py"
-        return (
-            called_with(ast.parse(path.read_text(encoding="utf-8")), "prediction", "number") if path.is_file() else None
-        )
 
-    def readme_row(self, lesson: Lesson) -> tuple[int, str] | None:
-        """Return the line number and the text of a lesson's row in the README, or None."""
-        path = self.root / "README.md"
-        lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
-        linked = f"(lessons/{lesson.name}.ipynb)"
-        rows = ((number, line) for number, line in enumerate(lines, start=1) if line.startswith("|") and linked in line)
-        return next(rows, None)
+def called_with(tree: ast.AST, *names: str) -> list[str]:
+    """Return the texts that functions of these names are called with as first argument, in order.
 
-    def shown(self, path: Path) -> str:
-        """Return a path as messages show it: relative to the root, with slashes."""
-        return path.relative_to(self.root).as_posix()
+    Example:
+        >>> called_with(ast.parse('hooklab.check("2.1", record_gradients)'), "check")
+        ['2.1']
+    """
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+    calls = [call for call in calls if ast.unparse(call.func).removeprefix("hooklab.") in names]
+    first = [call.args[0] for call in sorted(calls, key=lambda call: call.lineno)]
+    return [arg.value for arg in first if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+
+
+def shortened(text: str, width: int = 60) -> str:
+    """Return the first line of a text, cut to `width` characters."""
+    line = text.strip().split("\n", 1)[0].strip()
+    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def _find(name: str, lessons: list[Lesson]) -> Lesson:
@@ -107,11 +142,3 @@ def _find(name: str, lessons: list[Lesson]) -> Lesson:
     near += [slugs[slug] for slug in difflib.get_close_matches(wanted, slugs, n=3, cutoff=0.4)]
     listed = ", ".join(dict.fromkeys(near)) or ", ".join(names)
     raise LookupError(f"there is no lesson {name!r}; {'near' if near else 'there are'}: {listed}")
-
-
-def called_with(tree: ast.Module, *names: str) -> list[str]:
-    """Return the texts that functions of these names are called with as first argument, in order."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
-    calls = [call for call in calls if ast.unparse(call.func).removeprefix("hooklab.") in names]
-    first = [call.args[0] for call in sorted(calls, key=lambda call: call.lineno)]
-    return [arg.value for arg in first if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]

@@ -10,6 +10,7 @@ import html
 import os
 from typing import Any
 
+from hooklab.course import words
 from hooklab.course.exercises.exercise import Exercise, exercises_of, find
 from hooklab.course.exercises.faults import NotYet, StillTheStub, TookTooLong
 from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line, name_of
@@ -122,15 +123,19 @@ def progress(lesson: int | None = None) -> None:
             show("No check has run in this kernel yet.", "<div>No check has run in this kernel yet.</div>")
             return
         lesson = int(list(_found)[-1].split(".")[0])
-    rows: list[tuple[str, str, State | None]] = [(e.id, e.title, _found.get(e.id)) for e in exercises_of(lesson)]
-    done = sum(state == "correct" for *_, state in rows)
-    head = "; ".join(filter(None, [f"Lesson {lesson}: {done} of {len(rows)} exercises correct", counted(lesson)]))
-    width = max(len(title) for _, title, _ in rows)
-    text = [f"  {MARK[s or 'not attempted']} {id} {title:<{width}}  {s or 'not checked yet'}" for id, title, s in rows]
+    found = [(one.id, one.title, _found.get(one.id)) for one in exercises_of(lesson)]
+    done = sum(state == "correct" for *_, state in found)
+    head = "; ".join(filter(None, [f"Lesson {lesson}: {done} of {len(found)} exercises correct", counted(lesson)]))
+    width = max(len(title) for _, title, _ in found)
+    rows = [
+        (id, title, state or "not attempted", words.OUTCOMES.get(state or "", words.NOT_CHECKED))
+        for id, title, state in found
+    ]
+    text = [f"  {MARK[state]} {id} {title:<{width}}  {word}" for id, title, state, word in rows]
     cells = "".join(
-        f"<div><span style='color:{COLOUR[s or 'not attempted']};font-weight:600'>{MARK[s or 'not attempted']} {id}"
-        f"</span> {html.escape(title)} <span style='opacity:.7'>{s or 'not checked yet'}</span></div>"
-        for id, title, s in rows
+        f"<div><span style='color:{COLOUR[state]};font-weight:600'>{MARK[state]} {id}</span> "
+        f"{html.escape(title)} <span style='opacity:.7'>{word}</span></div>"
+        for id, title, state, word in rows
     )
     box = f"<div style='color:var(--jp-content-font-color1,inherit)'><b>{head}</b>{cells}</div>"
     show("\n".join([head, *text]), box)

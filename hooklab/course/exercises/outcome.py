@@ -8,6 +8,8 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
+from hooklab.course import words
+
 State = Literal["correct", "not yet", "not attempted", "met", "not met", "no guess"]
 
 _GOOD: list[State] = ["correct", "met"]
@@ -34,7 +36,7 @@ class Outcome:
     details: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"{MARK[self.state]} {self.id} {self.state}: {self.summary}"]
+        lines = [f"{MARK[self.state]} {self.id} {words.OUTCOMES[self.state]}: {self.summary}"]
         lines += [f"    {label:<9} {text}" for label, text in self.details]
         return "\n".join(lines)
 
@@ -46,11 +48,11 @@ class Outcome:
             for label, text in self.details
         )
         table = f"<table style='margin:.3em 0 0 0;border:0;background:transparent'>{rows}</table>" if rows else ""
-        colour = COLOUR[self.state]
+        colour, word = COLOUR[self.state], words.OUTCOMES[self.state]
         return (
             f"<div style='border-left:4px solid {colour};padding:.3em .8em;margin:.2em 0;"
             "color:var(--jp-content-font-color1,inherit)'>"
-            f"<span style='color:{colour};font-weight:600'>{MARK[self.state]} {html.escape(self.id)} {self.state}"
+            f"<span style='color:{colour};font-weight:600'>{MARK[self.state]} {html.escape(self.id)} {word}"
             f"</span> &nbsp;{marked_up(self.summary)}{table}</div>"
         )
 

@@ -1,12 +1,12 @@
-"""A made-up lesson, small enough to see whole, and courses of such lessons."""
+"""A made-up lesson, small enough to see whole (its first cell is also its recap), and courses of such lessons."""
 
 from pathlib import Path
 
 from hooklab.course.build.course import Course, Lesson
-from hooklab.course.build.drafts import Draft, draft
+from hooklab.course.build.draft import Draft, draft
 
 TINY = '''\
-# %% [markdown]
+# %% [markdown] tags=["recap"]
 # # 9 · A tiny lesson · **Time** 6 minutes
 
 # %% tags=["setup"]
@@ -69,6 +69,7 @@ reveal("9.a", three)
 assert three == 3
 """
 PREDICTIONS = 'three = prediction("9.a", "What is 1 + 2?", Choice("3", bool, ""), Choice("12", bool, ""))\n'
+WRONG = "".join(f'@wrong("9.1", "not two")\ndef {name}(): ...\n' for name in ("none", "eleven", "three"))
 CHECKS = '@exercise("9.1", "Two")\ndef two(trial): ...\n'
 NAME = "09_tiny"
 
@@ -84,19 +85,35 @@ def numbered(number: int, source: str = TINY) -> str:
     return source.replace("9.1", f"{number}.1")
 
 
+def row(name: str, minutes: str = "6") -> str:
+    """Return a lesson's row of the README."""
+    return f"| 9 | [{name}](lessons/{name}.ipynb) | How? | {minutes} | nothing |\n"
+
+
 def make_course(
     root: Path, sources: dict[str, str] | None = None, checks: str = CHECKS, predictions: str | None = None
 ) -> Course:
-    """Write a course with these sources, by name, and these texts as lesson 9's checks and, if any, predictions."""
-    folder = root / "solutions" / "source"
-    folder.mkdir(parents=True)
-    for name, source in (sources or {NAME: TINY}).items():
-        (folder / f"{name}.py").write_text(source, encoding="utf-8")
-    own = root / "hooklab" / "course" / "lesson09"
-    own.mkdir(parents=True)
-    (own / "checks.py").write_text(checks, encoding="utf-8")
-    if predictions is not None:
-        (own / "predictions.py").write_text(predictions, encoding="utf-8")
+    """Write a course with these sources, by name, and all that belongs to them.
+
+    Args:
+        root: an empty folder.
+        sources: by default, lesson 9.
+        checks: the text of lesson 9's checks; the others' are the same with their number.
+        predictions: the text of lesson 9's predictions, if it has any.
+    """
+    sources = sources or {NAME: TINY}
+    for name, source in sources.items():
+        lesson = Lesson(name, root)
+        text = {lesson.source: source}
+        if lesson.number:
+            text[lesson.own / "checks.py"] = checks if lesson.number == 9 else numbered(lesson.number, CHECKS)
+            text[lesson.wrong_answers] = numbered(lesson.number, WRONG)
+        if predictions is not None:
+            text[lesson.own / "predictions.py"] = predictions
+        for path, content in text.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+    (root / "README.md").write_text("".join(map(row, sources)), encoding="utf-8")
     return Course(root)
 
 

@@ -6,9 +6,9 @@ import pytest
 from torch.nn.modules import module
 from torch.optim import optimizer
 
-from hooklab.course.build import executing, main
+from hooklab.course.build import main, running
 from hooklab.course.build.kernels import LEFT_BEHIND, environment
-from tests.course.build.made_up import CHECKS, NAME, TINY, changed, make_course, numbered
+from tests.course.build.made_up import NAME, TINY, changed, make_course, numbered
 
 SEES_NO_GRADER = """
 # %%
@@ -46,8 +46,7 @@ def code_cells(path: Path) -> list[Any]:
 def partly_failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str, str]:
     """Build a course in which one lesson is in order; return its root, exit status, output and errors."""
     root = tmp_path_factory.mktemp("faulty")
-    checks = "\n".join(numbered(int(name[:2]), CHECKS) for name in SOURCES if name != NAME)
-    make_course(root, SOURCES, CHECKS + checks)
+    make_course(root, SOURCES)
     (root / "lessons").mkdir()
     (root / "lessons" / "11_wrong.ipynb").write_text("old", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
@@ -170,7 +169,7 @@ def test_ctrl_c_is_told_in_one_line(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(executing, "execute_all", interrupted)
+    monkeypatch.setattr(running, "execute_all", interrupted)
 
     assert main([], built) == 130
     assert capsys.readouterr().err == "build: interrupted; the notebooks are as they were\n"

@@ -4,7 +4,7 @@ import pytest
 
 from tests.course.build.made_up import TINY, changed, draft_of, problems_of
 
-CARD = TINY[TINY.index("# %% [markdown] tags") : TINY.index('# %% tags=["solution"]')]
+CARD = TINY[TINY.index('# %% [markdown] tags=["exercise"]') : TINY.index('# %% tags=["solution"]')]
 SOLUTION = TINY[TINY.index('# %% tags=["solution"]') : TINY.index('# %% tags=["check"]')]
 CHECK = TINY[TINY.index('# %% tags=["check"]') :]
 

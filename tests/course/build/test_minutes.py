@@ -3,11 +3,12 @@ from pathlib import Path
 import pytest
 
 from hooklab.course.build import main
-from hooklab.course.build.minutes import Minutes, card_fault, row_fault
-from tests.course.build.made_up import ASKED, NAME, PREDICTIONS, TINY, changed, draft_of, make_course, problems_of
+from hooklab.course.build.draft import draft
+from tests.course.build.made_up import ASKED, NAME, PREDICTIONS, TINY, changed, draft_of, make_course, problems_of, row
 
 WORDS = "word " * 360
 LINES = "\n# %%\n" + "x = 1\n\n" * 24
+MORE_FIRST = '\n# %% [markdown]\n# ## If you want more\n\n# %% [markdown] tags=["recap"]\n# Done.\n'
 MORE = '\n# %% [markdown] tags=["recap"]\n# Done.\n\n# %% [markdown]\n# ## If you want more\n'
 
 
@@ -48,63 +49,65 @@ def test_what_stands_behind_the_heading_is_counted_on_its_own(tmp_path: Path) ->
     assert minutes(tmp_path, f"{TINY}{MORE}# {WORDS}\n") == "6 + 2"
 
 
+def test_an_exercise_behind_the_heading_is_counted_there(tmp_path: Path) -> None:
+    exercise = TINY.index('# %% [markdown] tags=["exercise"]')
+
+    assert minutes(tmp_path, f"{TINY[:exercise]}{MORE}\n{TINY[exercise:]}") == "1 + 5"
+
+
 def test_more_comes_after_the_recap(tmp_path: Path) -> None:
-    source = TINY + ASKED + MORE.replace('tags=["recap"]', "")
+    source = changed('tags=["recap"]', "") + MORE_FIRST
 
-    (problem,) = problems_of(tmp_path, source, predictions=PREDICTIONS)
+    (problem,) = problems_of(tmp_path, source)
 
-    assert 'cell 12 "## If you want more": `## If you want more` stands behind the recap' in problem
-
-
-@pytest.mark.parametrize(
-    ("card", "needed", "fault"),
-    [
-        ("**Time** 50 minutes, and 12 for ●●●", Minutes(60, 10), None),
-        ("**Time** 50 minutes", Minutes(60), None),
-        ("**Time** 2 minutes", Minutes(1), None),  # rounding
-        ("**Time** 47 minutes", Minutes(60), "47 minutes, computed are 60"),
-        ("**Time** 73 minutes", Minutes(60), "73 minutes, computed are 60"),
-        ("**Time** 60 minutes", Minutes(60, 10), "60 minutes, computed are 60 + 10"),
-        ("**Time** 60 minutes, and 20 for more", Minutes(60, 10), "60 + 20 minutes, computed are 60 + 10"),
-    ],
-)
-def test_a_card_is_refused_when_it_is_off_by_more_than_a_fifth(card: str, needed: Minutes, fault: str | None) -> None:
-    assert card_fault(f"# Title\n\n{card} &nbsp;·&nbsp; **You need** 3 things", needed) == fault
+    assert 'cell 7 "## If you want more": `## If you want more` stands behind the recap' in problem
 
 
-def test_a_card_without_minutes_is_refused() -> None:
-    assert "no minutes: write them as `**Time** 40 minutes`" in (card_fault("# Title", Minutes(60)) or "")
+LONG = f"\n# %% [markdown]\n# {'word ' * 9720}\n"  # 54 minutes
 
 
 @pytest.mark.parametrize(
-    ("row", "fault"),
+    ("source", "said", "fault"),
     [
-        ("| 60 + 10 |", None),
-        ("| 40 + 10 |", "40 + 10 minutes, computed"),
-        ("| 60 |", "60 minutes, computed"),
-        ("|", "no"),
+        (TINY, "6 minutes", None),
+        (TINY, "8 minutes", None),  # a minute more or less is rounding
+        (TINY + LONG, "50 minutes", None),
+        (TINY + LONG, "48 minutes", "48 minutes, computed are 61"),
+        (TINY + LONG, "74 minutes", "74 minutes, computed are 61"),
+        (TINY + LONG + MORE + LONG, "60 minutes", "60 minutes, computed are 60 + 55"),
+        (TINY + LONG + MORE + LONG, "60 minutes, and 50 for the curious", None),
+        (TINY + LONG + MORE + LONG, "60 minutes, and 20 for the curious", "60 + 20 minutes, computed are 60 + 55"),
     ],
 )
-def test_a_row_is_held_to_the_same(row: str, fault: str | None) -> None:
-    said = row_fault(f"| 1 | [01](lessons/01.ipynb) | How? {row} lessons 1 and 2 |", Minutes(60, 10))
+def test_a_card_is_refused_when_it_is_off_by_more_than_a_fifth(
+    tmp_path: Path, source: str, said: str, fault: str | None
+) -> None:
+    problems = problems_of(tmp_path, source.replace("6 minutes", said) + ASKED, predictions=PREDICTIONS)
 
-    assert said is None if fault is None else fault in (said or "")
+    told = [problem.split('": ')[1] for problem in problems if "cell 1 " in problem]
+    assert told == ([] if fault is None else [fault])
 
 
-def test_the_card_and_the_readme_are_told_where_they_are_off(tmp_path: Path) -> None:
-    row = f"# Title\n\n| 9 | [{NAME}](lessons/{NAME}.ipynb) | How? | 30 | nothing |\n"
-    (tmp_path / "README.md").write_text(row, encoding="utf-8")
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        ("6", None),
+        ("30", "the row of 09_tiny: 30 minutes, computed are 7"),
+        ("6 + 9", "the row of 09_tiny: 6 + 9 minutes, computed are 7"),
+        ("six", "no row of 09_tiny with its minutes in the table of lessons"),
+    ],
+)
+def test_the_readmes_row_is_held_to_the_same(tmp_path: Path, said: str, fault: str | None) -> None:
+    course = make_course(tmp_path, {NAME: TINY + ASKED}, predictions=PREDICTIONS)
+    (tmp_path / "README.md").write_text("# Title\n\n" + row(NAME, said), encoding="utf-8")
 
-    problems = problems_of(tmp_path, TINY.replace("6 minutes", "20 minutes") + ASKED, predictions=PREDICTIONS)
+    told = [str(problem) for problem in draft(course, course.lessons()[0]).problems]
 
-    assert problems == [
-        '09_tiny.py:1: cell 1 "# 9 · A tiny lesson · **Time** 20 minutes": 20 minutes, computed are 7',
-        "README.md:3: the row of 09_tiny: 30 minutes, computed are 7",
-    ]
+    assert told == [] if fault is None else told[0].startswith(f"README.md:3: {fault}")
 
 
 def test_a_lesson_without_predictions_is_not_yet_held_to_its_minutes(tmp_path: Path) -> None:
-    assert problems_of(tmp_path, TINY) == []
+    assert problems_of(tmp_path, TINY + LONG) == []
 
 
 def test_a_build_tells_the_minutes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

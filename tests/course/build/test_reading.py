@@ -1,6 +1,6 @@
 import pytest
 
-from hooklab.course.build.reading import read_cells
+from hooklab.course.build.source import read_cells
 from tests.course.build.made_up import TINY
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from hooklab.course.build.regions import region_fault, solution_lines, stubbed
+from hooklab.course.build.source import region_fault, solution_lines, stubbed
 
 TWO_REGIONS = """\
 class Recorder:

@@ -6,8 +6,7 @@ import pytest
 from nbformat.v4 import new_output
 
 from hooklab.course.build.course import Variant
-from hooklab.course.build.rules import findings, outcome
-from hooklab.course.build.writing import skeleton
+from hooklab.course.build.notebook import findings, outcome, skeleton
 from tests.course.build.made_up import TINY, changed, draft_of
 
 SHOWN = {"lesson": "○ 9.1 not attempted: write it", "solution": "✓ 9.1 correct: two"}

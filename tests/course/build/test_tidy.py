@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nbformat.v4 import new_output
 
-from hooklab.course.build.executing import tidy
+from hooklab.course.build.running import tidy
 
 
 def printed(name: str, text: str) -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from hooklab.course.build.writing import METADATA, serialise, skeleton, write
+from hooklab.course.build.notebook import METADATA, serialise, skeleton, write
 from tests.course.build.made_up import TINY, changed, draft_of
 
 COPIES = "\n# %%\nprint()\n\n# %%\nprint()\n"

@@ -1,7 +1,12 @@
-"""read_cells: the text of a lesson's source, as cells with tags and line numbers."""
+"""A lesson's source: its cells, with tags and line numbers, and the solution regions in them.
+
+A region is the lines between `### BEGIN SOLUTION` and `### END SOLUTION`. The delimiters, and the stub that stands for
+it in a lesson, are nbgrader's defaults, so that nbgrader makes the same lesson from a solution notebook.
+"""
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import tokenize
@@ -10,11 +15,14 @@ from typing import Literal
 
 import jupytext
 
-from hooklab.course.build.problems import Problem
+from hooklab.course.build.course import Problem, called_with
 
 TAGS = frozenset(
     ["exercise", "solution", "check", "predict", "figure", "field", "recap", "quiz", "explorer", "setup"],
 )
+BEGIN = "### BEGIN SOLUTION"
+END = "### END SOLUTION"
+STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
 NUMBERED_TAG = re.compile(r"claim-S\d+\.\d+|field-\d{2,3}")
 _NBVAL = re.compile(r"^\s*#+\s*(NBVAL_\w+|PYTEST_VALIDATE_IGNORE_OUTPUT)\s*$", re.M)
 _MARKER = re.compile(r"#\s*%%")
@@ -33,6 +41,17 @@ class Cell:
     def problem(self, file: str, what: str) -> Problem:
         """Return a problem that points at this cell."""
         return Problem(file, what, self.line, self.number, self.text)
+
+    def parsed(self) -> ast.Module:
+        """Return a code cell's syntax tree, an empty one for other cells and for one with a magic."""
+        try:
+            return ast.parse(self.text if self.kind == "code" else "")
+        except SyntaxError:
+            return ast.parse("")
+
+    def called_with(self, *names: str) -> list[str]:
+        """Return the texts that a code cell calls functions of these names with, as first argument."""
+        return called_with(self.parsed(), *names)
 
 
 def read_cells(text: str, file: str) -> tuple[list[Cell], list[Problem]]:
@@ -60,6 +79,67 @@ def read_cells(text: str, file: str) -> tuple[list[Cell], list[Problem]]:
         cells.append(cell)
         problems += [cell.problem(file, what) for what in _faults(cell, found.metadata)]
     return cells, problems
+
+
+def stubbed(text: str) -> str:
+    """Return the text with each region replaced by the stub, at the indentation of its first delimiter.
+
+    Example:
+        >>> print(stubbed("def f():\\n    ### BEGIN SOLUTION\\n    return 1\\n    ### END SOLUTION"))
+        def f():
+            # YOUR CODE HERE
+            raise NotImplementedError()
+    """
+    lines, inside = [], False
+    for line in text.split("\n"):
+        if line.strip() == BEGIN:
+            inside = True
+            indent = line[: line.index("#")]
+            lines += [indent + stub for stub in STUB]
+        elif line.strip() == END:
+            inside = False
+        elif not inside:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def solution_lines(text: str) -> list[str]:
+    """Return the lines inside the regions, stripped, without empty ones."""
+    lines, inside = [], False
+    for line in map(str.strip, text.split("\n")):
+        if line in (BEGIN, END):
+            inside = line == BEGIN
+        elif inside and line:
+            lines.append(line)
+    return lines
+
+
+def has_marker(text: str) -> bool:
+    """Return whether the text mentions a delimiter at all, as nbgrader looks for it."""
+    return "BEGIN SOLUTION" in text or "END SOLUTION" in text
+
+
+def region_fault(text: str) -> str | None:
+    """Return what is wrong with the delimiters of a solution cell, or None."""
+    inside, filled, regions = False, False, 0
+    for line in map(str.strip, text.split("\n")):
+        if line == BEGIN:
+            if inside:
+                return f"a second `{BEGIN}` before `{END}`"
+            inside, filled = True, False
+        elif line == END:
+            if not inside:
+                return f"`{END}` without `{BEGIN}` before it"
+            if not filled:
+                return "a solution region without code"
+            inside, regions = False, regions + 1
+        elif has_marker(line):
+            return f"`{line}` is no delimiter: write `{BEGIN}` or `{END}`, alone on its line"
+        elif line and not line.startswith("#"):
+            filled = True
+    if inside:
+        return f"`{BEGIN}` without `{END}` after it"
+    return None if regions else f"a solution cell without `{BEGIN}` … `{END}`"
 
 
 def _faults(cell: Cell, metadata: dict[str, object]) -> list[str]:

@@ -3,8 +3,7 @@ import io
 import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 
-from hooklab.course.build.executing import Run
-from hooklab.course.build.progress import Report
+from hooklab.course.build.running import Report, Run
 
 
 class Terminal(io.StringIO):

@@ -1,21 +1,26 @@
-"""find_exercises: a lesson's exercises, each a card, a solution cell and a check cell, and what is wrong with them."""
+"""The parts of a lesson that are several cells in a row, and what is wrong with them.
+
+An exercise: a card (markdown, tag exercise), a solution cell, a check cell. A prediction: `predict("1.a")` and nothing
+else; the code, tagged predict and without an assert, which would give the answer away; `reveal("1.a", value)` and more.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from dataclasses import dataclass
 
-from hooklab.course.build.course import called_with
-from hooklab.course.build.problems import Problem
-from hooklab.course.build.reading import Cell
-from hooklab.course.build.regions import has_marker, region_fault
+from hooklab.course import words
+from hooklab.course.build.course import Problem
+from hooklab.course.build.source import Cell, has_marker, region_fault
 
 ROLES = ("exercise", "solution", "check")
 HINTS = 2
-_HEADING = re.compile(r"### Exercise (\d+\.\d+) · \S.*")
-_LEVEL = re.compile(r"(●{1,3})(○{0,2}) · (\d+) minutes?")
-_HINT = re.compile(r"<details>\s*<summary>\s*Hint: \s*\S.*?</summary>\s*\S.*?</details>", re.S)
+_TITLE = f"### {words.EXERCISE} "
+_HEADING = re.compile(rf"{_TITLE}(\d+\.\d+) · \S.*")
+_LEVEL = re.compile(rf"(●{{1,3}})(○{{0,2}}) · (\d+) {words.A_MINUTE}")
+_HINT = re.compile(rf"<details>\s*<summary>\s*{words.HINT}: \s*\S.*?</summary>\s*\S.*?</details>", re.S)
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,7 @@ class Exercise:
 def find_exercises(cells: list[Cell], file: str) -> tuple[list[Exercise], list[Problem]]:
     """Return the exercises of a lesson, and every problem with their cards, solution cells and check cells.
 
-    An exercise is three cells in a row: a card (markdown, tag exercise), a solution cell and a check cell. One with a
-    problem is left out of the list.
+    An exercise with a problem is left out of the list.
     """
     problems = [cell.problem(file, what) for cell in cells for what in _misplaced(cells, cell)]
     exercises: list[Exercise] = []
@@ -64,22 +68,58 @@ def carded_ids(cells: list[Cell]) -> list[str]:
     return [heading[1] for heading in headings if heading]
 
 
-def checked_ids(text: str) -> list[str]:
-    """Return the ids in the calls `check("2.1", …)` of a code cell, in order.
+def prediction_problems(cells: list[Cell], known: list[str], where: str, file: str) -> list[Problem]:
+    """Return every problem with a lesson's predictions.
 
-    Example:
-        >>> checked_ids('from hooklab import check\\ncheck("2.1", record_gradients)')
-        ['2.1']
+    Args:
+        cells: the lesson's cells.
+        known: the ids in its predictions.py, in order.
+        where: the name of that file.
+        file: the name that the problems show.
     """
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:  # a cell with a magic; check cells have none
-        return re.findall(r"^check\(\s*[\"']([^\"']*)[\"']", text, re.M)
-    return called_with(tree, "check")
+    asked = [id for cell in cells for id in cell.called_with("predict")]
+    whole = [f"prediction {id} of {where} is never asked: predict({id!r})" for id in known if id not in asked]
+    whole += [f"prediction {id} is asked {count} times" for id, count in Counter(asked).items() if count > 1]
+    whole += [f"{where} has {id} {count} times" for id, count in Counter(known).items() if count > 1]
+    nothing = Cell(0, 0, "markdown", (), "")
+    around = zip([nothing, *cells[:-1]], cells, [*cells[1:], nothing], strict=True)
+    found = [cell.problem(file, what) for before, cell, after in around for what in _faults(before, cell, after)]
+    unknown = [(cell, id) for cell in cells for id in cell.called_with("predict") if id not in known]
+    found += [cell.problem(file, f"{where} has no {id!r}") for cell, id in unknown]
+    return found + [Problem(file, what) for what in whole]
+
+
+def _faults(before: Cell, cell: Cell, after: Cell) -> list[str]:
+    """Return what is wrong with one cell of a prediction."""
+    faults = []
+    if "predict" in cell.tags:
+        asked, told = before.called_with("predict"), after.called_with("reveal")
+        if any(isinstance(node, ast.Assert) for node in ast.walk(cell.parsed())):
+            faults.append(
+                "an assert in a cell with the tag 'predict' gives the answer away: it belongs below reveal(…)"
+            )
+        if not asked:
+            faults.append("a cell with the tag 'predict' follows a cell with predict(\"id\")")
+        if not told:
+            faults.append("a cell with the tag 'predict' is followed by a cell that begins with reveal(\"id\", value)")
+        if asked and told and asked != told:
+            faults.append(f"predict({asked[0]!r}) before it, but reveal({told[0]!r}, …) after it")
+        return faults
+    for id in cell.called_with("predict"):
+        if "predict" not in after.tags:
+            faults.append("predict(…) is not followed by a cell with the tag 'predict'")
+        if ast.unparse(cell.parsed()) != f"predict({id!r})":
+            faults.append("the cell of a question holds predict(…) and nothing else")
+    for id in cell.called_with("reveal"):
+        if "predict" not in before.tags:
+            faults.append("reveal(…) does not follow a cell with the tag 'predict'")
+        if not ast.unparse(cell.parsed().body[0]).startswith(f"reveal({id!r}, "):
+            faults.append("the cell after a prediction begins with reveal(…)")
+    return faults
 
 
 def _misplaced(cells: list[Cell], cell: Cell) -> list[str]:
-    """Return what is wrong with a cell's role, and with the content of a cell that has none."""
+    """Return what is wrong with a cell's role in an exercise, and with the content of a cell that has none."""
     roles = [role for role in ROLES if role in cell.tags]
     if len(roles) > 1:
         return [f"tags {' and '.join(map(repr, roles))} on one cell"]
@@ -92,9 +132,9 @@ def _misplaced(cells: list[Cell], cell: Cell) -> list[str]:
             faults.append(f"a {role} cell that does not follow {needed}")
     if "solution" not in cell.tags and has_marker(cell.text):
         faults.append("a solution delimiter in a cell without the tag 'solution'")
-    if cell.kind == "code" and "check" not in cell.tags and checked_ids(cell.text):
-        faults.append(f"check({checked_ids(cell.text)[0]!r}, …) in a cell without the tag 'check'")
-    if cell.kind == "markdown" and cell.text.startswith("### Exercise "):
+    if "check" not in cell.tags and (ids := cell.called_with("check")):
+        faults.append(f"check({ids[0]!r}, …) in a cell without the tag 'check'")
+    if cell.kind == "markdown" and cell.text.startswith(_TITLE):
         faults.append("an exercise's card without the tag 'exercise'")
     return faults
 
@@ -113,12 +153,12 @@ def _card_problems(card: Cell, file: str) -> list[Problem]:
     lines = _filled_lines(card)
     faults = []
     if not _HEADING.fullmatch(lines[0]):
-        faults.append("the card's first line must be `### Exercise 2.1 · Title`")
+        faults.append(f"the card's first line must be `{_TITLE}2.1 · Title`")
     level = _LEVEL.fullmatch(lines[1]) if len(lines) > 1 else None
     if level is None or len(level[1] + level[2]) != 3:
         faults.append("no difficulty or minutes: the card's second line must be like `●○○ · 5 minutes`")
     if (hints := len(_HINT.findall(card.text))) < HINTS:
-        form = "<details><summary>Hint: …</summary> … </details>"
+        form = f"<details><summary>{words.HINT}: …</summary> … </details>"
         faults.append(f"{hints} hints, at least {HINTS} are needed, each as {form}")
     return [card.problem(file, what) for what in faults]
 
@@ -128,7 +168,7 @@ def _code_problems(trio: tuple[Cell, ...], file: str) -> list[Problem]:
     problems = []
     if fault := region_fault(solution.text):
         problems.append(solution.problem(file, fault))
-    ids = checked_ids(check.text)
+    ids = check.called_with("check")
     if len(ids) != 1:
         problems.append(check.problem(file, f'{len(ids)} calls of check("id", …), exactly one is needed'))
     elif (heading := _HEADING.match(card.text.strip())) and ids[0] != heading[1]:
@@ -140,7 +180,7 @@ def _exercise(trio: tuple[Cell, ...]) -> Exercise:
     card, solution, check = trio
     level = _LEVEL.fullmatch(_filled_lines(card)[1])
     assert level is not None
-    return Exercise(checked_ids(check.text)[0], len(level[1]), int(level[3]), card, solution, check)
+    return Exercise(check.called_with("check")[0], len(level[1]), int(level[3]), card, solution, check)
 
 
 def _filled_lines(cell: Cell) -> list[str]:

@@ -1,7 +1,9 @@
 from pathlib import Path
 
+import pytest
+
 from hooklab.course.build.course import Lesson
-from hooklab.course.build.drafts import draft
+from hooklab.course.build.draft import draft
 from tests.course.build.made_up import CHECKS, NAME, TINY, changed, draft_of, make_course, problems_of
 
 
@@ -60,3 +62,48 @@ def test_all_problems_of_a_source_are_told_at_once_in_its_order(tmp_path: Path) 
     lines = [problem.split(":")[1] for problem in problems_of(tmp_path, source, checks="") if ".py:" in problem]
 
     assert lines == ["4", "19", "19", "33", "40"]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        (
+            "README.md",
+            "09_tiny",
+            "09_other",
+            "README.md: no row of 09_tiny with its minutes in the table of lessons: | 9 | [",
+        ),
+        (
+            "tests/course/lesson09/wrong.py",
+            '@wrong("9.1", "not two")\ndef none',
+            "def none",
+            ": 2 wrong answers in tests/",
+        ),
+        (
+            "solutions/source/09_tiny.py",
+            'tags=["recap"]',
+            "",
+            '09_tiny.py: no recap: a markdown cell with the tag "recap"',
+        ),
+        ("solutions/source/09_tiny.py", "**Time** 6", "6", "the lesson's card has no minutes: `**Time** 6 minutes`"),
+    ],
+)
+def test_what_is_missing_is_told_with_what_to_do(tmp_path: Path, file: str, old: str, new: str, said: str) -> None:
+    course = make_course(tmp_path)
+    path = tmp_path / file
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+
+    (problem,) = draft(course, course.lessons()[0]).problems
+
+    assert said in str(problem)
+
+
+def test_a_lesson_without_a_file_of_wrong_answers_is_told_the_file(tmp_path: Path) -> None:
+    course = make_course(tmp_path)
+    (tmp_path / "tests" / "course" / "lesson09" / "wrong.py").unlink()
+
+    (problem,) = draft(course, course.lessons()[0]).problems
+
+    assert 'cell 4 "### Exercise 9.1 · Two": 0 wrong answers in tests/course/lesson09/wrong.py: at least 3' in str(
+        problem
+    )

@@ -1,15 +1,17 @@
-"""execute_all: run notebooks in fresh kernels, two at a time."""
+"""execute_all: run notebooks in fresh kernels, two at a time; Report: tell how far they are."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
 import re
+import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from ipykernel.kernelspec import get_kernel_dict
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
@@ -18,6 +20,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from hooklab.course.build.kernels import LEFT_BEHIND, environment, prepare_fonts
+from hooklab.course.progress import Progress
 
 AT_ONCE = 2
 SECONDS_PER_CELL = 120
@@ -35,10 +38,37 @@ class Run:
     faults: list[tuple[int | None, str]] = field(default_factory=list)
 
 
-Report = Callable[[Run, int], None]
+Tell = Callable[[Run, int], None]
 
 
-def execute_all(runs: list[Run], root: Path, report: Report) -> None:
+class Report:
+    """Shows runs as they proceed: on a terminal in one line that changes, elsewhere with a line or two per notebook.
+
+    `report(run, done)` is what `execute_all` calls.
+    """
+
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.progress = Progress(stream or sys.stdout, every=float("inf"))
+        self.clock = clock
+        self.begun: dict[str, float] = {}
+        self.state: dict[str, str] = {}
+
+    def __call__(self, run: Run, done: int) -> None:
+        total = len(run.notebook.cells)
+        if run.label not in self.begun:
+            self.begun[run.label] = self.clock()
+            if not self.progress.live:
+                self.progress.say(f"{run.label}: running {total} cells")
+        seconds = self.clock() - self.begun[run.label]
+        if done < total:
+            self.state[run.label] = f"{run.label} {done + 1}/{total} ({seconds:.0f} s)"
+        else:
+            self.state.pop(run.label, None)
+            self.progress.say(f"{run.label}: {'FAILED' if run.faults else 'ran'} in {seconds:.1f} s")
+        self.progress.show("   ".join(self.state.values()))
+
+
+def execute_all(runs: list[Run], root: Path, report: Tell) -> None:
     """Run every notebook to its end or its first error; an error in one does not stop another.
 
     `report(run, done)` is called with the number of cells done: 0 at the start, all of them (or fewer, and
@@ -49,7 +79,7 @@ def execute_all(runs: list[Run], root: Path, report: Report) -> None:
         asyncio.run(_execute_all(runs, environment(root, Path(scratch)), Path(scratch), report))
 
 
-async def _execute_all(runs: list[Run], env: dict[str, str], scratch: Path, report: Report) -> None:
+async def _execute_all(runs: list[Run], env: dict[str, str], scratch: Path, report: Tell) -> None:
     free = asyncio.Semaphore(AT_ONCE)
 
     async def one(number: int, run: Run) -> None:
@@ -61,7 +91,7 @@ async def _execute_all(runs: list[Run], env: dict[str, str], scratch: Path, repo
     await asyncio.gather(*(one(number, run) for number, run in enumerate(runs)))
 
 
-async def _execute(run: Run, env: dict[str, str], scratch: Path, report: Report) -> None:
+async def _execute(run: Run, env: dict[str, str], scratch: Path, report: Tell) -> None:
     run.folder.mkdir(parents=True, exist_ok=True)
     scratch.mkdir()
     log = scratch / "log.txt"  # what the kernel says of itself; what a cell prints is in the cell's outputs

@@ -1,0 +1,25 @@
+"""The words of the course that programs write and read back: one table, so that it can be given in another language.
+
+What stands in one place anyway is not here: a lesson's prose, a check's messages, what a command says to maintainers.
+"""
+
+# on a lesson's first card, `**Time** 40 minutes, and 10 …`, and on an exercise's, `### Exercise 2.1 · …`
+TIME = "Time"
+MINUTES = "minutes"
+A_MINUTE = "minutes?"  # as a pattern: one minute, two minutes
+AND = "and"
+EXERCISE = "Exercise"
+HINT = "Hint"
+# the heading, behind the recap, of what can wait
+MORE = "If you want more"
+
+# what a check or a prediction found, as a learner reads it
+OUTCOMES = {
+    "correct": "correct",
+    "not yet": "not yet",
+    "not attempted": "not attempted",
+    "met": "met",
+    "not met": "not met",
+    "no guess": "no guess",
+}
+NOT_CHECKED = "not checked yet"
