@@ -52,7 +52,7 @@ def test_what_stands_behind_the_heading_is_counted_on_its_own(tmp_path: Path) ->
 def test_an_exercise_behind_the_heading_is_counted_there(tmp_path: Path) -> None:
     exercise = TINY.index('# %% [markdown] tags=["exercise"]')
 
-    assert minutes(tmp_path, f"{TINY[:exercise]}{MORE}\n{TINY[exercise:]}") == "1 + 5"
+    assert minutes(tmp_path, f"{TINY[:exercise]}{MORE}\n{TINY[exercise:]}") == "1 + 6"
 
 
 def test_more_comes_after_the_recap(tmp_path: Path) -> None:
