@@ -1,4 +1,4 @@
-"""What a check raises: NotYet, StillTheStub, TookTooLong."""
+"""What a check raises: NotYet, StillTheStub, TookTooLong, and PlannedError through the learner's own code."""
 
 from __future__ import annotations
 
@@ -23,8 +23,12 @@ class TookTooLong(BaseException):
     """Raised in the learner's own line when a check's time is over; `except Exception` does not catch it."""
 
 
+class PlannedError(Exception):
+    """Raised by a check inside a learner's block or through a learner's function."""
+
+
 # What may come out of any call and is no error of the learner's: the check itself handles these.
-PASSING = (NotYet, StillTheStub, TookTooLong, KeyboardInterrupt)
+PASSING = (NotYet, StillTheStub, PlannedError, TookTooLong, KeyboardInterrupt)
 
 
 def cut(text: str, most: int) -> str:

@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import re
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
 
+from hooklab.course.exercises.faults import PlannedError as PlannedError
+from hooklab.course.exercises.frames import first_words, whose
 from hooklab.course.exercises.misconceptions import named_by
 from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
 
+
+def _missing_argument(error: BaseException) -> str | None:
+    """Tell who called with too few arguments: the learner's own line, or torch, which gives a tensor hook one."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    if whose(last.filename) == "learner":
+        is_registering = "register_hook(" in (last.line or "") and "lambda" not in (last.line or "")
+        return "called instead of handed over: register_hook takes the function, without ()" if is_registering else None
+    if re.search(r"\w\.\w+\(\) missing", first_words(error)):  # Meter.keep(), and not <locals>.keep()
+        return "unbound method: taken from the class it has no self; take it from self"
+    return "another number of parameters: a tensor hook is called with one argument, the gradient"
+
+
 # Words of an exception that a hook brings about, and the misconception behind it.
-_LIKELY = {
+_LIKELY: dict[str, str | Callable[[BaseException], str | None]] = {
     "doesn't require gradient": "no gradient to hook: ask a tensor for requires_grad before you hook it",
     "more than one element of the written-to tensor": "in place: the gradient that sum() sends is one number seen "
     "many times, so it cannot be written to; make a new tensor",
     "has changed the size of value": "another shape: a hook's result takes the gradient's place, so it needs its shape",
     "expected Variable, but hook returned": "not a tensor: a hook returns None or one tensor, and a lambda returns "
     "whatever its expression is worth",
-    "missing 1 required positional argument": "unbound method: taken from the class it has no self; take it from self. "
-    "Or called instead of handed over: register_hook takes the function, without ()",
+    "missing 1 required positional argument": _missing_argument,
     "takes 1 positional argument but 2 were given": "no place for the gradient: in a class, a hook takes self and grad",
     "'NoneType' object is not callable": "called instead of handed over: register_hook takes the function, without ()",
 }
@@ -32,10 +47,6 @@ def misconception_named() -> Iterator[None]:
     """Add the likely misconception to an exception whose words give it away. Used as a decorator."""
     with named_by(_LIKELY):
         yield
-
-
-class PlannedError(Exception):
-    """Raised by a check inside a learner's block or through a learner's function."""
 
 
 def stop_at_fault(trial: Trial) -> None:

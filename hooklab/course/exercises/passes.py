@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
+from hooklab.course.exercises.expectations import expect_handle, is_handle
 from hooklab.course.exercises.misconceptions import named_by
 from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
@@ -96,31 +96,15 @@ def hooked(trial: Trial, layer: nn.Module, *rest: Any, many: bool = False) -> It
             raise NotYet("your function returned None", expected=what, got="None", likely="forgotten return")
         handles = returned if many and isinstance(returned, list | tuple) else [returned]
         is_single = many and not isinstance(returned, list | tuple)
-        if is_single or not all(_is_handle(handle) for handle in handles):
+        if is_single or not all(is_handle(handle) for handle in handles):
             raise NotYet(f"your function did not return {what}", expected=what, got=tensor_text(returned))
-        if any(_is_used_up(handle) for handle in handles):
-            raise NotYet(
-                "the handle that you return has been used already: its hook is gone",
-                expected=what,
-                likely="`with` removes the hook at the end of its block; register, and return the handle",
-            )
+        for handle in handles:
+            expect_handle(handle)
         try:
             yield
         finally:
             for handle in handles:
                 trial.run(handle.remove)
-
-
-def _is_used_up(handle: Any) -> bool:
-    """Whether a handle's hook has been taken out of its table."""
-    if not isinstance(handle, RemovableHandle):
-        return False
-    table = handle.hooks_dict_ref()
-    return table is None or handle.id not in table
-
-
-def _is_handle(value: Any) -> bool:
-    return callable(getattr(value, "remove", None)) and not isinstance(value, list | set)
 
 
 @contextmanager

@@ -71,7 +71,7 @@ def asserts(layer):
     return layer.register_forward_pre_hook(guard)
 
 
-@wrong("4.2", says="only prints")
+@wrong("4.2", says="the hook never raises")
 def only_prints(layer):
     def guard(module, args):
         if not torch.isfinite(args[0]).all():
@@ -94,7 +94,7 @@ def repairs_instead(layer):
     return layer.register_forward_pre_hook(lambda module, args: torch.nan_to_num(args[0]))
 
 
-@wrong("4.2", says="guards_nothing raised ValueError: not finite, at line")
+@wrong("4.2", says="`.all()` asks whether every number is NaN")
 def guards_nothing(layer):
     def guard(module, args):
         if not torch.isnan(args[0]).all():
@@ -108,7 +108,7 @@ def does_not_ask_for_kwargs(module, default):
     return module.register_forward_pre_hook(lambda module, args, kwargs: (args, {"scale": default, **kwargs}))
 
 
-@wrong("4.3", says="a scale that the caller gave was replaced")
+@wrong("4.3", says="overwritten: only fill in what is missing")
 def always_overwrites(module, default):
     return module.register_forward_pre_hook(
         lambda m, args, kwargs: (args, {**kwargs, "scale": default}), with_kwargs=True
@@ -127,7 +127,7 @@ def returns_kwargs_alone(module, default):
     return module.register_forward_pre_hook(lambda m, args, kwargs: {"scale": default, **kwargs}, with_kwargs=True)
 
 
-@wrong("4.3", says="still uses the module's own default")
+@wrong("4.3", says="no hook: nothing is registered on the module")
 def sets_an_attribute(module, default):
     module.scale = default
 
@@ -227,7 +227,7 @@ def forgets_to_normalise(layer):
     return layer.register_forward_pre_hook(hook)
 
 
-@wrong("4.5", says="the length of weight_v must not matter")
+@wrong("4.5", says="the first length")
 def normalises_by_the_first_norm(layer):
     split(layer)
     first = layer.weight_v.detach().norm(dim=1, keepdim=True)

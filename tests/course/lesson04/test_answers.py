@@ -1,0 +1,612 @@
+"""Unusual right answers to lesson 4's exercises, and wrong ones: none is misjudged, and no reason is untrue.
+
+A wrong answer comes with the beginning of the one reason that is true, or None where the check can know none.
+"""
+
+import functools
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+from hooklab.course.exercises import attempt
+
+RIGHT, WRONG = [], []
+
+
+def right(id):
+    return lambda answer: RIGHT.append((id, answer))
+
+
+def wrong(id, likely=None, says=""):
+    return lambda answer: WRONG.append((id, answer, likely, says))
+
+
+# --- 4.1
+
+
+@right("4.1")
+def with_kwargs(layer):
+    return layer.register_forward_pre_hook(lambda m, args, kwargs: ((2 * args[0],), kwargs), with_kwargs=True)
+
+
+@right("4.1")
+def every_argument(layer):
+    return layer.register_forward_pre_hook(lambda m, args: tuple(a + a for a in args), prepend=True)
+
+
+@right("4.1")
+def partial_as_a_hook(layer):
+    def scale(factor, module, args):
+        return args[0].mul(factor)
+
+    return layer.register_forward_pre_hook(functools.partial(scale, 2))
+
+
+@right("4.1")
+def method_as_a_hook(layer):
+    class Doubler:
+        def hook(self, module, args):
+            return (torch.add(*args, *args),)
+
+    return layer.register_forward_pre_hook(Doubler().hook)
+
+
+@right("4.1")
+def in_place_on_a_clone(layer):
+    return nn.Module.register_forward_pre_hook(layer, lambda module, args: args[0].clone().mul_(2.0))
+
+
+@right("4.1")
+def own_handle(layer):
+    handle = layer.register_forward_pre_hook(lambda module, args: (args[0] / 0.5,))
+    return SimpleNamespace(remove=lambda: handle.remove())
+
+
+@wrong("4.1", says="after handle.remove() a hook is still at work")
+def new_forward(layer):
+    forward = layer.forward
+    layer.forward = lambda x: forward(2 * x)
+    return layer.register_forward_pre_hook(lambda module, args: None)
+
+
+@wrong("4.1", says="got the input as it was")
+def only_in_training(layer):
+    return layer.register_forward_pre_hook(lambda module, args: args[0] * 2 if module.training else args[0])
+
+
+@wrong("4.1", says="in evaluation mode, the layer got the input as it was")
+def returns_in_training_only(layer):
+    return layer.register_forward_pre_hook(lambda module, args: args[0] * 2 if module.training else None)
+
+
+@wrong("4.1", "a hook that removes itself")
+def removes_itself(layer):
+    def hook(module, args):
+        handle.remove()
+        return args[0] * 2
+
+    handle = layer.register_forward_pre_hook(hook)
+    return handle
+
+
+@wrong("4.1", says="did not get twice the input")
+def only_the_first_row(layer):
+    def hook(module, args):
+        x = args[0].clone()
+        x[0] = 2 * x[0]
+        return x
+
+    return layer.register_forward_pre_hook(hook)
+
+
+@wrong("4.1", says="did not get twice the input")
+def only_positive(layer):
+    return layer.register_forward_pre_hook(lambda module, args: args[0].abs() * 2)
+
+
+@wrong("4.1", says="removed a hook that is not yours")
+def takes_away_the_others(layer):
+    layer._forward_pre_hooks.clear()
+    return layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
+
+
+@wrong("4.1", says="your hook runs for every module of this process")
+def on_every_module(layer):
+    return torch_module.register_module_forward_pre_hook(lambda module, args: args[0] * 2)
+
+
+@wrong("4.1", "in-place change", says="changed the parameter 'weight' in place")
+def doubles_the_weight(layer):
+    with torch.no_grad():
+        layer.weight.mul_(2)
+    return layer.register_forward_pre_hook(lambda module, args: None)
+
+
+@wrong("4.1", says="the layer got something else than one tensor")
+def tuple_in_a_tuple(layer):
+    return layer.register_forward_pre_hook(lambda module, args: ((args[0] * 2,),))
+
+
+@wrong("4.1", "`with` removes the hook at the end")
+def in_a_with(layer):
+    with layer.register_forward_pre_hook(lambda module, args: args[0] * 2) as handle:
+        return handle
+
+
+@wrong("4.1", "cut off")
+def without_gradient(layer):
+    @torch.no_grad()
+    def hook(module, args):
+        return args[0] * 2
+
+    return layer.register_forward_pre_hook(hook)
+
+
+@wrong("4.1", says="did not get twice the input")
+def two_hooks(layer):
+    layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
+    return layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
+
+
+@wrong("4.1", "no hook: nothing is registered on the module")
+def hook_on_the_bias(layer):
+    return layer.bias.register_hook(lambda grad: grad * 2)
+
+
+# --- 4.2
+
+
+def guard(refuses, error=ValueError, **options):
+    def register(layer):
+        def look(module, args, *kwargs):
+            if refuses(args[0]):
+                raise error("not finite")
+
+        return layer.register_forward_pre_hook(look, **options)
+
+    return register
+
+
+class NotFinite(ValueError):
+    pass
+
+
+right("4.2")(guard(lambda x: (torch.isnan(x) | torch.isinf(x)).any(), with_kwargs=True))
+right("4.2")(guard(lambda x: (x - x).ne(0).any()))
+right("4.2")(guard(lambda x: not torch.isfinite(x.abs().max())))
+right("4.2")(guard(lambda x: not all(map(math.isfinite, x.flatten().tolist())), NotFinite))
+right("4.2")(guard(lambda x: not torch.equal(torch.nan_to_num(x), x)))
+right("4.2")(guard(lambda x: not np.isfinite(x.detach().numpy()).all(), prepend=True))
+right("4.2")(guard(lambda x: (x * 0).sum() != 0))
+right("4.2")(guard(lambda x: bool(torch.logical_not(x.isfinite()).sum())))
+
+
+@right("4.2")
+def hands_the_arguments_on(layer):
+    def look(module, args):
+        (x,) = args
+        if not x.isfinite().all().item():
+            raise NotFinite
+        return args
+
+    return layer.register_forward_pre_hook(look)
+
+
+wrong("4.2", "a bound")(guard(lambda x: not (x.abs() < 100).all()))
+wrong("4.2", "a bound")(guard(lambda x: (x.abs() > 1e6).any() or x.isnan().any()))
+wrong("4.2", "a sum")(guard(lambda x: not torch.isfinite(x.sum())))
+wrong("4.2", "a sum or a mean")(guard(lambda x: not torch.isfinite(x.mean(dim=0)).all()))
+wrong("4.2", "a norm")(guard(lambda x: not torch.isfinite(x.norm())))
+wrong("4.2", "a bound, or a square")(guard(lambda x: not torch.isfinite(x.pow(2)).all()))
+wrong("4.2", "only its last row")(guard(lambda x: not torch.isfinite(x[-1]).all()))
+wrong("4.2", "only its first row")(guard(lambda x: not torch.isfinite(x[0]).all()))
+wrong("4.2", "only NaN")(guard(lambda x: (x != x).any()))
+wrong("4.2", "only the infinities")(guard(lambda x: torch.isinf(x).any()))
+wrong("4.2", "only one infinity")(guard(lambda x: not (x < float("inf")).all()))
+wrong("4.2")(guard(lambda x: not torch.isfinite(x[:, 0]).all()))
+wrong("4.2")(guard(lambda x: x.sum() != x.sum()))
+wrong("4.2", "any and all")(guard(lambda x: not torch.isfinite(x).any()))
+wrong("4.2", "turned around")(guard(lambda x: torch.isfinite(x).all()))
+wrong("4.2", "the hook always raises")(guard(lambda x: True))
+wrong("4.2", "the hook never raises")(guard(lambda x: False))
+wrong("4.2", says="raised RuntimeError: not finite, at line")(guard(lambda x: not x.isfinite().all(), RuntimeError))
+wrong("4.2", says="got       AssertionError")(guard(lambda x: not x.isfinite().all(), AssertionError))
+
+
+@wrong("4.2", says="in evaluation mode, an input with a NaN was let in")
+def guards_in_training(layer):
+    def look(module, args):
+        if module.training and not args[0].isfinite().all():
+            raise ValueError
+
+    return layer.register_forward_pre_hook(look)
+
+
+@wrong("4.2", "a hook that removes itself")
+def guards_once(layer):
+    def look(module, args):
+        if not args[0].isfinite().all():
+            handle.remove()
+            raise ValueError
+
+    handle = layer.register_forward_pre_hook(look)
+    return handle
+
+
+@wrong("4.2", "too much: a guard looks")
+def cleans(layer):
+    return layer.register_forward_pre_hook(lambda module, args: args[0].nan_to_num())
+
+
+@wrong("4.2", "in-place change", says="changed a tensor that it was given in place")
+def cleans_in_place(layer):
+    def clean(module, args):
+        args[0].nan_to_num_()
+
+    return layer.register_forward_pre_hook(clean)
+
+
+@wrong("4.2", "the hook never raises")
+def looks_at_the_weight(layer):
+    def look(module, args):
+        if not module.weight.isfinite().all():
+            raise ValueError
+
+    return layer.register_forward_pre_hook(look)
+
+
+# --- 4.3
+
+
+@right("4.3")
+def fills_in_place(module, default):
+    def fill(module, args, kwargs):
+        kwargs.setdefault("scale", default)
+
+    return module.register_forward_pre_hook(fill, with_kwargs=True)
+
+
+@right("4.3")
+def fills_in_if_missing(module, default):
+    def fill(module, args, kwargs):
+        if "scale" in kwargs:
+            return None
+        return args, {**kwargs, "scale": default}
+
+    return module.register_forward_pre_hook(fill, with_kwargs=True, prepend=True)
+
+
+@right("4.3")
+def merges(module, default):
+    return module.register_forward_pre_hook(lambda m, a, k: (a, {"scale": default} | k), with_kwargs=True)
+
+
+@right("4.3")
+def names_all_defaults(module, default):
+    return module.register_forward_pre_hook(
+        lambda m, a, k: (a, {"shift": 0.0, "scale": default, **k}), with_kwargs=True
+    )
+
+
+@right("4.3")
+def bound_default(module, default):
+    def fill(scale, module, args, kwargs):
+        return (args, {**kwargs, "scale": kwargs.get("scale", scale)})
+
+    return module.register_forward_pre_hook(functools.partial(fill, default), with_kwargs=True)
+
+
+def filling(change):
+    """An answer whose hook gives these keyword arguments."""
+
+    def register(module, default):
+        return module.register_forward_pre_hook(lambda m, args, k: (args, change(k, default)), with_kwargs=True)
+
+    return register
+
+
+wrong("4.3", "overwritten")(filling(lambda k, default: {**k, "scale": default}))
+wrong("4.3", "truth instead of presence")(filling(lambda k, default: {**k, "scale": k.get("scale") or default}))
+wrong("4.3", "lost arguments")(filling(lambda k, default: {"scale": k.get("scale", default)}))
+wrong("4.3")(filling(lambda k, default: {"scale": default, **k} if "shift" in k else k))
+wrong("4.3")(filling(lambda k, default: {**k, "scale": max(k.get("scale", default), default)}))
+wrong("4.3")(filling(lambda k, default: {**k, "scale": k.get("scale", 1.0) * default}))
+wrong("4.3")(filling(lambda k, default: {"scale": default, **k} if default else k))
+wrong("4.3", "the module's own default, when a caller names it")(
+    filling(lambda k, default: {**k, "scale": default if k.get("scale", 1.0) == 1.0 else k["scale"]})
+)
+
+
+@wrong("4.3", says="in evaluation mode, module(x) does not get what it should")
+def fills_in_training(module, default):
+    return module.register_forward_pre_hook(
+        lambda m, args, k: (args, {"scale": default, **k} if m.training else k), with_kwargs=True
+    )
+
+
+@wrong("4.3", "a bare tensor in place of args")
+def takes_the_tensor_out(module, default):
+    return module.register_forward_pre_hook(
+        lambda m, args, kwargs: (args[0] if args else kwargs.pop("x"), {"scale": default, **kwargs}), with_kwargs=True
+    )
+
+
+@wrong("4.3", says="IndexError")
+def expects_x_by_position(module, default):
+    return module.register_forward_pre_hook(
+        lambda m, args, kwargs: ((args[0],), {"scale": default, **kwargs}), with_kwargs=True
+    )
+
+
+@wrong("4.3", says="x itself")
+def changes_x(module, default):
+    return module.register_forward_pre_hook(
+        lambda m, args, kwargs: (tuple(a * 1 for a in args), {"scale": default, **kwargs}), with_kwargs=True
+    )
+
+
+@wrong("4.3", says="another module of the same class has the new default, too")
+def changes_the_class(module, default):
+    type(module).forward.__kwdefaults__["scale"] = default
+    return module.register_forward_pre_hook(lambda m, args: None)
+
+
+@wrong("4.3", "a hook that removes itself")
+def fills_in_once(module, default):
+    def fill(m, args, kwargs):
+        handle.remove()
+        return args, {"scale": default, **kwargs}
+
+    handle = module.register_forward_pre_hook(fill, with_kwargs=True)
+    return handle
+
+
+@wrong("4.3", "forward hook")
+def scales_the_output(module, default):
+    return module.register_forward_hook(lambda m, args, kwargs, out: out * default, with_kwargs=True)
+
+
+@wrong("4.3", says="returns something else than forward does")
+def rounds_the_output_as_well(module, default):
+    module.register_forward_hook(lambda m, args, out: out + 1)
+    return merges_of(module, default)
+
+
+def merges_of(module, default):
+    return module.register_forward_pre_hook(lambda m, a, k: (a, {"scale": default, **k}), with_kwargs=True)
+
+
+# --- 4.4
+
+
+@right("4.4")
+def moves_to_the_front(layer, hook):
+    handle = layer.register_forward_pre_hook(hook)
+    layer._forward_pre_hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+@right("4.4")
+def keeps_the_entries(layer, hook):
+    old = dict(layer._forward_pre_hooks)
+    handle = layer.register_forward_pre_hook(hook)
+    for key, value in old.items():
+        del layer._forward_pre_hooks[key]
+        layer._forward_pre_hooks[key] = value
+    return handle
+
+
+@right("4.4")
+def calls_it_from_another(layer, hook):
+    return layer.register_forward_pre_hook(lambda module, args: hook(module, args), prepend=True)
+
+
+@right("4.4")
+def calls_it_with_kwargs(layer, hook):
+    return layer.register_forward_pre_hook(lambda m, a, k: (hook(m, a), k), with_kwargs=True, prepend=True)
+
+
+@right("4.4")
+def by_position(layer, hook):
+    options = {"prepend": bool(layer._forward_pre_hooks)}
+    return nn.Module.register_forward_pre_hook(layer, hook, **options)
+
+
+@wrong("4.4", "order of registration")
+def last(layer, hook):
+    return layer.register_forward_pre_hook(hook, prepend=False)
+
+
+@wrong("4.4", "never remove hooks that are not yours")
+def registers_all_anew(layer, hook):
+    old = list(layer._forward_pre_hooks.values())
+    layer._forward_pre_hooks.clear()
+    handle = layer.register_forward_pre_hook(hook)
+    for each in old:
+        layer.register_forward_pre_hook(each)
+    return handle
+
+
+@wrong("4.4")
+def knows_the_old_hook(layer, hook):
+    return layer.register_forward_pre_hook(lambda module, args: ((args[0] - 1) * 10 + 1,))
+
+
+@wrong("4.4", says="your hook runs for every module of this process")
+def before_everybody(layer, hook):
+    return torch_module.register_module_forward_pre_hook(hook)
+
+
+@wrong("4.4", "the new hook does not run before forward")
+def after_forward(layer, hook):
+    return layer.register_forward_hook(lambda module, args, output: hook(module, args)[0], prepend=True)
+
+
+@wrong("4.4", says="in evaluation mode, the two hooks")
+def first_in_training(layer, hook):
+    return layer.register_forward_pre_hook(lambda m, args: hook(m, args) if m.training else None, prepend=True)
+
+
+@wrong("4.4")
+def twice(layer, hook):
+    layer.register_forward_pre_hook(hook)
+    return layer.register_forward_pre_hook(hook, prepend=True)
+
+
+@wrong("4.4", says="did not return the handle")
+def gives_the_id(layer, hook):
+    return layer.register_forward_pre_hook(hook, prepend=True).id
+
+
+@wrong("4.4", "a hook that removes itself")
+def first_once(layer, hook):
+    def once(module, args):
+        handle.remove()
+        return hook(module, args)
+
+    handle = layer.register_forward_pre_hook(once, prepend=True)
+    return handle
+
+
+@wrong("4.4", says="the handle does not remove the new hook alone")
+def another_handle(layer, hook):
+    layer.register_forward_pre_hook(hook, prepend=True)
+    return layer.register_forward_pre_hook(lambda module, args: None)
+
+
+# --- 4.5
+
+
+def split(layer):
+    start = layer.weight.detach().clone()
+    del layer.weight
+    layer.weight_g = nn.Parameter(start.norm(dim=1, keepdim=True))
+    layer.weight_v = nn.Parameter(start)
+
+
+def normed(formula, **options):
+    """An answer whose hook computes the weight by a formula."""
+
+    def register(layer):
+        split(layer)
+        start = layer.weight_v.detach().clone()
+
+        def compute(module, args, *kwargs):
+            module.weight = formula(module.weight_g, module.weight_v, start)
+
+        return layer.register_forward_pre_hook(compute, **options)
+
+    return register
+
+
+right("4.5")(normed(lambda g, v, start: nn.functional.normalize(v, dim=1) * g))
+right("4.5")(normed(lambda g, v, start: torch._weight_norm(v, g, 0), with_kwargs=True))
+right("4.5")(normed(lambda g, v, start: g * v / v.pow(2).sum(1, keepdim=True).sqrt(), prepend=True))
+right("4.5")(normed(lambda g, v, start: torch.diag((g / v.norm(dim=1, keepdim=True)).flatten()) @ v))
+
+
+@right("4.5")
+def weight_as_a_buffer(layer):
+    weight = layer._parameters.pop("weight").detach()
+    layer.register_parameter("weight_v", nn.Parameter(weight.clone()))
+    layer.register_parameter("weight_g", nn.Parameter(torch.linalg.vector_norm(weight, dim=1, keepdim=True)))
+    layer.register_buffer("weight", weight)
+
+    def compute(module, args):
+        module.weight = module.weight_g * (module.weight_v / module.weight_v.norm(dim=1, keepdim=True))
+        return args
+
+    return layer.register_forward_pre_hook(compute)
+
+
+wrong("4.5", "not normalised")(normed(lambda g, v, start: g * v))
+wrong("4.5", "computed once")(normed(lambda g, v, start: start))
+wrong("4.5", "the first length")(normed(lambda g, v, start: g * v / start.norm(dim=1, keepdim=True)))
+wrong("4.5", "weight_v alone")(normed(lambda g, v, start: v))
+wrong("4.5", "weight_g is not used")(normed(lambda g, v, start: v / v.norm(dim=1, keepdim=True)))
+wrong("4.5", "one norm for the whole matrix")(normed(lambda g, v, start: g * v / v.norm()))
+wrong("4.5", "the norm of the columns")(normed(lambda g, v, start: g * v / v.norm(dim=0, keepdim=True)))
+wrong("4.5", "cut off in part")(normed(lambda g, v, start: g * v / v.detach().norm(dim=1, keepdim=True)))
+wrong("4.5", "cut off:")(normed(lambda g, v, start: (g * v / v.norm(dim=1, keepdim=True)).detach()))
+wrong("4.5")(normed(lambda g, v, start: g.detach() * v / v.norm(dim=1, keepdim=True)))
+wrong("4.5")(normed(lambda g, v, start: g.abs() * v / v.norm(dim=1, keepdim=True)))
+
+
+@wrong("4.5", "forward hook")
+def one_call_late(layer):
+    split(layer)
+
+    def compute(module, args, output=None):
+        module.weight = module.weight_g * module.weight_v / module.weight_v.norm(dim=1, keepdim=True)
+
+    compute(layer, ())
+    return layer.register_forward_hook(compute)
+
+
+@wrong("4.5", "a hook that removes itself")
+def computed_in_one_pass(layer):
+    split(layer)
+
+    def compute(module, args):
+        handle.remove()
+        module.weight = module.weight_g * module.weight_v / module.weight_v.norm(dim=1, keepdim=True)
+
+    handle = layer.register_forward_pre_hook(compute)
+    return handle
+
+
+@wrong("4.5", "keepdim is missing")
+def flat_lengths(layer):
+    split(layer)
+    layer.weight_g = nn.Parameter(layer.weight_v.detach().norm(dim=1))
+
+
+@wrong("4.5", "cut off:")
+def a_new_parameter_each_time(layer):
+    split(layer)
+
+    def compute(module, args):
+        v = module.weight_v
+        module.weight = nn.Parameter(module.weight_g * v / v.norm(dim=1, keepdim=True))
+
+    return layer.register_forward_pre_hook(compute)
+
+
+@wrong("4.5", says="weight_v does not start as the old weight")
+def directions_of_length_one(layer):
+    split(layer)
+    layer.weight_v = nn.Parameter(nn.functional.normalize(layer.weight_v.detach(), dim=1))
+    return layer.register_forward_pre_hook(lambda m, a: setattr(m, "weight", m.weight_g * m.weight_v))
+
+
+# --- all of them
+
+
+def name(value):
+    return getattr(value, "__name__", None) if callable(value) else None
+
+
+@pytest.mark.parametrize(("id", "answer"), RIGHT, ids=lambda value: name(value) or str(value))
+def test_an_unusual_right_answer_is_correct(id, answer):
+    outcome = attempt(id, answer)
+    assert (outcome.state, outcome.details) == ("correct", ())
+
+
+@pytest.mark.parametrize(("id", "answer", "likely", "says"), WRONG, ids=lambda value: name(value) or "")
+def test_a_wrong_answer_is_refused_with_the_true_reason_or_none(id, answer, likely, says):
+    outcome = attempt(id, answer)
+    assert outcome.state == "not yet"
+    assert says in str(outcome)
+    reason = dict(outcome.details).get("likely")
+    assert reason is None if likely is None else str(reason).startswith(likely)
+
+
+@pytest.mark.parametrize("id", ["4.1", "4.2", "4.3", "4.4", "4.5"])
+def test_there_are_five_right_and_eight_wrong_ones_of_each(id):
+    assert sum(one[0] == id for one in RIGHT) >= 5
+    assert sum(one[0] == id for one in WRONG) >= 8
