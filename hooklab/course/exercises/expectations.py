@@ -13,7 +13,7 @@ from hooklab.course.exercises.values import tensor_text
 
 
 def expect_handle(handle: Any, of: str = "the method that registers the hook") -> None:
-    """Raise NotYet unless an answer returned a handle whose hook is still there.
+    """Raise NotYet unless an answer returned a handle.
 
     Args:
         handle: what the answer returned; anything with a `remove` of its own will do.
@@ -24,18 +24,21 @@ def expect_handle(handle: Any, of: str = "the method that registers the hook") -
         Traceback (most recent call last):
         hooklab.course.exercises.faults.NotYet: your function did not return the handle
     """
-    expected = f"what {of} returned, so that the caller can remove the hook"
     if not is_handle(handle):
         raise NotYet(
             "your function did not return the handle",
-            expected=expected,
+            expected=f"what {of} returned, so that the caller can remove the hook",
             got=tensor_text(handle),
             likely="forgotten return of the handle" if handle is None else None,
         )
+
+
+def expect_unused(handle: Any) -> None:
+    """Raise NotYet if the hook of a handle is gone at the moment when the answer returns it."""
     if is_used_up(handle):
         raise NotYet(
             "the handle that you return has been used already: its hook is gone",
-            expected=expected,
+            expected="a handle with which the caller can remove the hook",
             likely="`with` removes the hook at the end of its block; register, and return the handle",
         )
 
@@ -53,22 +56,26 @@ def is_used_up(handle: Any) -> bool:
     return table is None or handle.id not in table
 
 
-def expect_error_comes_out(trial: Trial, function: Callable[[], Any], where: str) -> None:
-    """Run a function in which the check raises PlannedError; NotYet if the learner's code hides it.
+def error_comes_out(trial: Trial, function: Callable[[], Any]) -> bool:
+    """Run a function in which the check raises PlannedError; return whether it came through the learner's code.
 
     Args:
         trial: the trial.
         function: raises PlannedError in the learner's block, or in something that the learner's code calls.
-        where: what raised, in words, such as "the block" or "train()".
     """
     try:
         trial.run(function)
     except PlannedError:
-        return
-    raise NotYet(
-        f"{where} raised an exception, and it did not come out",
+        return True
+    return False
+
+
+def hidden_error(where: str) -> NotYet:
+    """Say that an exception did not come out; `where` is what raised it, such as "the block" or "train()"."""
+    return NotYet(
+        f"{where} raised an exception, and your code hid it",
         expected="whoever stands outside sees the exception",
-        got="the code after it went on as if nothing had happened",
+        got="what comes after it went on as if nothing had happened",
         likely="swallowed: an `except` without `raise`, a `return` in `finally`, or an __exit__ that returns something "
         "true",
     )

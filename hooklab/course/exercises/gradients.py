@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import Tensor
 
-from hooklab.course.exercises.faults import PlannedError as PlannedError
 from hooklab.course.exercises.frames import first_words, whose
 from hooklab.course.exercises.misconceptions import named_by
 from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text

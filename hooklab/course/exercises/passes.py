@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hooklab.course.exercises.expectations import expect_handle, is_handle
+from hooklab.course.exercises.expectations import expect_unused, is_handle
 from hooklab.course.exercises.misconceptions import named_by
 from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
@@ -99,7 +99,7 @@ def hooked(trial: Trial, layer: nn.Module, *rest: Any, many: bool = False) -> It
         if is_single or not all(is_handle(handle) for handle in handles):
             raise NotYet(f"your function did not return {what}", expected=what, got=tensor_text(returned))
         for handle in handles:
-            expect_handle(handle)
+            expect_unused(handle)
         try:
             yield
         finally:

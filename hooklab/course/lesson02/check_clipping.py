@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.gradients import PlannedError, close, misconception_named, stop_at_fault
+from hooklab.course.exercises.expectations import error_comes_out, hidden_error
+from hooklab.course.exercises.faults import PlannedError
+from hooklab.course.exercises.gradients import close, misconception_named, stop_at_fault
 from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
 
 LEARNING_RATE = 0.5
@@ -156,17 +160,10 @@ def _expect_removed_after_error(trial: Trial) -> None:
         raise PlannedError
 
     model, faults = _Model(), len(trial.faults)
-    try:
-        with trial.watch(model):
-            trial.answer(model, 5.0, train)
-    except PlannedError:
-        pass
-    else:
-        raise NotYet(
-            "train() raised an exception, and your function hid it",
-            expected="the caller sees the exception",
-            likely="an `except` or a `return` in `finally` that swallows it",
-        )
+    with trial.watch(model):
+        came_out = error_comes_out(trial, partial(trial.answer, model, 5.0, train))
+    if not came_out:
+        raise hidden_error("train()")
     if len(trial.faults) > faults:
         del trial.faults[faults:]
         raise NotYet(

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.gradients import PlannedError, close, expect_arrived, misconception_named
+from hooklab.course.exercises.expectations import error_comes_out, hidden_error
+from hooklab.course.exercises.faults import PlannedError
+from hooklab.course.exercises.gradients import close, expect_arrived, misconception_named
 from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
 
@@ -71,22 +73,18 @@ def _run_block(
     """
     entered = []
 
-    def block() -> bool:
-        try:
-            with log as inside:
-                entered.append(inside)
-                if hooks is not None:
-                    hooks.extend((y._backward_hooks or {}).values())
-                for gradient in gradients:
-                    (torch.tensor(gradient) * y).sum().backward()
-                if fail:
-                    raise PlannedError
-        except PlannedError:
-            return True
-        return False
+    def block() -> None:
+        with log as inside:
+            entered.append(inside)
+            if hooks is not None:
+                hooks.extend((y._backward_hooks or {}).values())
+            for gradient in gradients:
+                (torch.tensor(gradient) * y).sum().backward()
+            if fail:
+                raise PlannedError
 
     block.__name__ = trial.name
-    came_out = bool(trial.run(block))
+    came_out = error_comes_out(trial, block)
     if entered[0] is not log:
         raise NotYet(
             "`with … as log` does not give your object",
@@ -176,8 +174,4 @@ def _expect_safe_exit(trial: Trial) -> None:
                 likely="removed on success only: __exit__ also runs after an exception, use it for both",
             )
     if not came_out:
-        raise NotYet(
-            "an exception inside the block disappeared",
-            expected="it comes out of the `with` block",
-            likely="__exit__ returned something true, which means `swallow it`: return nothing",
-        )
+        raise hidden_error("the block")

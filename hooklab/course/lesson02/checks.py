@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import expect_handle
 from hooklab.course.exercises.gradients import all_same, expect_arrived, misconception_named, stop_at_fault, why_empty
 from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
 from hooklab.course.lesson02.check_clipping import clip_inside_somebody_elses_loop
@@ -138,7 +139,7 @@ def turn_a_gradient_up_or_down(trial: Trial) -> str:
                 else "not registered: nobody called tensor.register_hook",
             )
         _expect_only_b_scaled(factor, gradient, a.grad, b.grad)
-        _expect_handle(handle)
+        expect_handle(handle, "register_hook")
     w = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
     handle = trial.call(w, 2.0, may_hook=True)
     trial.run(w.sum().backward)  # sends one number, expanded
@@ -185,16 +186,6 @@ def _expect_only_b_scaled(factor: float, gradient: Tensor, a: Tensor | None, b: 
     if same(b, torch.full_like(gradient, factor)):
         raise NotYet("the gradient was replaced by the factor", **shown, likely="the result is the factor alone")
     raise NotYet("the gradient is not scaled by the factor", **shown)
-
-
-def _expect_handle(handle: Any) -> None:
-    if not isinstance(handle, RemovableHandle):
-        raise NotYet(
-            "your function did not return the handle",
-            expected="what register_hook returned, so that the caller can remove the hook",
-            got=tensor_text(handle),
-            likely="forgotten return of the handle" if handle is None else None,
-        )
 
 
 @exercise("2.3", "Mend it: half the gradient")

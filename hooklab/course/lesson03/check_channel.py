@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import expect_handle
 from hooklab.course.exercises.forward import linear, misconception_named, run_with_hooks, whole_numbers
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
 
@@ -35,13 +36,7 @@ def switch_a_channel_off(trial: Trial) -> str:
             )
         _expect_gradient(now, x, wanted, layer)
         _expect_off_again(trial, layer, whole_numbers(seed + 20, 3, 2, 4, 4), channel)
-        if not callable(getattr(handle, "remove", None)):
-            raise NotYet(
-                "your function did not return the handle",
-                expected="what register_forward_hook returned",
-                got=tensor_text(handle),
-                likely="forgotten return, at the end of your function",
-            )
+        expect_handle(handle, "register_forward_hook")
         trial.run(handle.remove)
         if not same(layer(x), before):
             raise NotYet(

@@ -7,6 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import error_comes_out, hidden_error
+from hooklab.course.exercises.faults import PlannedError
 from hooklab.course.exercises.forward import (
     NOT_DETACHED,
     Net,
@@ -19,10 +21,6 @@ from hooklab.course.exercises.forward import (
 )
 from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
-
-
-class _InTheBlock(Exception):
-    """Raised by the check inside the learner's block."""
 
 
 @exercise("3.5", "A capture that cleans up")
@@ -140,13 +138,14 @@ def _check_own_dictionary(trial: Trial) -> None:
 def _check_exception(trial: Trial) -> None:
     model, x = Net(1), whole_numbers(3, 3, 2)
     hooks = snapshot_hooks([model])
-    came_out = False
-    try:
-        with trial.run(trial.answer, model, ["body.second", "head"]):
+
+    def a_block() -> None:
+        with trial.answer(model, ["body.second", "head"]):
             model(x)
-            raise _InTheBlock
-    except _InTheBlock:
-        came_out = True
+            raise PlannedError
+
+    a_block.__name__ = "a block with capturing"
+    came_out = error_comes_out(trial, a_block)
     left = remove_new_hooks([model], hooks)
     if left:
         raise NotYet(
@@ -156,12 +155,7 @@ def _check_exception(trial: Trial) -> None:
             likely="no finally: code after a bare `yield` is skipped when the block raises",
         )
     if not came_out:
-        raise NotYet(
-            "an exception of the block was swallowed",
-            expected="the exception comes out of the with statement",
-            got="the code after the block went on as if nothing had happened",
-            likely="except around yield, or __exit__ that returns True: use finally",
-        )
+        raise hidden_error("the block")
 
 
 def _check_wrong_name(trial: Trial) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hooklab.course.exercises.expectations import expect_handle, is_used_up
+from hooklab.course.exercises.expectations import expect_unused, is_used_up
 from hooklab.course.exercises.trial import NotYet, Trial, first_words, learners_line, tensor_text
 from hooklab.course.exercises.varying import returns_of_pre_hooks
 
@@ -53,8 +53,7 @@ class Seen:
 def registered(trial: Trial, layer: nn.Module, *rest: Any, may_change: bool = False) -> Any:
     """Let the answer register its hook on a layer; return what it returned, which may be no handle yet."""
     handle = trial.call(layer, *rest, may_hook=True, may_change=may_change)
-    if is_used_up(handle):
-        expect_handle(handle, REGISTER)
+    expect_unused(handle)
     return handle
 
 

@@ -301,7 +301,7 @@ class RemovesOnSuccess(Log):
             self.handle.remove()
 
 
-@wrong("2.5", says="`swallow it`")
+@wrong("2.5", says="an __exit__ that returns something true")
 class SwallowsTheException(Log):
     def __exit__(self, *exception):
         self.handle.remove()
