@@ -19,7 +19,7 @@ from hooklab.recording import Gradient, Kept, Record, Versions
 from hooklab.seen import Seen
 from hooklab.selecting import What, each_once, named_modules, select_for_hooks, uncompiled
 from hooklab.sessions import Block, Handle, Hook, Session, backward_number, remove_all
-from hooklab.trees import map_tensors, tensors
+from hooklab.trees import describe, is_tensor, map_tensors
 
 _thread = threading.get_ident
 
@@ -134,7 +134,10 @@ class Capture(Block):
         return Seen(self, session)
 
     def keep_tensor(self, tensor: Tensor) -> Kept:
-        kept = tensor.detach() if self.detach else tensor
+        try:
+            kept = tensor.detach() if self.detach else tensor
+        except Exception:  # a subclass that refuses
+            return tensor, None
         if self.device is not None:
             kept = kept.to(self.device)
         if kept.is_inference():  # counts no versions, so a later change could not be noticed
@@ -203,14 +206,13 @@ class CaptureSession(Session):
         self.append = self.record.events.append
 
     def keep_tree(self, tree: Any) -> tuple[Any, Versions]:
-        if isinstance(tree, Tensor):
+        if is_tensor(tree):
             return self.options.keep_tensor(tree)
-        versions: list[int | None] = []
+        versions: list[Kept] = []
 
         def keep(tensor: Tensor) -> Tensor:
-            kept, version = self.options.keep_tensor(tensor)
-            versions.append(version)
-            return kept
+            versions.append(self.options.keep_tensor(tensor))
+            return versions[-1][0]
 
         return map_tensors(keep, tree), versions
 
@@ -218,14 +220,12 @@ class CaptureSession(Session):
         if not tensor.requires_grad:
             return None
         _ = tensor.grad_fn  # brings a view's history up to date; without it, register_hook can crash the process
-        gradient = Gradient(self.keep_gradient)
+        gradient = Gradient(self.keep_gradient, tensor._is_view())
         self.gradient_handles.append(tensor.register_hook(gradient))
         return gradient
 
-    def watch_tree(self, tree: Any) -> list[Gradient | None]:
-        if type(tree) is Tensor:
-            return [self.watch(tree)]
-        return [self.watch(tensor) for tensor in tensors(tree)]
+    def watch_tree(self, tree: Any) -> tuple[Any]:
+        return (self.watch(tree) if type(tree) is Tensor else map_tensors(self.watch, tree),)
 
     def call_elsewhere(self, module: nn.Module, output: Any) -> None:
         if self.is_foreign():
@@ -233,7 +233,7 @@ class CaptureSession(Session):
         elif self.grads and self.record.runs_without_graph(id(module)):
             # A reentrant checkpoint runs its part without a graph first. The graph, and so the gradient, is that of
             # the second run, here.
-            self.record.recomputed.setdefault(id(module), []).append(self.watch_tree(output))
+            self.record.recomputed[id(module)] = describe(output), self.watch_tree(output)
 
 
 class _OnInput(Hook):

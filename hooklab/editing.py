@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hooklab.selecting import MissingName, What, each_once, first_few, require_module, select_for_hooks, uncompiled
 from hooklab.sessions import Block, Hook, Session, backward_number
-from hooklab.trees import children, describe
+from hooklab.trees import DEEPEST, children, describe, is_tensor
 
 
 def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> Edit:
@@ -218,7 +218,8 @@ class _Stopped(Exception):
 
 def _require_alike(new: Any, old: Any, name: str) -> None:
     """Raise unless ``new`` can take the place of ``old``: same structure, and each tensor's shape, dtype, device."""
-    for path, got, expected in _differences(new, old, ""):
+    if difference := _difference(new, old, "", 0, set()):
+        path, got, expected = difference
         where = f"{name!r} at {path}" if path else repr(name)
         said = f"the edit of {where} returned {describe(got)} in place of {describe(expected)}."
         if not isinstance(got, Tensor) or not isinstance(expected, Tensor):
@@ -228,17 +229,20 @@ def _require_alike(new: Any, old: Any, name: str) -> None:
         raise ValueError(f"{said} Return a tensor like the one that came, or None to leave it as it is.")
 
 
-def _differences(new: Any, old: Any, path: str) -> list[tuple[str, Any, Any]]:
-    if isinstance(new, Tensor) and isinstance(old, Tensor):
+def _difference(
+    new: Any, old: Any, path: str, depth: int, compared: set[tuple[int, int]]
+) -> tuple[str, Any, Any] | None:
+    """The first place where two trees differ: the path to it, and what stands there in either."""
+    if new is old or depth == DEEPEST or (id(new), id(old)) in compared:
+        return None
+    if is_tensor(new) and is_tensor(old):
         alike = new.shape == old.shape and new.dtype == old.dtype and new.device == old.device
-        return [] if alike else [(path, new, old)]
-    new_parts, old_parts = children(new), children(old)
-    if type(new) is not type(old) or new_parts is None or old_parts is None:
-        return [] if type(new) is type(old) else [(path, new, old)]
-    if [key for key, _ in new_parts] != [key for key, _ in old_parts]:
-        return [(path, new, old)]
-    return [
-        difference
-        for (key, new_part), (_, old_part) in zip(new_parts, old_parts, strict=True)
-        for difference in _differences(new_part, old_part, path + key)
-    ]
+        return None if alike else (path, new, old)
+    new_parts, old_parts = children(new) or [], children(old) or []
+    if type(new) is not type(old) or [key for key, _ in new_parts] != [key for key, _ in old_parts]:
+        return path, new, old
+    compared.add((id(new), id(old)))
+    for (key, part), (_, was) in zip(new_parts, old_parts, strict=True):
+        if difference := _difference(part, was, path + key, depth + 1, compared):
+            return difference
+    return None

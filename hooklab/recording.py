@@ -11,12 +11,12 @@ from torch import Tensor
 from hooklab.trees import describe, map_tensors, nbytes, tensors
 
 if TYPE_CHECKING:
-    from hooklab.sessions import Session
+    from hooklab.capturing import CaptureSession
 
 # A tensor, and the version it had; None for one that has no versions.
 Kept = tuple[Tensor, int | None]
-# Of one tensor its version, of a structure those of all its tensors, in order.
-Versions = int | None | list[int | None]
+# Of one tensor its version, of a structure all its tensors with theirs.
+Versions = int | None | list[Kept]
 
 
 class Gradient:
@@ -25,10 +25,11 @@ class Gradient:
     ``keep`` says how; None is short for keeping the very tensor.
     """
 
-    __slots__ = ("_keep", "kept")
+    __slots__ = ("_keep", "is_view", "kept")
 
-    def __init__(self, keep: Callable[[Tensor], Kept] | None) -> None:
+    def __init__(self, keep: Callable[[Tensor], Kept] | None, is_view: bool) -> None:
         self._keep = keep
+        self.is_view = is_view
         self.kept: Kept | None = None
 
     def __call__(self, grad: Tensor | None) -> None:
@@ -41,21 +42,41 @@ class Gradient:
             self.kept = (grad.detach() if grad.requires_grad else grad), grad._version
 
 
+# the output of a module, with a Gradient in place of each tensor that needs one
+Gradients = tuple[Any]
+
+
+def each(gradients: Gradients) -> list[Gradient]:
+    return list(tensors(gradients, _is_gradient))
+
+
+def _is_gradient(thing: Any) -> bool:
+    return type(thing) is Gradient
+
+
 class Record:
     """What the hooks wrote down in one pass, in the order of writing.
 
     ``events`` holds ``(module, (args, kwargs), versions)`` when a module starts, if inputs are recorded, and
     ``(module, output, versions, gradients)`` when it is done; plain tuples, since a hook has no time for more.
-    ``recomputed`` holds the gradients of modules that a reentrant checkpoint ran again: the first run of those has
-    no graph, so the gradient is that of the second.
+    ``gradients`` is None if they are not recorded, else a tuple of one: the output with a :class:`Gradient` in place of
+    each tensor that needs one, and None of any other.
+    ``recomputed`` has, by a module's id, what a reentrant checkpoint got when it ran the module again, in words, and
+    the gradients of that: the first run of those has no graph, so the gradient is that of the second.
     """
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
-        self.recomputed: dict[int, list[list[Gradient | None]]] = {}
+        self.recomputed: dict[int, tuple[str, Gradients]] = {}
 
     def runs_without_graph(self, module: int) -> int:
-        return sum(id(event[0]) == module and bool(event[3]) and not any(event[3]) for event in self.ends())
+        return sum(
+            id(event[0]) == module
+            and event[3] is not None
+            and not each(event[3])
+            and any(True for _ in tensors(event[1]))
+            for event in self.ends()
+        )
 
     def ends(self) -> list[tuple[Any, ...]]:
         return [event for event in self.events if len(event) == 4]
@@ -95,7 +116,7 @@ class Call:
     Reading what is not there raises a ``RuntimeError`` that says why.
     """
 
-    def __init__(self, name: str, index: int, uses: list[Use], module: int, record: Record, session: Session):
+    def __init__(self, name: str, index: int, uses: list[Use], module: int, record: Record, session: CaptureSession):
         self.name = name
         self.index = index
         self.uses = len(uses)
@@ -133,18 +154,12 @@ class Call:
         """The gradient of the output, in the output's structure; None for a part that got none."""
         if self._end is None:
             raise RuntimeError(f"{self} has no gradient: its forward did not get to its end.")
-        values = [gradient.kept if gradient is not None else None for gradient in self._gradients()]
-        reached = [value for value in values if value is not None]
+        gradients = self._gradients()
+        reached = [gradient.kept for gradient in each(gradients) if gradient.kept is not None]
         if not reached:
             raise RuntimeError(self._why_no_gradient())
-        _refuse_changed([grad for grad, _ in reached], [version for _, version in reached], "the gradient of", self)
-        one_by_one = iter(values)
-
-        def gradient_of(_: Tensor) -> Tensor | None:
-            value = next(one_by_one)
-            return None if value is None else value[0]
-
-        return map_tensors(gradient_of, self._end[1])
+        _refuse_changed(None, reached, "the gradient of", self)
+        return map_tensors(lambda gradient: gradient.kept and gradient.kept[0], gradients[0], _is_gradient)
 
     def row(self) -> tuple[str, str, int]:
         """Name, output and bytes, for a table."""
@@ -161,34 +176,49 @@ class Call:
     def __repr__(self) -> str:
         return f"<call {self.index} of {self.name!r}: {self.row()[1]}>"
 
-    def _gradients(self) -> list[Gradient | None]:
-        gradients: list[Gradient | None] | None = self._end[3] if self._end is not None else None
+    def _gradients(self) -> Gradients:
+        gradients: Gradients | None = self._end[3] if self._end is not None else None
         if gradients is None:
             raise RuntimeError(
                 f"gradients were not recorded: open the block with capture(..., grads=True) to read {self}."
             )
         again = self._record.recomputed.get(self._module)
-        if any(gradients) or not again:
+        if self._end is None or each(gradients) or not again:
             return gradients
         if self._record.runs_without_graph(self._module) > 1:
             raise RuntimeError(
                 f"{self} ran inside a reentrant checkpoint, as did other uses of the same module; which gradient is "
                 "whose cannot be told. Use checkpoint(..., use_reentrant=False)."
             )
-        return again[-1]
+        first, second = describe(self._end[1]), again[0]
+        if first != second:
+            raise RuntimeError(
+                f"{self} ran again during the backward, as in a reentrant checkpoint or a reversible layer, and put "
+                f"out {second} in place of {first}: which gradient belongs to which part of its output cannot be told."
+            )
+        return again[1]
 
     def _why_no_gradient(self) -> str:
-        if not any(self._gradients()):
+        if not each(self._gradients()):
             return (
                 f"the output of {self} did not require a gradient: it was computed under no_grad or inference_mode, "
                 "from frozen parameters, or holds no floating-point tensor."
             )
-        if any(
-            gradient is not None and gradient.kept for *_, gradients in self._record.ends() for gradient in gradients
-        ):
+        view = ""
+        if any(gradient.is_view for gradient in each(self._gradients())):
+            view = (
+                "its output is a view (as an nn.Linear's is for inputs of more than two dimensions) that was changed "
+                "in place afterwards, as by ReLU(inplace=True), and autograd then calls no hook of it. Use a module "
+                "that does not work in place"
+            )
+            if self._end is not None and _is_changed(*self._end[1:3]):
+                return f"no gradient reached {self}: {view}."
+            options = self._session.options
+            view = f"; or {view}" if options.clone or options.device is not None else ""  # else it was not changed
+        if any(gradient.kept for *_, gradients in self._record.ends() for gradient in each(gradients)):
             return (
                 f"backward ran, but no gradient reached {self}: what it was called on does not depend on its output, "
-                "or backward raised before it got there."
+                f"or backward raised before it got there{view}."
             )
         if self._session.is_open:
             return f"no gradient of {self} yet: call backward inside the block, then read."
@@ -199,7 +229,7 @@ class Call:
 
 
 def _is_changed(tree: Any, versions: Versions) -> bool:
-    pairs = zip(tensors(tree), versions, strict=True) if isinstance(versions, list) else [(tree, versions)]
+    pairs = versions if isinstance(versions, list) else [(tree, versions)]
     return any(version is not None and tensor._version != version for tensor, version in pairs)
 
 

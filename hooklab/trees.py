@@ -1,86 +1,170 @@
-"""Outputs are trees: the tensors inside tuples, lists, dicts, named tuples and dataclasses.
+"""Outputs are trees: the tensors inside tuples, lists, dicts, named tuples and dataclasses, and subclasses of these.
 
-Whatever is none of these (None, a number, an object of the model's own) is a leaf and stays as it is.
+Whatever is none of these (None, a number, an object of the model's own) is a leaf and stays as it is. So is what holds
+itself, at the place where it does, what is nested deeper than ``DEEPEST``, and what cannot be built again from its
+parts. No method that a subclass defines is called: one that raises, or says what is not so, must break no model.
 """
 
 from __future__ import annotations
 
-import copy
 import dataclasses
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+DEEPEST = 50
 
 
-def map_tensors(fn: Callable[[Tensor], Any], tree: Any) -> Any:
-    """A new tree of the same structure, each tensor ``t`` in it replaced with ``fn(t)``."""
-    if isinstance(tree, Tensor):
-        return fn(tree)
-    if isinstance(tree, (tuple, list)):
-        parts = [map_tensors(fn, part) for part in tree]
-        # a named tuple is made by _make: its constructor takes the fields one by one, and may check them
-        make: Any = getattr(tree, "_make", type(tree))
-        return make(parts)
-    if isinstance(tree, dict):
-        # a copy keeps what a subclass adds (a default factory, the attributes of a model output)
-        twin: Any = copy.copy(tree)
-        for key, value in tree.items():
-            twin[key] = map_tensors(fn, value)
-        return twin
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        twin = copy.copy(tree)
-        for field in dataclasses.fields(tree):
-            object.__setattr__(twin, field.name, map_tensors(fn, getattr(tree, field.name)))
-        return twin
-    return tree
+def is_tensor(thing: Any) -> bool:
+    """True for a tensor that can be asked; an uninitialized parameter (of ``nn.LazyLinear``) cannot, and is a leaf."""
+    kind = type(thing)
+    if kind is Tensor or not issubclass(kind, Tensor):
+        return kind is Tensor
+    try:
+        return thing.shape is not None and thing.requires_grad is not None
+    except Exception:
+        return False
+
+
+def map_tensors(fn: Callable[[Any], Any], tree: Any, is_one: Callable[[Any], bool] = is_tensor) -> Any:
+    """A new tree of the same structure, each tensor ``t`` in it (or what ``is_one`` says) replaced with ``fn(t)``."""
+    return _mapped(fn, tree, is_one, {}, 0)
+
+
+def tensors(tree: Any, is_one: Callable[[Any], bool] = is_tensor) -> Iterator[Any]:
+    """The tensors of a tree (or what ``is_one`` says), in the order in which :func:`map_tensors` meets them."""
+    found: list[Any] = []
+    map_tensors(found.append, tree, is_one)
+    return iter(found)
 
 
 def children(tree: Any) -> list[tuple[str, Any]] | None:
     """The parts one level down, each with the text that indexes it; None for a leaf."""
-    if isinstance(tree, Tensor):
+    parts = None if is_tensor(tree) else _parts(tree)
+    if parts is None:
         return None
-    if isinstance(tree, (tuple, list)):
-        return [(f"[{index}]", part) for index, part in enumerate(tree)]
-    if isinstance(tree, dict):
-        return [(f"[{key!r}]", value) for key, value in tree.items()]
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        return [(f".{field.name}", getattr(tree, field.name)) for field in dataclasses.fields(tree)]
-    return None
+    text = "[{}]" if issubclass(type(tree), (tuple, list, dict)) else ".{}"
+    return [(text.format(_text(key) if issubclass(type(tree), dict) else key), part) for key, part in parts]
 
 
-def tensors(tree: Any) -> Iterator[Tensor]:
-    """The tensors of a tree, in the order in which :func:`map_tensors` meets them."""
-    if isinstance(tree, Tensor):
-        yield tree
-    else:
-        for _, part in children(tree) or ():
-            yield from tensors(part)
-
-
-def describe(tree: Any) -> str:
+def describe(tree: Any, above: tuple[int, ...] = ()) -> str:
     """One short line: a tensor by its shape and dtype, anything else by its structure.
 
     >>> import torch
     >>> describe((torch.zeros(2, 3), None, {"k": torch.zeros(1, dtype=torch.int64)}))
     "((2, 3) float32, None, {'k': (1,) int64})"
     """
-    if isinstance(tree, Tensor):
+    if is_tensor(tree):
         # only a nested tensor of the jagged kind has a shape
         shape = "nested" if tree.is_nested and tree.layout == torch.strided else tuple(tree.shape)
         return f"{shape} {str(tree.dtype).removeprefix('torch.')}"
-    parts = children(tree)
+    kind, parts = type(tree), _parts(tree)
     if parts is None:
-        return "None" if tree is None else type(tree).__name__
-    if isinstance(tree, dict):
-        return "{" + ", ".join(f"{key!r}: {describe(value)}" for key, value in tree.items()) + "}"
-    inside = ", ".join(describe(part) for _, part in parts)
-    if type(tree) is list:
+        return "None" if tree is None else kind.__name__
+    if id(tree) in above or len(above) == 8:
+        return "..."
+    above = (*above, id(tree))
+    if issubclass(kind, dict):
+        return "{" + ", ".join(f"{_text(key)}: {describe(part, above)}" for key, part in parts) + "}"
+    inside = ", ".join(describe(part, above) for _, part in parts)
+    if kind is list:
         return f"[{inside}]"
-    return f"({inside})" if type(tree) is tuple else f"{type(tree).__name__}({inside})"
+    return f"({inside})" if kind is tuple else f"{kind.__name__}({inside})"
 
 
 def nbytes(tree: Any) -> int:
     """Bytes of all the elements in a tree (views and sparse tensors count in full)."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors(tree))
+
+
+def _mapped(
+    fn: Callable[[Any], Any], tree: Any, is_one: Callable[[Any], bool], done: dict[int, Any], depth: int
+) -> Any:
+    if is_one(tree):
+        return fn(tree)
+    parts = _parts(tree) if depth < DEEPEST else None
+    if parts is None:
+        return tree
+    if id(tree) not in done:
+        done[id(tree)] = tree  # for the place where it holds itself
+        new = [_mapped(fn, part, is_one, done, depth + 1) for _, part in parts]
+        done[id(tree)] = _rebuilt(tree, parts, new)
+    return done[id(tree)]
+
+
+def _parts(tree: Any) -> list[tuple[Any, Any]] | None:
+    """The parts one level down, each with its index, key or field; None for a leaf."""
+    kind = type(tree)  # not isinstance: what an object says of its class may raise, or not be so
+    parts: list[tuple[Any, Any]]
+    try:
+        if issubclass(kind, tuple):
+            parts = list(enumerate(tuple.__iter__(tree)))
+        elif issubclass(kind, list):
+            parts = list(enumerate(list.__iter__(tree)))
+        elif issubclass(kind, dict):
+            parts = list(dict.items(tree))
+        elif dataclasses.is_dataclass(kind) and not issubclass(kind, nn.Module):
+            values = {**_attributes(tree), **_slots(tree)}
+            parts = [(field.name, values[field.name]) for field in dataclasses.fields(kind) if field.name in values]
+        else:
+            return None
+        if kind not in (tuple, list, dict):
+            _rebuilt(tree, parts, [part for _, part in parts])  # raises if it cannot
+    except Exception:
+        return None
+    return parts
+
+
+def _rebuilt(tree: Any, parts: list[tuple[Any, Any]], new: list[Any]) -> Any:
+    """Another one of the same type, with ``new`` in place of its parts. Raises whatever, if that cannot be."""
+    kind = type(tree)
+    twin: Any
+    if kind is list:
+        return new
+    if kind is tuple:
+        return tuple(new)
+    if issubclass(kind, tuple):
+        try:
+            twin = tuple.__new__(kind, new)  # not by the type itself: a named tuple takes its fields one by one
+        except TypeError:
+            twin = kind(new)  # such as torch.return_types.max, which is written in C
+    elif issubclass(kind, list):
+        twin = list.__new__(kind)
+        list.extend(twin, new)
+    elif issubclass(kind, dict):
+        base: Any = next(base for base in (OrderedDict, defaultdict, dict) if issubclass(kind, base))
+        twin = base.__new__(kind)
+        if base is defaultdict:
+            twin.default_factory = tree.default_factory
+        for (key, _), part in zip(parts, new, strict=True):
+            base.__setitem__(twin, key, part)
+    else:
+        twin = object.__new__(kind)
+    # an attribute may be one of the parts: a field, or what a model output has as item and as attribute
+    replaced = {id(old): part for (_, old), part in zip(parts, new, strict=True)}
+    for name, value in _attributes(tree).items():
+        twin.__dict__[name] = replaced.get(id(value), value)
+    for name, value in _slots(tree).items():
+        object.__setattr__(twin, name, replaced.get(id(value), value))
+    return twin
+
+
+def _attributes(tree: Any) -> dict[str, Any]:
+    state: Any = object.__getstate__(tree)
+    attributes = state[0] if type(state) is tuple else state
+    return {} if attributes is None else dict(dict.items(attributes))
+
+
+def _slots(tree: Any) -> dict[str, Any]:
+    state: Any = object.__getstate__(tree)
+    return state[1] if type(state) is tuple else {}
+
+
+def _text(key: Any) -> str:
+    try:
+        return repr(key)
+    except Exception:
+        return type(key).__name__

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from hooklab import capture
 from tests.nets import Branch, Checkpointed, Emit, Reuse, Wrap, mlp, ones
@@ -312,3 +314,96 @@ def test_a_module_used_twice_in_a_checkpoint_without_reentry_has_both() -> None:
         model(ones(2, 3)).sum().backward()
     first, second = seen.calls("block.0")
     assert torch.allclose(first.grad, second.grad @ model.block[0].weight, atol=1e-6)
+
+
+class Changing(nn.Module):
+    """Gives something else when it runs with a graph than without, as layers of reversible networks do."""
+
+    def __init__(self, without: Callable[[Tensor], Any], with_graph: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.linear, self.without, self.with_graph = nn.Linear(3, 3), without, with_graph
+
+    def forward(self, x: Tensor) -> Any:
+        return (self.with_graph if torch.is_grad_enabled() else self.without)(self.linear(x))
+
+
+class CheckpointedChanging(nn.Module):
+    def __init__(self, *shapes: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.part = Changing(*shapes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(lambda x: self.part(x)[-1], x, use_reentrant=True)
+
+
+@pytest.mark.parametrize(
+    ("without", "with_graph", "said"),
+    [
+        (lambda h: (h.sum(), h), lambda h: (h,), r"put out \(\(1, 3\) float32\) in place of \(\(\) float32, \(1, 3\)"),
+        (lambda h: (h,), lambda h: (h.sum(), h), r"put out \(\(\) float32, \(1, 3\) float32\) in place of \(\(1, 3\)"),
+        (lambda h: (h[0], h), lambda h: (h, h), r"put out .* which part of its output cannot be told"),
+    ],
+    ids=["fewer", "more", "others"],
+)
+def test_a_module_that_gives_something_else_when_it_runs_again_has_no_gradient_that_could_be_placed(
+    without: Callable[[Tensor], Any], with_graph: Callable[[Tensor], Any], said: str
+) -> None:
+    model, x = CheckpointedChanging(without, with_graph), torch.ones(1, 3, requires_grad=True)
+    with capture(model, "part", grads=True) as seen:
+        model(x).sum().backward()
+    assert len(seen["part"]) == len(without(x))
+    with pytest.raises(RuntimeError, match=said):
+        seen.grad("part")
+
+
+def test_a_module_that_gives_the_same_structure_when_it_runs_again_has_its_gradient() -> None:
+    model, x = CheckpointedChanging(lambda h: (h, h), lambda h: (h * 1, h * 2)), torch.ones(1, 3, requires_grad=True)
+    with capture(model, "part", grads=True) as seen:
+        (3 * model(x)).sum().backward()
+    first, last = seen.grad("part")
+    assert (first, last.tolist()) == (None, [[3, 3, 3]])
+
+
+# views
+
+
+def in_place_after_linear(**options: Any) -> Any:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 4))
+    with capture(model, grads=True, **options) as seen:
+        model(torch.randn(2, 3, 4)).sum().backward()
+    return seen
+
+
+@pytest.mark.parametrize("options", [{}, {"clone": True}, {"device": "meta"}])
+def test_an_output_that_is_a_view_and_was_changed_in_place_says_so(options: dict[str, Any]) -> None:
+    seen = in_place_after_linear(**options)
+    assert seen.grad("1").shape == (2, 3, 4)
+    with pytest.raises(RuntimeError, match=r"no gradient reached '0'.* its output is a view .* changed in place"):
+        seen.grad("0")
+
+
+def test_that_reason_is_given_also_where_no_other_module_was_selected() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))
+    with capture(model, "0", grads=True) as seen:
+        model(torch.randn(2, 3, 4)).sum().backward()
+    with pytest.raises(RuntimeError, match=r"its output is a view .* changed in place"):
+        seen.grad("0")
+
+
+def test_a_view_that_was_not_changed_is_given_the_other_reasons() -> None:
+    model = nn.ModuleDict({"used": nn.Linear(3, 3), "idle": nn.Linear(3, 3)})
+    with capture(model, grads=True) as seen:
+        model["idle"](ones(1, 2, 3))
+        model["used"](ones(1, 2, 3)).sum().backward()
+    with pytest.raises(RuntimeError, match=r"what it was called on does not depend on its output") as raised:
+        seen.grad("idle")
+    assert "view" not in str(raised.value)
+
+
+def test_under_a_gradient_scaler_gradients_are_those_of_the_scaled_loss() -> None:
+    model, x, scaler = mlp(), ones(2, 3), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    with capture(model, "0", grads=True) as scaled:
+        scaler.scale(model(x).sum()).backward()
+    with capture(model, "0", grads=True) as plain:
+        model(x).sum().backward()
+    assert torch.equal(scaled.grad("0") / scaler.get_scale(), plain.grad("0"))

@@ -1,0 +1,367 @@
+"""Unusual outputs and inputs: whatever a model hands about, our blocks neither change it nor break the model."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from hooklab import capture, edit, leftover_hooks, run_until, timeline
+from hooklab.trees import describe, map_tensors, tensors
+from tests.nets import ModelOutput, Pair, Result
+from tests.test_odd_modules import Empty, Equal, Refusing, Unhashable, refuse
+
+
+class Boxes(list[Any]):
+    """A list with a constructor and an attribute of its own."""
+
+    def __init__(self, tag: str, items: list[Any]) -> None:
+        super().__init__(items)
+        self.tag = tag
+
+
+class Two(tuple[Any, ...]):
+    """A tuple with a constructor and an attribute of its own."""
+
+    tag: str
+
+    def __new__(cls, left: Any, right: Any) -> Two:
+        self = super().__new__(cls, (left, right))
+        self.tag = "two"
+        return self
+
+
+class Frozen(dict[str, Any]):
+    """A dict that cannot be written to."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        raise TypeError("frozen")
+
+
+class Attributes(dict[str, Any]):
+    """A dict whose items are its attributes."""
+
+    def __init__(self, **items: Any) -> None:
+        super().__init__(**items)
+        self.__dict__ = self
+
+
+@dataclasses.dataclass
+class Partly:
+    logits: Any
+    loss: Any = dataclasses.field(init=False)  # never set
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slotted:
+    logits: Any
+
+
+class Liar(list[Any]):
+    """A list that does not let itself be walked, and says that it is a dict."""
+
+    __class__ = dict  # type: ignore[assignment]
+    __iter__ = __len__ = __bool__ = __eq__ = __getitem__ = __copy__ = __reduce_ex__ = refuse  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Endless(list[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield 0
+
+
+class RefusingTuple(tuple[Any, ...]):
+    __iter__ = __len__ = __bool__ = __eq__ = __hash__ = __getitem__ = refuse  # type: ignore[assignment]
+
+
+class RefusingDict(dict[str, Any]):
+    __iter__ = __len__ = __bool__ = __eq__ = __getitem__ = items = keys = refuse  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+
+
+class RefusingKey:
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
+class RefusingTensor(Tensor):
+    @classmethod
+    def __torch_function__(cls, *_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError
+
+
+class Undetached(Tensor):
+    detach = refuse  # type: ignore[assignment]
+
+
+class Opaque:
+    __iter__ = __len__ = __bool__ = __eq__ = __repr__ = __copy__ = __reduce_ex__ = refuse  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+    __class__ = property(refuse)  # type: ignore[assignment]
+
+
+def holding_itself(kind: type) -> Any:
+    thing: Any = kind()
+    if isinstance(thing, dict):
+        thing.update({"a": torch.ones(2), "self": thing, "again": thing})
+    else:
+        thing.extend([torch.ones(2), thing, thing])
+    return thing
+
+
+def nested(depth: int) -> Any:
+    tree: Any = torch.ones(2)
+    for _ in range(depth):
+        tree = [tree]
+    return tree
+
+
+def branching(depth: int) -> Any:
+    """Few objects, but 2 ** depth ways to the tensor."""
+    tree: Any = torch.ones(2)
+    for _ in range(depth):
+        tree = [tree, tree]
+    return tree
+
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "list subclass": lambda: Boxes("t", [torch.ones(2)]),
+    "tuple subclass": lambda: Two(torch.ones(2), 3),
+    "read-only dict": lambda: Frozen(a=torch.ones(2)),
+    "fx lists": lambda: torch.fx.immutable_collections.immutable_list([torch.ones(2)]),
+    "items as attributes": lambda: Attributes(a=torch.ones(2)),
+    "field not set": lambda: Partly(torch.ones(2)),
+    "frozen with slots": lambda: Slotted(torch.ones(2)),
+    "dict in itself": lambda: holding_itself(dict),
+    "list in itself": lambda: holding_itself(list),
+    "subclass in itself": lambda: holding_itself(OrderedDict),
+    "400 deep": lambda: nested(400),
+    "branching": lambda: branching(40),
+    "uninitialized": lambda: nn.LazyLinear(2).weight,
+    "uninitialized inside": lambda: {"weight": nn.LazyLinear(2).weight, "x": torch.ones(2)},
+    "liar": lambda: Liar([torch.ones(2)]),
+    "endless": lambda: Endless([torch.ones(2)]),
+    "refusing tuple": lambda: RefusingTuple([torch.ones(2)]),
+    "refusing dict": lambda: RefusingDict(a=torch.ones(2)),
+    "refusing key": lambda: {RefusingKey(): torch.ones(2)},
+    "opaque": Opaque,
+    "refusing tensor": lambda: torch.ones(2).as_subclass(RefusingTensor),
+    "tensor that cannot be detached": lambda: torch.ones(2).as_subclass(Undetached),
+    "counter": lambda: Counter("ab"),
+    "default dict": lambda: defaultdict(list, a=torch.ones(2)),
+    "size": lambda: torch.Size([2, 3]),
+    "return type": lambda: torch.ones(2, 3).max(0),
+    "module": lambda: nn.ReLU(),
+    "class": lambda: Partly,
+}
+
+
+class Give(nn.Module):
+    """Gives ``thing``, which may have been given to it."""
+
+    def __init__(self, thing: Any) -> None:
+        super().__init__()
+        self.thing = [thing]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.thing[0]
+
+
+class Hand(nn.Module):
+    """Hands what the first module gives to the second."""
+
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self) -> Any:
+        return self.second(self.first(), thing=self.first())
+
+
+def everything(name: str, module: nn.Module) -> bool:
+    return True
+
+
+def all_blocks(model: nn.Module) -> contextlib.ExitStack:
+    blocks = contextlib.ExitStack()
+    blocks.enter_context(capture(model, everything, inputs=True, grads=True, clone=True))
+    blocks.enter_context(edit(model, lambda output, call: output, everything))
+    blocks.enter_context(edit(model, lambda output, call: None, everything))
+    blocks.enter_context(timeline(model))
+    return blocks
+
+
+@pytest.fixture(params=MAKERS)
+def thing(request: pytest.FixtureRequest) -> Any:
+    return MAKERS[request.param]()
+
+
+def test_the_model_gives_the_same_object_with_our_blocks_open(thing: Any) -> None:
+    model = Hand(Give(thing), Give(thing))
+    with all_blocks(model):
+        assert model() is thing
+    assert run_until(model, "first") is thing
+    assert leftover_hooks(model) == []
+
+
+def test_what_was_captured_can_be_read_and_listed(thing: Any) -> None:
+    model = Hand(Give(thing), Give(thing))
+    with capture(model, everything, inputs=True, grads=True) as seen:
+        model()
+        assert type(seen["second"]) is type(thing)
+        assert type(seen.input("second").args[0]) is type(thing)
+        assert len(repr(seen)) < 10_000
+        with pytest.raises(RuntimeError, match="did not require a gradient"):
+            seen.grad("second")
+
+
+def test_an_edit_may_return_another_of_the_same_kind() -> None:
+    for make in MAKERS.values():
+        model, new = Give(make()), make()
+        with edit(model, lambda output, call, new=new: new, everything):
+            assert model() is new
+
+
+def test_subclasses_keep_their_attributes() -> None:
+    boxes = map_tensors(torch.neg, Boxes("t", [torch.ones(1), 2]))
+    assert (type(boxes), boxes.tag, boxes[0].item(), boxes[1]) == (Boxes, "t", -1, 2)
+    two = map_tensors(torch.neg, Two(torch.ones(1), 2))
+    assert (type(two), two.tag, two[0].item(), two[1]) == (Two, "two", -1, 2)
+    counts = map_tensors(torch.neg, defaultdict(list, a=torch.ones(1)))
+    assert (counts["a"].item(), counts["b"]) == (-1, [])
+
+
+@pytest.mark.parametrize("make", [Frozen, Attributes, ModelOutput])
+def test_a_dict_with_ways_of_its_own_is_rebuilt_without_them(make: type) -> None:
+    tree = make(a=torch.ones(1)) if make is not ModelOutput else ModelOutput([("a", torch.ones(1))])
+    twin = map_tensors(torch.neg, tree)
+    assert (type(twin), twin["a"].item(), tree["a"].item()) == (make, -1, 1)
+    if make is not Frozen:
+        assert twin.a is twin["a"]
+
+
+def test_a_field_that_is_not_set_stays_so() -> None:
+    twin = map_tensors(torch.neg, Partly(torch.ones(1)))
+    assert twin.logits.item() == -1
+    assert not hasattr(twin, "loss")
+    assert map_tensors(torch.neg, Slotted(torch.ones(1))).logits.item() == -1
+
+
+def test_the_gradient_comes_in_an_unusual_container_too() -> None:
+    class Box(nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            return Boxes("t", [x * 2, Two(x * 3, None), Frozen(a=x * 4), Partly(x * 5)])
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.box = Box()
+
+        def forward(self, x: Tensor) -> Tensor:
+            first, (second, _), third, fourth = self.box(x)
+            return first + second + 2 * third["a"] + 3 * fourth.logits
+
+    model = Net()
+    with capture(model, "box", grads=True) as seen:
+        model(torch.ones(1, requires_grad=True)).backward()
+    first, second, third, fourth = seen.grad("box")
+    assert [first.item(), second[0].item(), third["a"].item(), fourth.logits.item()] == [1, 1, 2, 3]
+    assert seen.grad("box").tag == "t"
+    assert not any(tensor.requires_grad for tensor in tensors(seen["box"]))
+
+
+def test_a_container_that_comes_twice_is_one_in_the_copy_too() -> None:
+    inner = [torch.ones(1)]
+    left, right = map_tensors(torch.neg, (inner, inner))
+    assert left is right
+    assert left is not inner
+
+
+def test_what_stands_next_to_an_uninitialized_parameter_is_captured() -> None:
+    x = torch.ones(2, requires_grad=True)
+    model = Give({"weight": nn.LazyLinear(2).weight, "x": x})
+    with capture(model, "") as seen:
+        model()
+    assert not seen[""]["x"].requires_grad
+
+
+def test_a_line_about_a_structure_ends_somewhere() -> None:
+    assert describe(holding_itself(list)) == "[(2,) float32, ..., ...]"
+    assert describe(nested(20)) == "[[[[[[[[...]]]]]]]]"
+    assert describe({RefusingKey(): 1}) == "{RefusingKey: int}"
+
+
+def test_a_deep_edit_is_still_checked() -> None:
+    model = Give(nested(20))
+    with edit(model, lambda output, call: nested(19)), pytest.raises(TypeError, match="Return the same structure"):
+        model()
+
+
+LEAVES: dict[str, Callable[[], Any]] = MAKERS | {
+    "none": lambda: None,
+    "text": lambda: "text",
+    "nan": lambda: float("nan"),
+    "not implemented": lambda: NotImplemented,
+    "tensor": lambda: torch.ones(2, 3),
+    "needs a gradient": lambda: torch.ones(2, 3, requires_grad=True),
+    "no element": lambda: torch.ones(0, requires_grad=True),
+    "integers": lambda: torch.arange(3),
+}
+CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
+    "tuple": tuple,
+    "list": list,
+    "dict": lambda parts: dict(enumerate(parts)),
+    "ordered dict": lambda parts: OrderedDict(zip("abc", parts, strict=False)),
+    "model output": lambda parts: ModelOutput(zip("abc", parts, strict=False)),
+    "named tuple": lambda parts: Pair(parts, None),
+    "dataclass": lambda parts: Result(parts, "note"),  # type: ignore[arg-type]
+    "list subclass": lambda parts: Boxes("t", parts),
+    "tuple subclass": lambda parts: Two(parts, parts),
+    "read-only dict": lambda parts: Frozen(zip("abc", parts, strict=False)),
+    "items as attributes": lambda parts: Attributes(**dict(zip("abc", parts, strict=False))),
+    "field not set": Partly,
+    "frozen with slots": Slotted,
+    "liar": Liar,
+    "endless": Endless,
+    "refusing tuple": RefusingTuple,
+    "refusing dict": lambda parts: RefusingDict(zip("abc", parts, strict=False)),
+}
+# recipes: hypothesis itself could not handle the things
+RECIPES = st.recursive(
+    st.sampled_from(sorted(LEAVES)),
+    lambda parts: st.tuples(st.sampled_from(sorted(CONTAINERS)), st.lists(parts, max_size=3)),
+    max_leaves=8,
+)
+
+
+def cook(recipe: Any) -> Any:
+    if isinstance(recipe, str):
+        return LEAVES[recipe]()
+    return CONTAINERS[recipe[0]]([cook(part) for part in recipe[1]])
+
+
+@settings(deadline=None, max_examples=200)
+@given(recipe=RECIPES, odd=st.lists(st.sampled_from([Empty, Equal, Refusing, Unhashable]), min_size=2, max_size=2))
+def test_no_container_and_no_module_is_changed_or_broken_by_our_blocks(recipe: Any, odd: list[type[nn.Module]]) -> None:
+    tree = cook(recipe)
+    first, second = (type("Odd", (Give,), {**vars(kind)})(tree) for kind in odd)
+    model = Hand(first, second)
+    before = [(tensor, tensor.requires_grad, tensor._version) for tensor in tensors(tree)]
+    with all_blocks(model), capture(model, everything, inputs=True, grads=True) as seen:
+        assert model() is tree
+        repr(seen)
+    assert all(type(value) is type(tree) for value in seen.values())
+    for (tensor, grad, version), now in zip(before, tensors(tree), strict=True):
+        assert now is tensor
+        assert (tensor.requires_grad, tensor._version) == (grad, version)
+        assert not tensor._backward_hooks
+    assert leftover_hooks(model) == []
