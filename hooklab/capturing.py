@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from hooklab.recording import Gradient, Kept, Record, Versions
 from hooklab.seen import Seen
-from hooklab.selecting import What, each_once, named_modules, select_for_hooks, uncompiled
-from hooklab.sessions import Block, Handle, Hook, Session, backward_number, remove_all
+from hooklab.selecting import What, each_once, named_modules, select_for_hooks
+from hooklab.sessions import Block, Handle, Hook, Session, remove_all
+from hooklab.torch_private import backward_number
 from hooklab.trees import describe, is_tensor, map_tensors
 
 _thread = threading.get_ident
@@ -112,11 +113,9 @@ class Capture(Block):
         detach: bool = True,
         keep: str = "last",
     ) -> None:
-        super().__init__()
         if keep not in ("last", "all"):
             raise ValueError(f"keep is 'last' (one pass) or 'all' (each pass), not {keep!r}.")
-        self.modules = select_for_hooks(model, *what)
-        self.model = uncompiled(model)
+        super().__init__(model, select_for_hooks(model, *what))
         self.inputs = inputs
         self.grads = grads
         self.clone = clone
@@ -239,12 +238,12 @@ class CaptureSession(Session):
 class _OnInput(Hook):
     __slots__ = ()
 
-    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def __call__(self, module: nn.Module, args: Any, *rest: Any) -> None:
         session: CaptureSession = self.session
-        if not session.is_elsewhere():
+        if rest and not session.is_elsewhere():
             if not session.in_pass:
                 session.note_outside_call()
-            session.append((module, *session.keep_tree((args, kwargs))))
+            session.append((module, *session.keep_tree((args, rest[0]))))
 
 
 class _OnOutput(Hook):

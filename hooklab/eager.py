@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from hooklab.torch_private import skip_when_compiling
+
 # torch.compile's stance belongs to the process, not to a session: two sessions in two threads may end in either
 # order. So the stance is set when the first session opens and restored when the last one closes.
 _stance_lock = threading.Lock()
@@ -42,13 +44,6 @@ def stop_running_eagerly() -> None:
 
 
 def never_compile(function: Any) -> None:
-    """Keep torch.compile out of a function and of all that it calls.
-
-    This is what torch.compiler.disable is for, but that imports torch._dynamo. It matters when a process compiles for
-    the first time while a block is open, see run_eagerly.
-    """
-    function._torchdynamo_disable = True
-    function._torchdynamo_disable_msg = "a hooklab block is open; call torch.compile before opening it"
-    frames = torch._C._dynamo.eval_frame
-    skip = frames._FrameAction.SKIP
-    frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+    """Keep torch.compile out of a hook. It matters when a process compiles for the first time while a block is open,
+    see :func:`run_eagerly`."""
+    skip_when_compiling(function, "a hooklab block is open; call torch.compile before opening it")

@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from hooklab.selecting import MissingName, What, each_once, first_few, require_module, select_for_hooks, uncompiled
-from hooklab.sessions import Block, Hook, Session, backward_number
+from hooklab.sessions import Block, Hook, Session
+from hooklab.torch_private import backward_number
 from hooklab.trees import DEEPEST, children, describe, is_tensor
 
 
@@ -25,8 +27,8 @@ def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> E
         model: the module whose calls are the passes.
         fn: called as ``fn(output, call)`` at each use of a selected module, with its output as it is (live, part of the
             autograd graph). What it returns takes the output's place; None leaves it as it is. ``call`` is an
-            :class:`EditCall` with ``name``, ``module``, ``args``, ``kwargs`` and ``index`` (0 at the module's first use
-            in the pass).
+            :class:`EditCall` with ``name``, ``module``, ``args``, ``kwargs``, ``index`` (0 at the module's first use in
+            the pass) and ``pass_index`` (0 in the first pass of the block: the steps of a ``generate`` loop).
         *what: which modules, as in :func:`hooklab.select`; without any, all leaf modules.
 
     Returns:
@@ -68,7 +70,12 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
 
     Returns:
         The output as the module gave it, after all its forward hooks: live, part of the autograd graph, not copied.
-        Nothing after the module has run. At a module inside a reentrant checkpoint it has no graph, since such a
+        Nothing after the module has run: of the modules around it, only forward hooks with ``always_call=True`` run.
+        Where the others close what a pre-hook has opened (offloading, resharding), let the forward end and use
+        :func:`hooklab.capture`. A full backward hook on the module itself sees nothing of this output: torch puts it
+        in place after the forward hooks. A gradient mode or autocast that the model has switched by hand is put back.
+        In train mode the forward moves BatchNorm's statistics, as any forward does: call ``model.eval()`` to look.
+        At a module inside a reentrant checkpoint it has no graph, since such a
         checkpoint runs its part without one and computes it again in the backward.
 
     Raises:
@@ -88,6 +95,7 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
         raise ValueError(f"run_until stops at one module; {name!r} matches {len(targets)}: {first_few(targets)}.")
     session = _StopSession(uncompiled(model), *targets.values())
     session.open()
+    modes = _modes()
     try:
         model(*args, **kwargs)
     except Exception:
@@ -96,6 +104,8 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
             raise
     finally:
         session.close()
+        if session.output:
+            _put_back(modes)
     if not session.output:
         raise MissingName(
             f"the model finished without running {next(iter(targets))!r}: it was not used for this input, or it was "
@@ -104,13 +114,32 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
     return session.output[0]
 
 
+def _modes() -> tuple[bool, dict[str, bool]]:
+    devices = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+    return torch.is_grad_enabled(), {device: torch.is_autocast_enabled(device) for device in devices}
+
+
+def _put_back(modes: tuple[bool, dict[str, bool]]) -> None:
+    grad, autocast = modes
+    torch.set_grad_enabled(grad)
+    for device, enabled in autocast.items():
+        torch.set_autocast_enabled(device, enabled)
+
+
 class EditCall:
     """One use of a module, as ``fn(output, call)`` of :func:`edit` sees it."""
 
     def __init__(
-        self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], index: int | None
+        self,
+        name: str,
+        module: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        index: int | None,
+        pass_index: int,
     ) -> None:
         self.name = name
+        self.pass_index = pass_index
         self.module = module
         self.args = args
         self.kwargs = kwargs
@@ -134,13 +163,11 @@ class Edit(Block):
     """What :func:`edit` returns; see there."""
 
     def __init__(self, model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> None:
-        super().__init__()
         require_module(model)
         if not callable(fn):
             raise TypeError(f"edit(model, fn, *what) needs a function second, not {type(fn).__name__}.")
-        self.model = uncompiled(model)
+        super().__init__(model, select_for_hooks(model, *what))
         self.fn = fn
-        self.modules = select_for_hooks(model, *what)
 
     def __enter__(self) -> Edit:
         session = _EditSession(self)
@@ -158,6 +185,8 @@ class _EditSession(Session):
         self.modules = each_once(options.modules)
         self.names = {id(module): name for name, module in self.modules.items()}
         self.uses: Counter[int] = Counter()
+        self.pass_index = 0
+        self.has_run = False
 
     def attach(self) -> None:
         hook = _OnOutput(self)
@@ -166,6 +195,8 @@ class _EditSession(Session):
 
     def new_pass(self) -> None:
         self.uses.clear()
+        self.pass_index += self.has_run  # a part called on its own begins the first pass without a word
+        self.has_run = True
 
     def index_of_use(self, module: nn.Module) -> int | None:
         if backward_number() != -1:  # a checkpoint computes its part again, the last part first
@@ -177,12 +208,17 @@ class _EditSession(Session):
 class _OnOutput(Hook):
     __slots__ = ()
 
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
         session: _EditSession = self.session
         name = session.names.get(id(module))
-        if name is None or session.is_foreign():
+        if name is None or len(rest) < 2 or session.is_foreign():
             return None
-        new = session.fn(output, EditCall(name, module, args, kwargs, session.index_of_use(module)))
+        kwargs, output = rest
+        if not session.in_pass:
+            session.note_outside_call()
+            session.has_run = True
+        call = EditCall(name, module, args, kwargs, session.index_of_use(module), session.pass_index)
+        new = session.fn(output, call)
         if new is not None:
             _require_alike(new, output, name)
         return new

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from torch import nn
-from torch.nn.modules import module as torch_module
 
 from hooklab.selecting import require_module, without_compile_prefix
+from hooklab.torch_private import WrappedHook, global_hooks
 
 # kind, in the words of the method that registers it -> the module's attribute that holds it
 MODULE_TABLES = {
@@ -83,8 +83,8 @@ def leftover_hooks(model: nn.Module) -> list[Leftover]:
                 seen.add(id(tensor))
                 full_name = f"{name}.{own}" if name else own
                 found += [Leftover(full_name, kind, function) for kind, function in _registered(tensor, TENSOR_TABLES)]
-    for kind, function in _registered(torch_module, GLOBAL_TABLES):
-        is_old = kind == "full_backward_hook" and torch_module._global_is_full_backward_hook is False
+    for kind, function in _registered(global_hooks, GLOBAL_TABLES):
+        is_old = kind == "full_backward_hook" and global_hooks._global_is_full_backward_hook is False
         found.append(Leftover("(every module)", "backward_hook" if is_old else kind, function))
     return found
 
@@ -109,6 +109,6 @@ def _registered(owner: Any, tables: Mapping[str, str]) -> Iterator[tuple[str, st
 def _function_name(hook: Any) -> str:
     if isinstance(hook, functools.partial):
         return _function_name(hook.func)
-    if isinstance(hook, torch_module._WrappedHook):  # around hooks for load_state_dict
+    if isinstance(hook, WrappedHook):
         return _function_name(hook.hook)
     return str(getattr(hook, "__qualname__", type(hook).__qualname__))

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from hooklab.eager import run_eagerly, stop_running_eagerly
 from hooklab.selecting import What, require_module, select_for_hooks, uncompiled
-from hooklab.sessions import Hook, backward_number
+from hooklab.sessions import Hook
+from hooklab.torch_private import backward_number
 from hooklab.trees import describe, map_tensors, tensors
 
 INPUT = "input"

@@ -9,10 +9,11 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from collections.abc import Callable, Collection, Iterator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from torch import nn
-from torch.jit._script import RecursiveScriptModule
+
+from hooklab.torch_private import ScriptModule
 
 What: TypeAlias = "str | type[nn.Module] | nn.Module | Callable[[str, nn.Module], bool]"
 
@@ -37,7 +38,10 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
             - a module of the model, the object itself (``model.fc``);
             - a predicate ``f(name, module) -> bool``.
 
-            Without any: all leaf modules, that is, all modules without children.
+            Without any: all layers. A layer is a module without children. What torch hangs on a layer to compute its
+            weight or to watch it (parametrizations, the observers of quantization) counts neither as a child nor as
+            a layer, and an ``nn.MultiheadAttention`` is one layer: it uses the weights of its ``out_proj`` and never
+            calls it.
 
     Returns:
         The names and modules, in the order of ``model.named_modules()``. A module that has several names (a shared
@@ -63,7 +67,8 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
     require_module(model)
     named = list(named_modules(model))
     if not what:
-        what = (_is_leaf,)
+        layers = _layers(named)
+        what = (lambda name, module: name in layers,)
     picked: dict[str, nn.Module] = {}
     taken: set[int] = set()
     for item in what:
@@ -82,7 +87,7 @@ def select_for_hooks(model: nn.Module, *what: What) -> dict[str, nn.Module]:
     """What :func:`select` finds, if hooks can be registered on all of it; else ``RuntimeError``."""
     found = select(model, *what)
     for name, module in found.items():
-        if isinstance(module, RecursiveScriptModule):
+        if isinstance(module, ScriptModule):
             raise RuntimeError(
                 f"{name!r} was compiled by torch.jit.script and takes no hooks: select around it, or use the module "
                 "that it was made from."
@@ -150,8 +155,72 @@ def _walk(module: nn.Module, name: str, above: tuple[nn.Module, ...]) -> Iterato
             yield from _walk(child, f"{name}.{child_name}" if name else child_name, (*above, module))
 
 
-def _is_leaf(name: str, module: nn.Module) -> bool:
-    return not any(child is not None for child in module._modules.values())
+def _layers(named: list[tuple[str, nn.Module]]) -> set[str]:
+    """The names of what a person calls the layers; see :func:`select`."""
+    found: set[str] = set()
+    closed: list[str] = []  # beginnings of names that lie inside a layer
+    for name, module in named:
+        if any(name.startswith(beginning) for beginning in closed):
+            continue
+        inside = [child for child in module._modules.values() if child is not None]
+        if _is_hung_on(module):
+            closed.append(f"{name}.")
+        elif isinstance(module, nn.MultiheadAttention) or all(map(_is_hung_on, inside)):
+            found.add(name)
+            if inside:
+                closed.append(f"{name}." if name else "")
+    return found
+
+
+def _is_hung_on(module: nn.Module) -> bool:
+    """Whether torch has hung this on a layer. Known by the names of its classes: importing those takes long."""
+    if isinstance(module, nn.ModuleDict) and len(module._modules) > 0:  # what holds the parametrizations of a layer
+        return all(child is not None and _is_hung_on(child) for child in module._modules.values())
+    return not _HUNG_ON.isdisjoint(kind.__name__ for kind in type(module).__mro__)
+
+
+_HUNG_ON = frozenset(["ParametrizationList", "ObserverBase", "FakeQuantizeBase"])
+
+
+class Edge(NamedTuple):
+    """One step on the way from a model to a module: which child, and what it was when the tool was made."""
+
+    parent: nn.Module
+    key: str
+    child: nn.Module
+    name: str
+
+
+def edges_to(model: nn.Module, modules: dict[str, nn.Module]) -> list[Edge]:
+    """The steps from ``model`` down to each of ``modules``, each step once."""
+    edges: dict[str, Edge] = {}
+    for name in modules:
+        parent, path = uncompiled(model), ""
+        for key in name.split(".") if name else ():
+            path = f"{path}.{key}" if path else key
+            child = uncompiled(parent._modules[key])  # type: ignore[arg-type]
+            edges.setdefault(path, Edge(parent, key, child, path))
+            parent = child
+    return list(edges.values())
+
+
+def require_unchanged(edges: list[Edge], tool: str) -> None:
+    """Raise RuntimeError if a name means another module now than when ``tool`` was made."""
+    for parent, key, child, name in edges:
+        now = parent._modules.get(key)
+        if now is child or (now is not None and uncompiled(now) is child):
+            continue
+        was = f"{name!r} was {_named(child)} when this {tool} was made"
+        if now is None:
+            raise RuntimeError(f"{was}, and is no part of the model any more: make the {tool} anew.")
+        inside = next((inner for inner, module in named_modules(now) if module is child), None)
+        holds = f", which holds the old one as {name}.{inside}" if inside else ""
+        raise RuntimeError(f"{was}, and is {_named(now)} now{holds}: make the {tool} anew, after the change.")
+
+
+def _named(module: nn.Module) -> str:
+    kind = type(uncompiled(module)).__name__
+    return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
 
 
 def _matches(item: What, named: list[tuple[str, nn.Module]]) -> dict[str, nn.Module]:

@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
-import torch
 from torch import nn
 
 from hooklab.eager import never_compile, run_eagerly, stop_running_eagerly
-from hooklab.selecting import first_few, named_modules
-
-# The number of the backward that this thread is in, or -1. torch.utils.module_tracker asks in the same way; a hook
-# asks at every call, so it goes straight to the C function.
-backward_number: Callable[[], int] = torch._C._current_graph_task_id
+from hooklab.selecting import edges_to, first_few, named_modules, require_unchanged, uncompiled
+from hooklab.torch_private import backward_number, call_code
 
 
 class Handle(Protocol):
@@ -29,7 +24,11 @@ class Handle(Protocol):
 
 class Hook:
     """A hook of one session. A copy or a pickle of a hooked model gets an :class:`InertHook` in its place, so that
-    the copy neither records nor changes anything."""
+    the copy neither records nor changes anything.
+
+    A hook that was registered with kwargs takes the arguments behind ``args`` as ``*rest``: another thread that is in
+    a forward while the block opens or ends may find the hook and not the note that it wants kwargs.
+    """
 
     __slots__ = ("session",)
 
@@ -167,14 +166,20 @@ class Session:
 class Block:
     """A context manager over sessions: it may be entered many times, also inside itself and in several threads.
 
+    It found its modules when it was made; should one of their names mean another module by now, entering raises.
+
     Its blocks in one thread must end in the reverse order of their beginning: an end is that of the block begun last.
     Where generators or asyncio tasks take turns, make an object for each.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: nn.Module, modules: dict[str, nn.Module]) -> None:
+        self.model = uncompiled(model)
+        self.modules = modules
+        self._edges = edges_to(self.model, modules)
         self._open: list[Session] = []
 
     def _enter(self, session: Session) -> None:
+        require_unchanged(self._edges, type(self).__name__)
         self._open.append(session)
         try:
             session.open()
@@ -205,7 +210,8 @@ class _PassBegins(Hook):
 
 class _PassEnds(Hook):
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
-        self.session.in_pass = False
+        if threading.get_ident() == self.session.thread:
+            self.session.in_pass = False
 
 
 def _running_calls() -> list[nn.Module]:
@@ -217,7 +223,7 @@ def _running_calls() -> list[nn.Module]:
     calls = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code is nn.Module._call_impl.__code__:
+        if frame.f_code is call_code:
             calls.append(frame.f_locals["self"])
         frame = frame.f_back
     return calls

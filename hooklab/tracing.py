@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, overload
 
 from torch import Tensor, nn
 
-from hooklab.selecting import What, each_once, select_for_hooks, uncompiled
-from hooklab.sessions import Block, Hook, Session, backward_number
+from hooklab.selecting import What, each_once, select_for_hooks
+from hooklab.sessions import Block, Hook, Session
+from hooklab.torch_private import backward_number
 from hooklab.trees import tensors
 
 FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD = "forward-pre", "forward", "backward-pre", "backward"
@@ -132,9 +133,7 @@ class Tracer(Block):
     """What :func:`timeline` returns; see there."""
 
     def __init__(self, model: nn.Module, *what: What) -> None:
-        super().__init__()
-        self.modules = select_for_hooks(model, *(what or (lambda name, module: True,)))
-        self.model = uncompiled(model)
+        super().__init__(model, select_for_hooks(model, *(what or (lambda name, module: True,))))
 
     def __enter__(self) -> Timeline:
         session = _TraceSession(self)
@@ -248,10 +247,10 @@ class _TraceSession(Session):
 class _OnStart(Hook):
     __slots__ = ()
 
-    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def __call__(self, module: nn.Module, args: Any, *rest: Any) -> None:
         session: _TraceSession = self.session
-        if id(module) in session.names and not session.is_foreign():
-            session.start(module, (args, kwargs))
+        if rest and id(module) in session.names and not session.is_foreign():
+            session.start(module, (args, rest[0]))
 
 
 class _OnEnd(Hook):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import subprocess
 import sys
@@ -107,7 +108,8 @@ def test_the_fused_fast_path_of_a_transformer_does_not_hide_its_layers() -> None
     model = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
     with capture(model) as seen, torch.no_grad():
         model(ones(2, 5, 8))
-    assert seen.silent == ["layers.0.self_attn.out_proj"]  # its weights are used without calling it
+    assert seen.silent == []
+    assert "layers.0.self_attn" in seen
 
 
 # devices (the meta device stands for another one: it has shapes, and no values)
@@ -353,7 +355,13 @@ def test_a_backward_in_another_thread_is_recorded() -> None:
 
 def test_each_process_of_distributed_training_captures_its_own_part(tmp_path: Path) -> None:
     program = Path(__file__).with_name("two_processes.py")
-    run = subprocess.run([sys.executable, program, tmp_path], capture_output=True, text=True, timeout=120)
+    run = subprocess.run(
+        [sys.executable, program, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(program.parents[1])},
+    )
     assert run.returncode == 0, run.stderr
     saw = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
     for one in saw:

@@ -431,3 +431,64 @@ def test_run_until_in_one_thread_does_not_stop_another() -> None:
     go_on.set()
     thread.join()
     assert results[0].shape == (2, 4)
+
+
+# steps of a loop
+
+
+class LanguageModel(nn.Module):
+    """A loop that calls the model itself step by step, the later steps with one token, as with a cache."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.layer(x))
+
+    def generate(self, x: torch.Tensor, steps: int) -> torch.Tensor:
+        for _ in range(steps):
+            x = torch.cat([x, self(x[-1:])])
+        return x
+
+
+def test_an_edit_knows_the_step_of_a_loop_it_is_in() -> None:
+    model, seen = LanguageModel(), []
+    with edit(model, lambda output, call: seen.append((call.pass_index, call.index)), "layer"):
+        model.generate(torch.ones(1, 2), 3)
+    assert seen == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+def test_where_the_model_itself_is_never_called_each_step_is_a_pass() -> None:
+    model, seen = LanguageModel(), []
+    wrapper = nn.Sequential(model)  # as a wrapper whose generate calls the inner model
+    with edit(wrapper, lambda output, call: seen.append((call.pass_index, call.index)), "0.layer"):
+        wrapper[0].generate(torch.ones(1, 2), 3)
+    assert seen == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+# run_until leaves torch as it was
+
+
+def test_run_until_puts_back_a_mode_that_the_model_switched_by_hand() -> None:
+    class Switches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            before = torch.is_grad_enabled()
+            torch.set_grad_enabled(False)
+            torch.set_autocast_enabled("cpu", True)
+            out: torch.Tensor = self.layer(x)
+            torch.set_grad_enabled(before)
+            torch.set_autocast_enabled("cpu", False)
+            return out
+
+    run_until(Switches(), "layer", torch.ones(1, 2))
+    try:
+        assert torch.is_grad_enabled()
+        assert not torch.is_autocast_enabled("cpu")
+    finally:
+        torch.set_grad_enabled(True)
+        torch.set_autocast_enabled("cpu", False)

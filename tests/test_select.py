@@ -173,3 +173,45 @@ def test_a_module_that_contains_itself_does_not_hang() -> None:
     net = Net()
     net.fc.add_module("owner", net)
     assert "fc" in select(net, "*")
+
+
+# the default: what a person calls the layers
+
+
+def test_a_parametrized_layer_is_a_layer_and_its_parametrization_is_none():
+    parametrizations = nn.utils.parametrizations
+    model = nn.Sequential(
+        parametrizations.weight_norm(nn.Linear(2, 3)), nn.ReLU(), parametrizations.orthogonal(nn.Linear(3, 3))
+    )
+    assert list(select(model)) == ["0", "1", "2"]
+    assert "0.parametrizations.weight" in select(model, "0.*")  # by name, everything can be had
+
+
+def test_a_default_edit_of_a_parametrized_layer_leaves_its_weight_alone():
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(2, 3)), nn.Linear(3, 1))
+    x = torch.rand(4, 2)
+    with edit(model, lambda output, call: output + 1):
+        got = model(x)
+    assert torch.allclose(got, model[1](model[0](x) + 1) + 1)
+
+
+def test_attention_is_one_layer_and_not_its_silent_projection():
+    model = nn.Sequential(nn.MultiheadAttention(4, 2), nn.Linear(4, 4))
+    assert list(select(model)) == ["0", "1"]
+    assert list(select(model[0])) == [""]
+    assert list(select(model, nn.Linear)) == ["0.out_proj", "1"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_observers_of_quantization_do_not_stand_in_for_the_layers():
+    quantization = torch.ao.quantization
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Sequential(nn.Linear(3, 1)))
+    names = list(select(model))
+    model.qconfig = quantization.get_default_qconfig("fbgemm")
+    prepared = quantization.prepare(model)
+    assert any("observer" in type(module).__name__.lower() for module in prepared.modules())
+    assert list(select(prepared)) == names
+
+
+def test_a_layer_of_ones_own_with_layers_inside_is_still_looked_into():
+    assert list(select(nn.TransformerEncoderLayer(4, 2, 8)))[:2] == ["self_attn", "linear1"]

@@ -1,0 +1,94 @@
+"""A tool finds its modules when it is made; where a name means another module later, its block says so."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from hooklab import capture, edit, leftover_hooks, timeline
+
+
+class Lora(nn.Module):
+    """An adapter around a layer."""
+
+    def __init__(self, base: nn.Module) -> None:
+        super().__init__()
+        self.base_layer = base
+        self.down = nn.Linear(2, 3, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.base_layer(x) + self.down(x)
+
+
+TOOLS = {
+    "capture": lambda model, *what: capture(model, *what),
+    "edit": lambda model, *what: edit(model, lambda output, call: None, *what),
+    "timeline": lambda model, *what: timeline(model, *what),
+}
+
+
+def enter(tool) -> None:
+    with tool:
+        pass
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.ReLU(), nn.Linear(3, 3))).train()
+
+
+@pytest.mark.parametrize("make", TOOLS.values(), ids=TOOLS)
+def test_a_layer_that_was_wrapped_after_the_tool_was_made_is_named_with_what_it_is_now(make) -> None:
+    model = network()
+    tool = make(model, "0")
+    model[0] = Lora(model[0])
+    with pytest.raises(RuntimeError, match=r"'0' was a Linear when this .+ and is a Lora now.+0\.base_layer.+anew"):
+        enter(tool)
+    assert leftover_hooks(model) == []
+
+
+@pytest.mark.parametrize("make", TOOLS.values(), ids=TOOLS)
+def test_a_layer_below_a_replaced_one_is_noticed_as_well(make) -> None:
+    model = network()
+    tool = make(model, "1.1")
+    model[1] = nn.Sequential(nn.ReLU(), nn.Linear(3, 3))
+    with pytest.raises(RuntimeError, match=r"'1' was a Sequential when this"):
+        enter(tool)
+
+
+def test_a_layer_that_is_gone_is_told() -> None:
+    model = network()
+    tool = capture(model, "1")
+    del model[1]
+    with pytest.raises(RuntimeError, match="no part of the model any more"):
+        enter(tool)
+
+
+def test_a_change_elsewhere_in_the_model_does_not_matter() -> None:
+    model = network()
+    tool = capture(model, "0")
+    model[1] = nn.ReLU()
+    with tool as seen:
+        model(torch.ones(1, 2))
+    assert list(seen) == ["0"]
+
+
+def test_a_layer_that_was_compiled_afterwards_is_still_the_same_layer() -> None:
+    model = network()
+    tool = capture(model, "0")
+    model[0] = torch.compile(model[0], backend="eager")
+    enter(tool)
+
+
+def test_a_module_whose_equality_lies_is_compared_by_identity() -> None:
+    class Same(nn.ReLU):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = nn.ReLU.__hash__
+
+    model = nn.Sequential(Same())
+    tool = capture(model, "0")
+    model[0] = Same()
+    with pytest.raises(RuntimeError, match="'0' was a Same"):
+        enter(tool)

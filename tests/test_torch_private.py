@@ -1,0 +1,78 @@
+"""What the library uses of torch's private side is there and listed in one place; of the course it uses nothing."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hooklab
+from hooklab import torch_private
+
+LIBRARY = list(Path(hooklab.__file__).parent.glob("*.py"))
+FILES = [*LIBRARY, *Path(hooklab.__file__).parent.glob("mini/*.py")]
+each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+
+
+def test_this_torch_has_every_private_name_that_the_library_uses() -> None:
+    assert torch_private.missing() == []
+
+
+def test_a_name_that_torch_lost_is_told_with_what_it_was_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(torch_private.ATTRIBUTES, "a tensor", {"_gone": "capture: something"})
+    (said,) = torch_private.missing()
+    assert said.endswith("has no _gone on a tensor, which is for capture: something")
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=lambda path: path.name)
+def test_a_private_name_of_torch_is_one_of_the_list(path: Path) -> None:
+    listed = {name for names in torch_private.ATTRIBUTES.values() for name in names}
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__")
+        if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    }
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)} | OWN
+    if path.name != "torch_private.py":
+        assert used - own - listed == set()
+
+
+# private names of the library's own classes, and of other packages
+OWN = {"_keep", "_session", "_DummyThread", "_make", "_record", "_getframe", "_x_was_read"}
+
+
+@each_file
+def test_the_library_imports_neither_the_course_nor_its_packages(path: Path) -> None:
+    if path.name == "__init__.py" and path.parent.name == "hooklab":
+        return  # the lazy door: its names are imported when they are used
+    modules = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules.add(node.module or "")
+    if path.name == "__main__.py":
+        modules -= {name for name in modules if name.startswith("hooklab.course.launcher")}
+    assert {name for name in modules if name.startswith("hooklab.course")} == set()
+    roots = {name.partition(".")[0] for name in modules}
+    own = {"numpy"} if path.parent.name == "mini" else {"torch"}  # mini computes with numpy, and needs no torch
+    assert roots <= {"hooklab", *own, *sys.stdlib_module_names}
+
+
+def test_the_tools_work_where_numpy_and_matplotlib_are_not_installed() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['matplotlib'] = sys.modules['numpy'] = sys.modules['IPython'] = None\n"
+        "import torch, hooklab\n"
+        "model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())\n"
+        "with hooklab.capture(model, grads=True) as seen:\n"
+        "    model(torch.ones(1, 2)).sum().backward()\n"
+        "print(len(seen), hooklab.ManifoldMixup.__name__, hooklab.leftover_hooks(model))\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "2 ManifoldMixup []", done.stderr
