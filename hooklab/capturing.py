@@ -49,15 +49,16 @@ def capture(
             reading one that was changed in place since then raises.
         device: move every value there, for instance ``"cpu"``.
         detach: with False, outputs and inputs stay part of the autograd graph, to compute a loss from them; the graph
-            then lives as long as they do.
+            then lives as long as they do. A full backward hook on the module itself sees nothing of such a loss: it
+            belongs to what the module passes on, which is made after its forward hooks.
         keep: ``"last"`` keeps one pass, ``"all"`` keeps each, in ``seen.passes``.
 
     Returns:
         A context manager, which gives a :class:`hooklab.seen.Seen` at each ``with``. It finds the modules once and may
         be entered any number of times, also inside itself: such blocks must end in the reverse order of their
         beginning. Where they may not, as in generators or asyncio tasks that take turns, make a capture for each. On
-        leaving, in whichever way, it removes its own hooks and no others. The values stay readable. No graph is kept
-        alive by them (unless ``detach=False``).
+        leaving, in whichever way, it removes its own hooks and no others. The values stay readable. They keep no graph
+        alive, but for ``detach=False`` and for objects (below).
 
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
@@ -65,19 +66,27 @@ def capture(
         ValueError: if ``keep`` is neither of the two.
         RuntimeError: if one of the modules takes no hooks, because ``torch.jit.script`` compiled it.
 
-    Outputs are kept in their own structure (tensor, tuple, list, dict, named tuple, dataclass), each tensor with its
-    own shape, dtype and device. An object that is neither a tensor nor such a container is kept as it is, with what it
-    holds undetached.
+    Outputs are kept in their own structure (tensor, tuple, list, dict, named tuple, dataclass, or a subclass of these),
+    each tensor with its own shape, dtype and device. Any other object (a Distribution, a transformers cache) is kept as
+    it is, and so is a container that cannot be rebuilt, that holds itself, or that is nested deeper than 50. What such
+    an object holds is neither detached nor copied: its graph lives as long as the value, and if the model changes it
+    later, as the steps of ``generate`` do with their one cache, every pass that has it shows its last state.
 
+    - *Train mode*: looking is a forward like any other. In train mode it moves the statistics of BatchNorm and the
+      vectors of spectral_norm, under ``no_grad`` too: call ``model.eval()`` to look.
     - *In place*: a later in-place change of a value is noticed by the tensor's version counter. Tensors made in
       ``torch.inference_mode()`` have none, so they are always copied. ``tensor.data`` and NumPy views go round it.
     - *Gradients* are read by tensor hooks on the outputs, not by full backward hooks: this works with in-place
       activations, dict outputs and modules used several times. If ``backward`` runs twice, the second one counts.
+      Under a ``GradScaler`` they are those of the scaled loss: divide by ``scaler.get_scale()``. The one output that
+      gets none is a view that is changed in place (nn.Linear's for an input of more than two dimensions, before
+      ``ReLU(inplace=True)``): autograd then calls no hook of it. Reading says so.
     - *Checkpoints*: what a checkpoint computes again during ``backward`` is no new call.
     - *Threads*: only calls in the thread that opened the block are recorded. asyncio tasks share a thread, so a block
       that is open across an ``await`` also records the other tasks' calls.
     - *torch.compile*: while the block is open, compiled functions of this process run eagerly (``force_eager``), since
       compiled code would skip the hooks. Afterwards they run compiled again, without being compiled anew.
+      ``torch.export.export(..., strict=True)`` inside the block raises dynamo's ``Unsupported``: export before it.
     - *torch.func*: under ``vmap`` the values are the transform's own tensors, one example's in shape, and cannot be
       used after it.
     - *Copies*: a copy or a pickle of the model made inside the block has hooks in it that do nothing.

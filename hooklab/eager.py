@@ -46,4 +46,4 @@ def stop_running_eagerly() -> None:
 def never_compile(function: Any) -> None:
     """Keep torch.compile out of a hook. It matters when a process compiles for the first time while a block is open,
     see :func:`run_eagerly`."""
-    skip_when_compiling(function, "a hooklab block is open; call torch.compile before opening it")
+    skip_when_compiling(function, "a hooklab block is open; compile or export before opening it")

@@ -54,6 +54,17 @@ def test_without_detaching_a_loss_can_be_computed_from_a_value() -> None:
     assert model[0].weight.grad is not None
 
 
+def test_a_full_backward_hook_sees_nothing_of_a_loss_from_a_value_of_its_own_module() -> None:
+    model, ran = mlp(), []
+    model[0].register_full_backward_hook(lambda *_: ran.append("backward"))
+    with capture(model, "0", "2", detach=False) as seen:
+        model(torch.ones(2, 3, requires_grad=True))
+    seen["0"].sum().backward(retain_graph=True)
+    assert ran == []
+    seen["2"].sum().backward()
+    assert ran == ["backward"]
+
+
 def test_a_container_and_the_model_itself_can_be_captured() -> None:
     model = nn.Sequential(mlp())
     with capture(model, "", "0") as seen:
@@ -331,6 +342,33 @@ def test_an_object_of_the_models_own_is_kept_as_it_is() -> None:
         holder = model(ones(1).requires_grad_())
     assert seen[""] is holder
     assert seen[""].hidden.requires_grad
+
+
+class Cache:
+    """Grows at each step, as the caches of language models do."""
+
+    def __init__(self) -> None:
+        self.states: list[Tensor] = []
+
+
+class Cached(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+        cache.states.append(self.part(x))
+        return cache.states[-1], cache
+
+
+def test_a_cache_that_passes_share_shows_its_last_state_in_each() -> None:
+    model, cache = Cached(), Cache()
+    with capture(model, "", inputs=True, keep="all") as seen:
+        for _ in range(3):
+            model(ones(1, 3), cache)
+    assert [len(each[""][1].states) for each in seen.passes] == [3, 3, 3]
+    assert seen.input("").args[1] is cache
+    assert not seen[""][0].requires_grad
 
 
 def test_a_dict_that_the_model_changes_later_is_kept_as_it_was() -> None:
@@ -695,6 +733,17 @@ def test_the_graph_is_freed_with_the_output_even_inside_the_block(graph_tokens: 
         del y
         assert all(token() is None for token in graph_tokens)
     assert seen["0"].shape == (2, 4)
+
+
+def test_the_graph_of_what_an_object_holds_lives_as_long_as_the_value(
+    graph_tokens: list[weakref.ref[Token]],
+) -> None:
+    model = Cached()
+    with capture(model, "", inputs=True) as seen:
+        model(ones(1, 3), Cache())
+    assert any(token() is not None for token in graph_tokens)
+    del seen
+    assert all(token() is None for token in graph_tokens)
 
 
 def test_the_graph_is_freed_after_the_block(graph_tokens: list[weakref.ref[Token]]) -> None:

@@ -27,6 +27,18 @@ def _same_numbers_each_time() -> None:
 # modes
 
 
+def test_looking_in_train_mode_moves_statistics_and_in_eval_mode_does_not() -> None:
+    spectral = torch.nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3))
+    model, x = nn.Sequential(nn.BatchNorm1d(3), spectral), torch.randn(4, 3)
+    for mode in (model.eval, model.train):
+        mode()
+        before = [buffer.clone() for buffer in model.buffers()]
+        with capture(model), torch.no_grad():
+            model(x)
+        same = [torch.equal(buffer, was) for buffer, was in zip(model.buffers(), before, strict=True)]
+        assert all(same) is (mode == model.eval)
+
+
 def test_under_no_grad_the_values_are_there() -> None:
     model, x = mlp(), ones(2, 3)
     with capture(model, grads=True) as seen, torch.no_grad():
@@ -225,6 +237,13 @@ def test_a_compiled_function_around_the_model_is_captured() -> None:
     with capture(model) as seen:
         step(ones(2, 3))
     assert list(seen) == ["0", "1", "2"]
+
+
+def test_a_strict_export_inside_the_block_is_refused_by_the_compiler() -> None:
+    refused = pytest.raises(torch._dynamo.exc.Unsupported, match="a hooklab block is open; compile or export before")
+    model = mlp()
+    with capture(model), refused:
+        torch.export.export(model, (ones(2, 3),), strict=True)
 
 
 def test_after_the_block_the_compiled_code_from_before_runs_again() -> None:
