@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hooklab.course.digits import DigitsCNN, accuracy, digits, trained_digits_cnn
+from hooklab.course.digits import DigitsCNN, _trained_weights, accuracy, digits, trained_digits_cnn
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -68,8 +68,29 @@ def test_the_submodules_run_in_the_order_of_their_names():
 
 
 def test_the_same_seed_trains_the_same_network():
-    first, second = trained_digits_cnn(seed=3, epochs=1), trained_digits_cnn(seed=3, epochs=1)
+    first = trained_digits_cnn(seed=3, epochs=1)
+    _trained_weights.cache_clear()
+    second = trained_digits_cnn(seed=3, epochs=1)
     assert all(map(torch.equal, first.parameters(), second.parameters()))
+
+
+def test_what_is_done_to_a_network_leaves_the_next_as_it_was_trained():
+    first = trained_digits_cnn(seed=1)
+    with torch.no_grad():
+        first.fc.weight.zero_()
+    first.train()
+    first.fc.register_forward_hook(lambda *_: None)
+    second = trained_digits_cnn(seed=1)
+    assert second.fc.weight.any()
+    assert not second.training
+    assert not second.fc._forward_hooks
+
+
+def test_a_process_trains_a_network_once():
+    trained_digits_cnn(seed=1)
+    before = _trained_weights.cache_info()
+    trained_digits_cnn(seed=1)
+    assert _trained_weights.cache_info().misses == before.misses
 
 
 def test_another_seed_trains_another_network():
@@ -78,13 +99,16 @@ def test_another_seed_trains_another_network():
 
 
 def test_training_leaves_the_global_random_state_alone():
+    _trained_weights.cache_clear()
     before = torch.get_rng_state()
+    trained_digits_cnn(epochs=0)
     trained_digits_cnn(epochs=0)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 @torch.no_grad()
 def test_training_works_where_gradients_are_switched_off():
+    _trained_weights.cache_clear()
     untrained, trained = trained_digits_cnn(epochs=0), trained_digits_cnn(epochs=1)
     assert not torch.equal(untrained.fc.weight, trained.fc.weight)
 

@@ -1,6 +1,6 @@
 """What pytest needs beyond nbval to test the course's notebooks; pyproject.toml loads it, wherever pytest is started.
 
-- Kernels get the environment that the builder gives them.
+- Kernels get the environment that the builder gives them; where there are many, they are forked, see `forked`.
 - Each notebook gets two more tests: nbval passes over a code cell that was never run, and looks at cells only, so that
   a hook left behind for the whole process would go unseen.
 - Plain `pytest` uses two processes, one file at a time in each. A path, `-n`, `--pdb` or `-p no:xdist` turns it off.
@@ -12,6 +12,7 @@ import ast
 import os
 import tempfile
 from collections.abc import Generator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,6 +25,7 @@ skip_url_grammars()
 
 ROOT = Path(__file__).parents[3]
 SECONDS_FOR_AN_ANSWER = 60
+NOTEBOOKS_TO_FORK = 4
 
 
 @pytest.hookimpl(wrapper=True)
@@ -56,7 +58,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     if not _is_notebook(item.parent):
         return (yield)
     prepare_fonts()
-    with mock.patch.dict(os.environ, environment(ROOT, _scratch(item.config)), clear=True):
+    with mock.patch.dict(os.environ, environment(ROOT, _scratch(item.config)), clear=True), _launching(item.session):
         return (yield)
 
 
@@ -93,6 +95,15 @@ def _is_notebook(node: pytest.Collector | pytest.Item | None) -> bool:
     from nbval.plugin import IPyNbFile  # not above: pytest wants to import its plugins itself
 
     return isinstance(node, IPyNbFile)
+
+
+def _launching(session: pytest.Session) -> AbstractContextManager[object]:
+    """Return a context in which kernels are forked, if there are enough notebooks to make up for loading torch once."""
+    from tests.course.notebooks import forked
+
+    if not forked.CAN_FORK or sum(isinstance(item, NoHookLeft) for item in session.items) < NOTEBOOKS_TO_FORK:
+        return nullcontext()
+    return mock.patch("jupyter_client.provisioning.local_provisioner.launch_kernel", forked.launch)
 
 
 _SCRATCH = pytest.StashKey[Path]()

@@ -1,5 +1,6 @@
 """What the committed notebooks hold, seen without running them."""
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from hooklab.course.build.course import Course, Lesson
-from hooklab.course.build.draft import draft
+from hooklab.course.build.draft import Draft, draft
 from hooklab.course.build.notebook import compare
 from hooklab.course.build.source import BEGIN, END
 
@@ -22,6 +23,12 @@ each_lesson = pytest.mark.parametrize("lesson", COURSE.lessons(), ids=lambda les
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.relative_to(ROOT).as_posix())
 
 
+@functools.cache
+def draft_of(lesson: Lesson) -> Draft:
+    return draft(COURSE, lesson)
+
+
+@functools.cache
 def cells_of(path: Path) -> list[dict[str, Any]]:
     """Return a notebook's cells, each with its source as one text and its tags as a list."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
@@ -40,7 +47,7 @@ def joined(text: str) -> str:
 
 @each_lesson
 def test_both_notebooks_are_what_the_source_makes(lesson: Lesson) -> None:
-    made = draft(COURSE, lesson)
+    made = draft_of(lesson)
 
     assert [str(problem) for problem in made.problems or compare(made)] == []
 
@@ -49,24 +56,35 @@ def test_no_notebook_is_without_a_source() -> None:
     assert [str(problem) for problem in COURSE.strays()] == []
 
 
+@functools.cache
+def given_to_a_class() -> dict[str, str]:
+    """Return the code that a class is given, by file, without indentation and empty lines."""
+    code = {path: "\n".join(cell["source"] for cell in cells_of(path)) for path in ROOT.glob("lessons/*.ipynb")}
+    code |= {path: path.read_text(encoding="utf-8") for path in ROOT.glob("hooklab/**/*.py")}
+    return {path.relative_to(ROOT).as_posix(): joined(text) for path, text in code.items()}
+
+
 @each_lesson
 def test_what_a_class_is_given_holds_no_solution(lesson: Lesson) -> None:
     regions = regions_of(lesson.source.read_text(encoding="utf-8"))
-    given = {path: json.dumps(cells_of(path)) for path in ROOT.glob("lessons/*.ipynb")}
-    code = {path: "\n".join(cell["source"] for cell in cells_of(path)) for path in given}
-    code |= {path: path.read_text(encoding="utf-8") for path in ROOT.glob("hooklab/**/*.py")}
 
     assert regions
-    assert [path.name for path, text in given.items() if BEGIN in text or END in text] == []
     for region in regions:
         if len(region) > 1:  # one line may well stand elsewhere too
-            assert [path.name for path, text in code.items() if "\n".join(region) in joined(text)] == []
+            assert [name for name, text in given_to_a_class().items() if "\n".join(region) in text] == []
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("lessons/*.ipynb")), ids=lambda path: path.stem)
+def test_a_lesson_shows_no_solution_delimiter(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+
+    assert [marker for marker in (BEGIN, END) if marker in text] == []
 
 
 @each_lesson
 def test_a_lesson_shows_the_claims_and_field_cases_promised(lesson: Lesson) -> None:
     promised = PROMISED.get(f"{lesson.number:02d}", {"claims": [], "field": []})
-    tags = {tag for cell in draft(COURSE, lesson).cells for tag in cell.tags}
+    tags = {tag for cell in draft_of(lesson).cells for tag in cell.tags}
 
     assert {f"claim-{claim}" for claim in promised["claims"]} - tags == set()
     assert {f"field-{case}" for case in promised["field"]} - tags == set()

@@ -1,0 +1,71 @@
+"""A kernel that is forked is a process of its own, in its folder and environment, and ends when it is told to."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.course.notebooks.forked import CAN_FORK, Forked
+
+pytestmark = pytest.mark.skipif(not CAN_FORK, reason="kernels are forked on Linux only")
+
+# A program that starts a kernel, tells its number, and is killed.
+KILLED = """
+import os, signal
+from tests.course.notebooks.forked import Forked, PRELOADED
+if __name__ == "__main__":
+    PRELOADED.clear()  # to save time
+    print(Forked(["-f", "kernel.json"], os.getcwd(), dict(os.environ)).pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Iterator[Forked]:
+    """A kernel in a folder of its own, with one variable more than this process."""
+    kernel = Forked(["-f", str(tmp_path / "kernel.json")], str(tmp_path), {**os.environ, "ONLY": "there"})
+    yield kernel
+    if kernel.poll() is None:
+        kernel.kill()
+        kernel.wait()
+
+
+def test_a_forked_kernel_runs_in_its_own_folder_and_group(kernel: Forked, tmp_path: Path) -> None:
+    assert kernel.poll() is None
+    assert os.readlink(f"/proc/{kernel.pid}/cwd") == str(tmp_path)
+    assert os.getpgid(kernel.pid) == kernel.pid
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+def test_a_forked_kernel_ends_when_it_is_told_to(kernel: Forked, signum: int) -> None:
+    kernel.send_signal(signum)
+
+    assert kernel.wait(30) is not None
+
+
+def test_a_forked_kernel_ends_with_the_process_that_asked_for_it(tmp_path: Path) -> None:
+    (tmp_path / "killed.py").write_text(KILLED, encoding="utf-8")
+    root = str(Path(__file__).parents[3])
+    done = subprocess.run(
+        [sys.executable, "killed.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+
+    assert done.returncode == -signal.SIGKILL
+    assert gone_soon(int(done.stdout))
+
+
+def gone_soon(pid: int) -> bool:
+    for _ in range(100):
+        if not Path(f"/proc/{pid}").exists():
+            return True
+        signal.sigtimedwait([], 0.1)
+    return False
