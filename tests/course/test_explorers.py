@@ -100,7 +100,7 @@ def test_every_mixture_can_be_drawn_at_one_size(layer, lam):
 @pytest.mark.parametrize(
     ("make", "description", "value"),
     [
-        (features.feature_maps, "digit", 39),
+        (features.feature_maps, "image", 39),
         (features.feature_maps, "layer", "pool"),
         (features.feature_maps, "the hook should", True),
         (comparing.what_comes_back, "module", "Sequential of two"),

@@ -143,7 +143,14 @@ def _expect_gradient(now: Tensor, x: Tensor, wanted: Tensor, layer: nn.Conv2d) -
             got="requires_grad is False",
             likely="cut off: detach() or .data in the hook; this layer and all before it would stop learning",
         )
-    (got,) = torch.autograd.grad(now.sum(), x)
+    (got,) = torch.autograd.grad(now.sum(), x, allow_unused=True)
+    if got is None:
+        raise NotYet(
+            "no gradient can flow through the new output",
+            expected="a tensor with the layer's graph behind it",
+            got="a new leaf: it requires grad, and there is nothing behind it",
+            likely="`requires_grad_()` after a detach() begins a graph of its own; clone the live output instead",
+        )
     on = (wanted != 0).any(dim=(0, 2, 3)).float()
     right = torch.einsum("oi,o->i", layer.weight.detach()[:, :, 0, 0], on)
     if not same(got[0, :, 0, 0], right):

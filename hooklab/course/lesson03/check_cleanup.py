@@ -50,16 +50,21 @@ def _check_values(trial: Trial) -> None:
                 likely="registered in __init__, or in a plain function: register when the block begins",
             )
 
+        hooked: list[bool] = []
+        filled: list[bool] = []
+
         def a_block() -> Any:
             with manager as captured:
+                hooked.append(bool(model.body.first._forward_hooks))
                 model(early)
                 model(late)
+                filled.append(isinstance(captured, dict) and bool(captured))
             return captured
 
         a_block.__name__ = "a block with capturing"
         captured = trial.run(a_block)
         refuse_disturbed(model, final)
-        _expect_values(captured, wanted)
+        _expect_values(captured, wanted, _why_empty(hooked[0], filled[0]))
     if own.id not in model.head._forward_hooks:
         raise NotYet(
             "a hook that was there before your block is gone",
@@ -70,7 +75,15 @@ def _check_values(trial: Trial) -> None:
         raise trial.faults[0]
 
 
-def _expect_values(captured: Any, wanted: dict[str, Tensor]) -> None:
+def _why_empty(hooked: bool, filled: bool) -> str:
+    if filled:
+        return "emptied at the end: inside the block the entries were there; leave them"
+    if hooked:
+        return "another dictionary: your hooks were there, and what they stored is not in the one you yielded"
+    return "never registered: in the block there is no hook on the model"
+
+
+def _expect_values(captured: Any, wanted: dict[str, Tensor], why_empty: str) -> None:
     if not isinstance(captured, dict):
         raise NotYet(
             "what stands after `as` is not a dictionary",
@@ -83,7 +96,7 @@ def _expect_values(captured: Any, wanted: dict[str, Tensor]) -> None:
         raise NotYet(
             "the dictionary is empty after the block",
             expected=f"entries {list(wanted)}",
-            likely="hooks that store nothing, were never registered, or a dictionary that you cleared at the end",
+            likely=why_empty,
         )
     if list(captured) == [last] or (len(captured) > 1 and len({id(one) for one in captured.values()}) == 1):
         raise NotYet(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.forward import linear, misconception_named, whole_numbers
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.exercises.varying import runs_of
 
 
 class _Parts(nn.Module):
@@ -56,7 +57,10 @@ def any_output_detached(trial: Trial) -> str:
     for seed, form in enumerate(_FORMS):
         model, x = _Reader(seed, form), whole_numbers(seed, 1, 2)
         wanted = form(model.layer.linear(x))
-        got = trial.call(model, model.layer, x)
+        with runs_of(model) as runs:
+            got = trial.call(model, model.layer, x)
+        if runs.direct or runs.calls > 1:
+            runs.expect(1)
         if not model.got:
             raise NotYet("model(x) did not run", expected="one call of the model, with your hook on the layer")
         if model.got[0] != _described(wanted):

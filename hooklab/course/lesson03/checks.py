@@ -1,7 +1,7 @@
 """Checks of lesson 3: forward hooks that see an output, and hooks that replace it.
 
-The longer ones stand in modules of their own: `lesson03_channel` (3.2), `lesson03_structure` (3.4) and
-`lesson03_cleanup` (3.5).
+The longer ones stand in modules of their own: `check_channel` (3.2), `check_structure` (3.4) and
+`check_cleanup` (3.5).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from hooklab.course.exercises.forward import (
     whole_numbers,
 )
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.exercises.varying import runs_of
 from hooklab.course.lesson03.check_channel import switch_a_channel_off
 from hooklab.course.lesson03.check_cleanup import a_capture_that_cleans_up
 from hooklab.course.lesson03.check_structure import any_output_detached
@@ -46,7 +47,16 @@ def one_layers_output(trial: Trial) -> str:
         taken_in, wanted, final = look(model, layer, x)
         model.passes.clear()
         model.results.clear()
-        got = trial.call(model, layer, x)
+        with runs_of(model) as runs:
+            got = trial.call(model, layer, x)
+        if runs.direct:
+            runs.expect(1)
+        if runs.calls and not model.passes:
+            raise NotYet(
+                "model(x) was stopped before its end",
+                expected="one whole call of the model: its other hooks, and who waits for its result, need it too",
+                likely="an exception that your hook raises, and your function catches",
+            )
         if not model.passes:
             likely = None
             if same(got, layer(x)):
@@ -116,14 +126,17 @@ class _Loop(nn.Module):
         return result
 
 
-@exercise("3.3", "Every use, in order")
+@exercise("3.3", "Mend it: every use, in order")
 @misconception_named()
 def every_use_in_order(trial: Trial) -> str:
     for seed, times in enumerate((3, 2, 0)):
         model, x = _Loop(times, seed), whole_numbers(seed, 1, 2)
         model(x)
         wanted, model.values, model.passes = model.values, [], 0
-        got = trial.call(model, model.step, x)
+        with runs_of(model) as runs:
+            got = trial.call(model, model.step, x)
+        if runs.direct:
+            runs.expect(1)
         if times and not model.values:
             raise NotYet("model(x) did not run", expected="one call of the model, with your hook on the module")
         if not all(map(same, model.values, wanted)):

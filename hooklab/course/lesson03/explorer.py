@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Sequence
 
 import ipywidgets as widgets
 import torch
@@ -55,13 +54,19 @@ def kept_maps(image: Tensor, layer: str, clone: bool) -> Tensor:
     return kept[0][0]
 
 
-def draw_maps(image: Tensor, maps: Tensor) -> Figure:
-    """Draw a digit and its maps: blue is positive, vermilion negative, white zero, on one scale for all maps."""
+def draw_maps(image: Tensor, maps: Tensor, kept: str = "") -> Figure:
+    """Draw a digit and its maps: blue is positive, vermilion negative, white zero, on one scale for all maps.
+
+    Args:
+        image: shape (1, 8, 8).
+        maps: shape (channels, height, width).
+        kept: what the hook has kept, for the title: "the output", or "a clone".
+    """
     rows = -(-len(maps) // COLUMNS)
     top = float(maps.abs().max()) or 1.0
     with plots.style():
         figure, axes = inches(9.0, 2.7)
-        tile(axes, image[0], (0.1, 0.6), 1.5, "the digit", cmap="gray_r", vmin=0, vmax=1)
+        tile(axes, image[0], (0.1, 0.6), 1.5, f"kept: {kept}" if kept else "the digit", cmap="gray_r", vmin=0, vmax=1)
         for number, channel in enumerate(maps):
             row, column = divmod(number, COLUMNS)
             corner = (1.95 + 0.88 * column, 1.35 + 1.15 * (rows / 2 - 1 - row) + 0.15)
@@ -69,11 +74,13 @@ def draw_maps(image: Tensor, maps: Tensor) -> Figure:
         return figure
 
 
-def describe_maps(number: int, layer: str, maps: Tensor, clone: bool) -> str:
-    """Return a sentence with the counts that the picture shows."""
+def describe_maps(number: int, label: int, layer: str, maps: Tensor, clone: bool) -> str:
+    """Return a sentence with the counts that the picture shows, of test image `number`, which is a `label`."""
     negative = int((maps < 0).sum())
     kept = "a clone" if clone else "the output itself"
-    text = f"Digit {number}, {layer}, {kept} kept: {negative} of {maps.numel()} values are negative."
+    text = (
+        f"Image {number}, {label} by its label; {layer}, {kept} kept: {negative} of {maps.numel()} values are negative."
+    )
     if layer.startswith("conv") and not clone:
         return text + " The in-place ReLU behind it has written over what was kept: these are the ReLU's values."
     if layer.startswith("conv"):
@@ -83,9 +90,9 @@ def describe_maps(number: int, layer: str, maps: Tensor, clone: bool) -> str:
 
 def feature_maps() -> Explorer:
     """Return the explorer: which digit, which layer, and whether the hook keeps a clone or the output itself."""
-    images = digits().test_images[:40]
+    images, labels = digits().test_images[:40], digits().test_labels.tolist()
     controls: dict[str, widgets.Widget] = {
-        "number": widgets.IntSlider(3, 0, len(images) - 1, 1, description="digit"),
+        "number": widgets.IntSlider(3, 0, len(images) - 1, 1, description="image"),
         "layer": widgets.Dropdown(options=LAYERS, value="conv1", description="layer"),
         "clone": widgets.ToggleButtons(
             options=[("keep the output", False), ("keep a clone", True)], value=False, description="the hook should"
@@ -93,10 +100,10 @@ def feature_maps() -> Explorer:
     }
 
     def draw(number: int, layer: str, clone: bool) -> Figure:
-        return draw_maps(images[number], kept_maps(images[number], layer, clone))
+        return draw_maps(images[number], kept_maps(images[number], layer, clone), "a clone" if clone else "the output")
 
     def say(number: int, layer: str, clone: bool) -> str:
-        return describe_maps(number, layer, kept_maps(images[number], layer, clone), clone)
+        return describe_maps(number, labels[number], layer, kept_maps(images[number], layer, clone), clone)
 
     return panel(
         draw,
@@ -105,11 +112,3 @@ def feature_maps() -> Explorer:
         intro="Try this: look at conv1, then switch to a clone. Where do the negative values come from?",
         rows=[[controls["number"], controls["layer"]], [controls["clone"]]],
     )
-
-
-def positions(
-    number: int = 3, layers: Sequence[tuple[str, bool]] = (("conv1", False), ("conv1", True))
-) -> list[Figure]:
-    """Return pictures of some positions of the explorer, for a page without a kernel."""
-    image = digits().test_images[number]
-    return [draw_maps(image, kept_maps(image, layer, clone)) for layer, clone in layers]

@@ -1,26 +1,24 @@
-"""The figures of lesson 3: `feature_maps`, what each layer put out, and `bytes_held`, what a capture costs."""
+"""The figures of lesson 3: what each layer put out, what a channel is worth, and what a capture costs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import matplotlib.pyplot as plt
+import torch
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from torch import Tensor
+from torch import Tensor, nn
 
-from hooklab.course.plots import CAPTURED, FORWARD, INK, REST, style
+from hooklab.course.plots import CAPTURED, FORWARD, INK, REST, SIGNED, style
 
-# Below zero grey, zero white, above zero the colour of the forward pass.
-SIGNED = LinearSegmentedColormap.from_list("signed", ["#303030", "white", FORWARD])
 COLUMNS = 8
 
 
 def feature_maps(image: Tensor, maps: Mapping[str, Tensor]) -> Figure:
     """Draw an image, and the feature maps that layers made of it: a row of panels for each eight channels.
 
-    Each layer has one scale for all its channels: white is zero, blue is above, dark grey is below.
+    Each layer has one scale for all its channels: white is zero, blue is above, vermilion below.
 
     Args:
         image: shape (height, width) or (1, height, width), what the network was given.
@@ -61,20 +59,47 @@ def _row(figure: Figure, places: list[object], values: Tensor, start: int) -> No
         _no_ticks(axes)
 
 
-def bytes_held(sizes: Mapping[str, int]) -> Figure:
-    """Draw how many bytes each way of keeping a value holds in memory, as bars on a scale of powers of ten.
+def answers(model: nn.Module, images: Tensor) -> Tensor:
+    """Return the class that the model gives each image, shape (N,), int64."""
+    with torch.no_grad():
+        scores: Tensor = model(images)
+        return scores.argmax(dim=1)
+
+
+def worth(costs: Sequence[float], unchanged: Collection[int]) -> Figure:
+    """Draw what switching off each channel costs, in points of accuracy.
 
     Args:
-        sizes: a way of keeping -> bytes, all above zero; the first is drawn at the top.
+        costs: per channel, the share of answers that are right with it, less that without it.
+        unchanged: the channels without which every answer is the same; they are marked in grey.
+    """
+    with style():
+        figure, axes = plt.subplots(figsize=(8.4, 3.0))
+        axes.bar(range(len(costs)), [100 * cost for cost in costs], color=FORWARD, width=0.65)
+        axes.axhline(0, color=REST, linewidth=0.8)
+        for channel in unchanged:
+            axes.plot(channel, 0, "x", color=REST, markersize=9, markeredgewidth=2)
+        if unchanged:
+            axes.plot([], [], "x", color=REST, markersize=9, markeredgewidth=2, label="changes not one answer")
+            axes.legend(loc="upper left")
+        axes.set(xticks=range(len(costs)), xlabel="channel of relu2 that is off", ylabel="points of accuracy lost")
+        return figure
+
+
+def bytes_held(sizes: Mapping[str, int]) -> Figure:
+    """Draw how many bytes each way of keeping a value holds in memory, as bars.
+
+    Args:
+        sizes: a way of keeping -> bytes; the first is drawn at the top.
     """
     with style():
         figure, axes = plt.subplots(figsize=(7.6, 0.42 * len(sizes) + 0.9))
         places = range(len(sizes))
         axes.barh(places, list(sizes.values()), color=CAPTURED, height=0.6)
         for place, size in zip(places, sizes.values(), strict=True):
-            axes.text(size * 1.15, place, f"{size:,}", va="center", color=INK)
+            axes.text(size + 0.015 * max(sizes.values()), place, f"{size:,}", va="center", color=INK)
         axes.set_yticks(places, list(sizes), family="monospace")
-        axes.set(xscale="log", xlim=(1, max(sizes.values()) * 6), xlabel="bytes held after the pass", ylim=(-0.6, None))
+        axes.set(xlim=(0, 1.15 * max(sizes.values())), xlabel="bytes held after the pass", ylim=(-0.6, None))
         axes.invert_yaxis()
         return figure
 

@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 
-from hooklab.course.lesson03.figures import bytes_held, feature_maps
+from hooklab.course.lesson03.figures import bytes_held, feature_maps, worth
+from hooklab.course.lesson03.helpers import bytes_alive, error_of
 
 
 def pictures(figure):
@@ -57,3 +59,30 @@ def test_bytes_held_draws_a_bar_for_each_way_in_order():
 def test_bytes_held_writes_the_number_beside_its_bar():
     axes = bytes_held({"all": 20_000, "mean": 4}).axes[0]
     assert [text.get_text() for text in axes.texts] == ["20,000", "4"]
+
+
+def test_a_channel_without_which_nothing_changes_is_marked():
+    figure = worth([0.0, 0.06, -0.01], [0])
+    (axes,) = figure.axes
+    assert [round(bar.get_height(), 6) for bar in axes.patches] == [0.0, 6.0, -1.0]
+    assert next(list(line.get_xdata()) for line in axes.lines if line.get_marker() == "x") == [0]
+
+
+def test_where_every_channel_matters_nothing_is_marked():
+    (axes,) = worth([0.1, 0.2], []).axes
+    assert axes.get_legend() is None
+
+
+def test_what_is_alive_after_a_pass_is_counted_once_for_each_memory():
+    model = nn.Sequential(nn.Linear(100, 100), nn.ReLU())
+    assert bytes_alive(model, lambda output: output.detach()) == 4000
+    assert bytes_alive(model, lambda output: output) == 2 * 4000  # the batch, and the ReLU's own output
+    assert not any(module._forward_hooks for module in model)
+
+
+def test_an_error_is_told_by_type_and_first_line():
+    def fails(text):
+        raise ValueError(text + "\nmore")
+
+    assert error_of(fails, "this") == "ValueError: this"
+    assert error_of(len, []) == "no error"

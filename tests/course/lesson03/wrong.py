@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 from torch import nn
@@ -700,7 +700,7 @@ def yields_nothing(model, names):
             handle.remove()
 
 
-@wrong("3.5", says="the dictionary is empty after the block")
+@wrong("3.5", says="emptied at the end")
 @contextmanager
 def empties_at_the_end(model, names):
     captured = {}
@@ -875,3 +875,90 @@ def yields_twice(model, names):
     yield captured
     for handle in handles:
         handle.remove()
+
+
+@wrong("3.1", says="runs `model.forward(…)` itself")
+def goes_past_the_call(model, layer, x):
+    stored = []
+    with layer.register_forward_hook(lambda module, args, output: stored.append(output.detach())):
+        model.forward(x)
+    return stored[0]
+
+
+@wrong("3.1", says="stopped before its end")
+def stops_half_way(model, layer, x):
+    stored = []
+
+    def stop(module, args, output):
+        stored.append(output.detach())
+        raise StopIteration
+
+    with layer.register_forward_hook(stop), suppress(StopIteration):
+        model(x)
+    return stored[0]
+
+
+@wrong("3.1", says="evaluation mode")
+def leaves_the_model_in_eval_mode(model, layer, x):
+    stored = []
+    model.eval()
+    with layer.register_forward_hook(lambda module, args, output: stored.append(output.detach())):
+        model(x)
+    return stored[0]
+
+
+@wrong("3.2", says="a new leaf")
+def begins_a_graph_of_its_own(layer, channel):
+    def hook(module, args, output):
+        changed = output.detach().clone().requires_grad_()
+        mask = torch.ones(output.shape[1])
+        mask[channel] = 0
+        return changed * mask[:, None, None]
+
+    return layer.register_forward_hook(hook)
+
+
+@wrong("3.4", says="model too often")
+def runs_the_model_beforehand(model, layer, x):
+    found = []
+    model(x)
+    with layer.register_forward_hook(lambda module, args, output: found.append(walk(output))):
+        model(x)
+    return found[0]
+
+
+@wrong("3.4", says="runs `model.forward(…)` itself")
+def calls_forward_itself(model, layer, x):
+    found = []
+    with layer.register_forward_hook(lambda module, args, output: found.append(walk(output))):
+        model.forward(x)
+    return found[0]
+
+
+def walk(part):
+    if isinstance(part, torch.Tensor):
+        return part.detach()
+    if isinstance(part, tuple | list):
+        return type(part)(walk(one) for one in part)
+    if isinstance(part, dict):
+        return {key: walk(one) for key, one in part.items()}
+    return part
+
+
+@wrong("3.5", says="another dictionary")
+@contextmanager
+def yields_a_copy(model, names):
+    modules = {name: model.get_submodule(name) for name in names}
+    outputs = {}
+    handles = []
+    try:
+        for name, module in modules.items():
+            handles.append(
+                module.register_forward_hook(
+                    lambda module, args, output, name=name: outputs.update({name: output.detach()})
+                )
+            )
+        yield dict(outputs)
+    finally:
+        for handle in handles:
+            handle.remove()
