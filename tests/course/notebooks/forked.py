@@ -1,6 +1,6 @@
 """launch: a kernel forked from a process that has torch loaded, so that a notebook begins in a moment.
 
-The process is multiprocessing's fork server: it has imported what `preloaded` imports and has run nothing. A notebook
+The process is multiprocessing's fork server: it has imported what the lessons import, and has run nothing. A notebook
 still has a process of its own. jupyter_client's function of the same meaning, in whose place this is put for the tests,
 starts a new interpreter; so does the builder.
 """
@@ -15,8 +15,19 @@ import sys
 import threading
 from multiprocessing.connection import Connection
 from typing import Any
+from unittest import mock
 
-PRELOADED = ["tests.course.notebooks.preloaded"]
+PRELOADED = [
+    "ipykernel.kernelapp",
+    "ipywidgets",
+    "matplotlib.backends.backend_agg",  # and not pyplot: its import in a kernel is what makes figures appear there
+    "matplotlib.figure",
+    "sklearn.datasets",
+    "torch",
+    "torch._dynamo",  # the first step of an optimizer imports it
+]
+# What ipykernel sets before anything can import matplotlib, which looks at it only then.
+INLINE = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 CAN_FORK = sys.platform == "linux"  # elsewhere a process that has loaded such libraries is not safe to fork
 
 
@@ -30,7 +41,8 @@ class Forked:
         context.set_forkserver_preload(PRELOADED)
         self.lifeline, there = context.Pipe()
         self.process = context.Process(target=_run, args=(arguments, cwd or os.getcwd(), env, there), daemon=True)
-        self.process.start()
+        with mock.patch.dict(os.environ, INLINE):  # the first time, this starts the fork server
+            self.process.start()
         self.lifeline.recv()  # before that, a signal for its group would be one for ours
         assert self.process.pid
         self.pid = self.process.pid
