@@ -6,6 +6,7 @@ syntax that old Pythons can read, so that such a Python gets a sentence instead 
 """
 
 import importlib
+import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # for editors and type checkers; never run
@@ -38,16 +39,22 @@ _HOME = {
     "timeline": "hooklab.tracing",
 }
 
-__all__ = sorted(_HOME)
+# The course is no part of the library that pip installs from a wheel.
+HAS_COURSE = os.path.isdir(os.path.join(os.path.dirname(__file__), "course"))
+NO_COURSE = "this is the library alone; the course stands in its repository: work in a copy of that"
+
+__all__ = sorted(name for name in _HOME if HAS_COURSE or not _HOME[name].startswith("hooklab.course"))
 
 
 def __getattr__(name):  # type: ignore[no-untyped-def]
     if name not in _HOME:
         raise AttributeError("module 'hooklab' has no attribute {!r}".format(name))  # noqa: UP032
+    if _HOME[name].startswith("hooklab.course") and not HAS_COURSE:
+        raise ImportError("hooklab.{}: {}".format(name, NO_COURSE))  # noqa: UP032
     value = getattr(importlib.import_module(_HOME[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__():  # type: ignore[no-untyped-def]
-    return sorted(set(globals()) | set(_HOME))
+    return sorted(set(globals()) | set(__all__))

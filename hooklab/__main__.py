@@ -6,6 +6,8 @@ sentence, not a SyntaxError.
 
 import sys
 
+import hooklab
+
 if sys.version_info < (3, 11):  # noqa: UP036
     sys.stderr.write(
         "hooklab: error: this is Python {}.{}, and the course needs 3.11 or newer; "
@@ -13,6 +15,9 @@ if sys.version_info < (3, 11):  # noqa: UP036
             sys.version_info[0], sys.version_info[1], " ".join(sys.argv[1:]) or "lab"
         )
     )
+    sys.exit(2)
+if not hooklab.HAS_COURSE:
+    sys.stderr.write("hooklab: error: " + hooklab.NO_COURSE + "\n")
     sys.exit(2)
 
 from hooklab.course.launcher import main

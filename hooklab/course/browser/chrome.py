@@ -1,17 +1,14 @@
-"""find_browser and chromium: a Chromium or Chrome that is installed, driven by Playwright."""
+"""chromium: a Chromium or Chrome that is installed, driven by Playwright."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from playwright.sync_api import Browser, sync_playwright
 
-from hooklab.course.launcher.doctor import BROWSER_FILES, BROWSERS
+from hooklab.course.browser.installed import NOT_FOUND, find_browser
 
-NOT_FOUND = "no Chromium or Chrome on PATH; on Debian or Ubuntu: apt-get install chromium"
 ARGUMENTS = [
     "--no-sandbox",  # as root, the sandbox cannot be made; only our own server's pages are opened
     "--disable-gpu",
@@ -22,12 +19,6 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-
-
-def find_browser() -> str | None:
-    """Return the path of a Chromium, Chrome or Edge, or None."""
-    places = [*map(shutil.which, BROWSERS), *(path for path in BROWSER_FILES if os.path.isfile(path))]
-    return next((place for place in places if place), None)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hooklab.course.build.kernels import environment, prepare_fonts
-from hooklab.course.launcher.private import write_news_setting
+from hooklab.course.launcher.programs import answer_news_question
 
 SECONDS_TO_START = 120
 SECONDS_TO_STOP = 20
@@ -86,7 +86,7 @@ def _environment(scratch: Path, root: Path) -> dict[str, str]:
     for variable, name in FOLDERS.items():
         (scratch / name).mkdir(parents=True, exist_ok=True)
         changed[variable] = str(scratch / name)
-    write_news_setting(scratch / FOLDERS["JUPYTER_CONFIG_DIR"] / "labconfig" / "default_setting_overrides.json")
+    answer_news_question(scratch / FOLDERS["JUPYTER_CONFIG_DIR"])
     for variable in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):  # somebody's own extensions and kernels
         changed.pop(variable, None)
     # A kernel finds the programs of the Python that runs it, as after `activate`.

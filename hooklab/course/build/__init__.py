@@ -50,7 +50,7 @@ def main(argv: list[str], root: Path | None = None) -> int:
         print(f"build: {error.args[0]}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        print(f"build: {error.name} is not installed: pip install -r requirements.txt", file=sys.stderr)
+        print(f"build: {error.name} is not installed: pip install -r requirements-dev.txt", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("build: interrupted; the notebooks are as they were", file=sys.stderr)

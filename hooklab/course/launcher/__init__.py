@@ -1,119 +1,85 @@
-"""The launcher behind ``python -m hooklab``: find the course, make its environment, start what was asked for.
+"""The launcher behind ``python -m hooklab``: from a bare Python to JupyterLab, with the standard library alone.
 
-It runs before anything is installed, so these modules use the standard library alone:
-
-- ``requirements``: where the course is, and the tested versions it pins
-- ``interpreter``, ``probe``: what a given Python has
-- ``environment``: the Python to use; makes ``.venv`` when there is none (``locking``, ``installing`` help)
-- ``private``: the folders under ``.cache/`` that keep pip, Jupyter and matplotlib inside the course
-- ``commands``: ``lab`` and ``test``; ``doctor`` and ``checkup``: ``doctor``
+Read ``lab`` from here downwards: :func:`main` asks ``environment`` for a Python that has the packages, which makes
+``.venv`` when there is none and lets ``installing`` fill it; then ``programs`` puts JupyterLab in this process's place.
 """
 
-import difflib
-import importlib
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
 
-from hooklab.course.launcher.messages import LauncherError
+from hooklab.course.launcher.environment import python_at_hand, ready_python
+from hooklab.course.launcher.programs import LauncherError, hand_over, say
+from hooklab.course.root import find_root
 
 __all__ = ["main"]
 
-FAILED = 2  # exit code of an error of the launcher's own; pytest, JupyterLab and the builder have theirs
-INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
-
-@dataclass(frozen=True)
-class Command:
-    """One subcommand: its line in the help, and where it lives.
-
-    ``function`` is ``module:name``, imported when it is called; it takes the further arguments and returns the
-    exit code. ``inside`` says that it needs the course's packages, so that it runs in the interpreter that has them.
-    """
+class Command(NamedTuple):
+    """A subcommand: its line in the help, the requirement file that it needs, and what Python is started with."""
 
     help: str
-    function: str
-    inside: bool = False
+    needs: str
+    start: list[str]
 
 
+def calling(module: str) -> list[str]:
+    """Python's arguments for a module of the course with a ``main(argv)``."""
+    return ["-c", f"import sys; from {module} import main; sys.exit(main(sys.argv[1:]))"]
+
+
+LEARN, WORK = "requirements.txt", "requirements-dev.txt"
 COMMANDS = {
-    "lab": Command(
-        "open JupyterLab on the lessons; further arguments go to JupyterLab", "hooklab.course.launcher.commands:lab"
-    ),
-    "test": Command("run the tests; further arguments go to pytest", "hooklab.course.launcher.commands:test"),
-    "doctor": Command("say whether all that the course needs is there", "hooklab.course.launcher.doctor:doctor"),
-    "build": Command("make lessons/ and solutions/ from solutions/source/", "hooklab.course.build:main", inside=True),
-    "experiment": Command(
-        "run one of the experiments whose results the lessons show", "hooklab.course.experiments:main", inside=True
-    ),
-    "screenshot": Command(
-        "take the README's picture, in a browser", "hooklab.course.browser.screenshot:main", inside=True
-    ),
+    "lab": Command("open JupyterLab on the lessons; further arguments are JupyterLab's", LEARN, ["-m", "jupyterlab"]),
+    "test": Command("run the tests; further arguments are pytest's", WORK, ["-m", "pytest"]),
+    "doctor": Command("say whether all that the course needs is there", LEARN, calling(f"{__name__}.doctor")),
+    "build": Command("make lessons/ and solutions/ from solutions/source/", WORK, calling("hooklab.course.build")),
+    "experiment": Command("run an experiment that a lesson shows", LEARN, calling("hooklab.course.experiments")),
+    "screenshot": Command("retake the README's picture", WORK, calling("hooklab.course.browser.screenshot")),
 }
+HELP = """\
+usage: python -m hooklab COMMAND [arguments]
+
+{}
+
+The first use makes the folder .venv and installs the tested packages into it, which can take minutes; after that, the
+commands start at once. `python -m hooklab lab --no-browser` prints the address instead of opening a browser."""
 
 
 def main(argv: list[str]) -> int:
     """Run ``python -m hooklab`` with these arguments and return the exit code.
 
-    0 is success, 2 an error of the launcher (one line on stderr), 130 an interruption; any other number comes from the
-    command itself.
+    2 is an error of the launcher, 130 an interruption of it; any other number comes from what was started.
     """
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        print(help_text())
-        return 0
-    name, *arguments = argv
-    if name not in COMMANDS:
-        return _fail(LauncherError(unknown_command(name)))
-    command = COMMANDS[name]
-    if not command.inside and arguments in (["-h"], ["--help"]):
-        print(help_text())
+    name, *arguments = argv or ["--help"]
+    if name in ("-h", "--help", "help"):
+        print(HELP.format("\n".join(f"  {name:<11} {command.help}" for name, command in COMMANDS.items())))
         return 0
     try:
-        if command.inside:
-            from hooklab.course.launcher.commands import go_inside
-
-            code = go_inside(argv)
-            if code is not None:
-                return code
-        return _load(command.function)(arguments)
-    except LauncherError as error:
-        return _fail(error)
+        if name not in COMMANDS:
+            raise LauncherError(f"there is no command {name!r}; there are {', '.join(COMMANDS)}")
+        root, command = find_root(), COMMANDS[name]
+        if not os.path.samefile(root, Path(__file__).parents[3]):
+            raise LauncherError(f"from here, Python takes the hooklab of another copy; type first: cd {root}")
+        python = (python_at_hand if name == "doctor" else ready_python)(root / command.needs)
+        if name == "lab":
+            say("starting JupyterLab; Ctrl-C stops it")
+            arguments = [*lab_options(root), *arguments]
+        return hand_over(root, python, [*command.start, *arguments])
+    except (LauncherError, OSError, ValueError) as error:  # a full disk, a read-only folder, a path that venv refuses
+        say(f"error: {error}")
+        return 2
     except KeyboardInterrupt:
-        print("\nhooklab: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        say("interrupted")
+        return 130
 
 
-def help_text() -> str:
-    """The help: one line for each subcommand, and what happens at the first start."""
-    lines = [f"  {name:<11} {command.help}" for name, command in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: python -m hooklab COMMAND [arguments]",
-            "",
-            *lines,
-            "",
-            "Run it in the folder that holds requirements.txt, lessons/ and hooklab/. The first lab or test makes",
-            "the folder .venv and installs requirements.txt into it, which can take minutes; after that they start",
-            "at once. `python -m hooklab lab --no-browser` prints the address instead of opening a browser.",
-        ]
-    )
-
-
-def unknown_command(name: str) -> str:
-    """The sentence for a subcommand that does not exist, with the near one if there is one."""
-    near = difflib.get_close_matches(name, COMMANDS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
-    return f"there is no command {name!r}; {hint}"
-
-
-def _load(function: str) -> Callable[[list[str]], int]:
-    module, _, name = function.partition(":")
-    loaded: Callable[[list[str]], int] = getattr(importlib.import_module(module), name)
-    return loaded
-
-
-def _fail(error: LauncherError) -> int:
-    if error.context:
-        print(error.context, file=sys.stderr)
-    print(f"hooklab: error: {error.line}", file=sys.stderr)
-    return FAILED
+def lab_options(root: Path) -> list[str]:
+    """JupyterLab's options: the course is what it serves, and the first lesson is what it opens."""
+    lessons = sorted(path.name for path in (root / "lessons").glob("*.ipynb"))
+    return [
+        f"--ServerApp.root_dir={root}",
+        f"--FileContentsManager.preferred_dir={root / 'lessons'}",
+        f"--LabApp.default_url={'/'.join(['/lab/tree/lessons', *map(quote, lessons[:1])])}",
+    ]

@@ -1,96 +1,67 @@
-"""The Python that runs the course: the one at hand if it has everything, else the one in ``.venv``, made when needed.
+"""The Python that runs a command: the one at hand if it has the packages, else that of ``.venv``, made when needed.
 
-:func:`ready_python` is what ``lab``, ``test`` and ``build`` call; :func:`chosen_python` only looks, for ``doctor``.
-
-A ``.venv`` holds a small file of notes, ``hooklab.json``: who made it, which requirements.txt was installed, and, while
-something is being done to it, what. Notes that still say so at the next start mean that the last run was interrupted.
+Who works on ``.venv`` holds a lock, and leaves a file in there until all is done: if the file is there and the lock is
+free, somebody was interrupted.
 """
 
-import contextlib
 import importlib.util
-import json
 import os
 import shutil
 import sys
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from hooklab.course.launcher import installing
-from hooklab.course.launcher.interpreter import OLDEST, Interpreter, look_at
-from hooklab.course.launcher.locking import alone
-from hooklab.course.launcher.messages import LauncherError, os_errors_in_one_line, say
-from hooklab.course.launcher.private import child_environment, write_news_setting
-from hooklab.course.launcher.probe import installed_versions
-from hooklab.course.launcher.requirements import Pin, fingerprint, has_all, read_pins
+from hooklab.course.launcher.installing import install
+from hooklab.course.launcher.programs import LauncherError, say
+
+UNFINISHED = "hooklab-unfinished"
+MADE_HERE = "hooklab-made-here"  # a .venv without this file was made by hand, and is not ours to delete
 
 
-@dataclass
-class Notes:
-    """What we wrote down about a ``.venv``."""
-
-    made_here: bool = False  # by this launcher; otherwise by hand
-    unfinished: str = ""  # what is being done to it
-    installed: str = ""  # the fingerprint of the requirements.txt that was installed
-
-    @classmethod
-    def read(cls, venv: Path) -> "Notes":
-        """The notes of a ``.venv``; empty ones if there are none, unfinished ones if they cannot be read."""
-        try:
-            return cls(**json.loads((venv / "hooklab.json").read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return cls()
-        except (OSError, ValueError, TypeError):
-            return cls(made_here=True, unfinished="written")
-
-    def write(self, venv: Path) -> None:
-        """Write the notes; a crash leaves the old ones or the new ones, nothing between."""
-        new = venv / "hooklab.json.new"
-        new.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
-        os.replace(new, venv / "hooklab.json")
-
-
-def ready_python(root: Path) -> Path:
-    """A Python that has everything in ``requirements.txt``; makes ``.venv`` and installs into it if need be.
+def ready_python(requirements: Path) -> Path:
+    """A Python that has what this file lists; makes the ``.venv`` beside the file, and fills it, if need be.
 
     Raises:
         LauncherError: if that cannot be done; it says why, and what to do.
     """
-    pins = read_pins(root)
-    python = chosen_python(root, pins)
-    if python is not None:
-        return python.path
-    with os_errors_in_one_line("work on .venv"), alone(root / ".cache" / "hooklab.lock") as lock:
-        inside = _look_inside(root, pins)
-        if inside is None or not _is_ready(root, pins, inside):  # else the launch that we waited for has made it so
-            inside = _usable_venv(root, inside)
-            _install(root, inside, lock)
-    return inside.path
+    venv = requirements.with_name(".venv")
+    if not has_all(requirements) and not is_filled(venv, requirements):
+        with alone(venv.with_name(".cache")):
+            if not is_filled(venv, requirements):  # else the launch that this one waited for has done it
+                if not is_whole(venv):
+                    make(venv)
+                fill(venv, requirements)
+    return python_at_hand(requirements)
 
 
-def chosen_python(root: Path, pins: list[Pin]) -> Interpreter | None:
-    """The Python that has everything, without changing anything; None if there is none yet."""
-    names = [pin.name for pin in pins]
-    if has_all(pins, installed_versions(names)):  # quick; whether a notebook would find hooklab needs a closer look
-        running = look_at(Path(sys.executable), names)
-        if running is not None and running.has_everything(root, pins):
-            return running
-    inside = _look_inside(root, pins)
-    return inside if inside is not None and _is_ready(root, pins, inside) else None
+def python_at_hand(requirements: Path) -> Path:
+    """The running Python if it has what this file lists, or if there is no other; else that of ``.venv``."""
+    venv = requirements.with_name(".venv")
+    return python_of(venv) if is_whole(venv) and not has_all(requirements) else Path(sys.executable)
 
 
-def _look_inside(root: Path, pins: list[Pin]) -> Interpreter | None:
-    return look_at(python_of(root / ".venv"), [pin.name for pin in pins])
-
-
-def _is_ready(root: Path, pins: list[Pin], inside: Interpreter) -> bool:
-    """Whether the Python in ``.venv`` can be used as it is."""
-    venv = root / ".venv"
-    if why_useless(venv, inside):
+def has_all(requirements: Path) -> bool:
+    """Whether the running Python has the tested versions; a local part such as ``+cpu`` makes no difference."""
+    try:
+        same = [version(name).partition("+")[0] == tested for name, tested in pins(requirements).items()]
+    except PackageNotFoundError:
         return False
-    if inside.has_everything(root, pins):
-        return True
-    # pip ran for this very requirements.txt: what was changed by hand since then is the user's wish
-    return Notes.read(venv).installed == fingerprint(root) and inside.has_course(root)
+    return all(same) and not (Path(sys.prefix) / UNFINISHED).exists()
+
+
+def pins(requirements: Path) -> dict[str, str]:
+    """The names and versions in a file of lines ``name==version``, and in those that it includes with ``-r``."""
+    found: dict[str, str] = {}
+    for line in requirements.read_text(encoding="utf-8").splitlines():
+        name, _, tested = line.partition("==")
+        if line.startswith("-r "):
+            found |= pins(requirements.with_name(line[3:].strip()))
+        elif tested:
+            found[name.strip()] = tested.strip()
+    return found
 
 
 def python_of(venv: Path) -> Path:
@@ -98,124 +69,92 @@ def python_of(venv: Path) -> Path:
     return venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
-def why_useless(venv: Path, inside: Interpreter | None) -> str | None:
-    """Why an existing ``.venv`` is of no use, as the first half of a sentence; None if it is usable."""
-    if Notes.read(venv).unfinished:
-        return "the last run was interrupted"
-    if inside is None:
-        return "the Python in .venv does not run"
-    made_with = _version_when_made(venv)
-    if made_with and made_with != inside.version[:2]:
-        return f".venv was made for Python {made_with[0]}.{made_with[1]}, which is now {inside.version_text}"
-    return None
+def is_whole(venv: Path) -> bool:
+    """Whether there is a Python in it, and nobody at work or interrupted."""
+    return python_of(venv).exists() and not (venv / UNFINISHED).exists()
 
 
-def _usable_venv(root: Path, inside: Interpreter | None) -> Interpreter:
-    """The Python of ``root/.venv``, which is made, or made anew, if what is inside is of no use."""
-    venv = root / ".venv"
-    reason = why_useless(venv, inside)
-    if reason is not None and os.path.lexists(venv):
-        _may_be_removed(venv, reason)
-        say(f"{reason}; making .venv anew")
-        _remove(venv)
-    if reason is not None:
-        _create(venv)
-        inside = look_at(python_of(venv), [])
-    if inside is None:
-        raise LauncherError(f"the Python in the new .venv does not run: {python_of(venv)}")
-    if inside.version[:2] < OLDEST:
-        raise LauncherError(
-            f".venv has Python {inside.version_text}, and the course needs 3.11 or newer: delete .venv and start again"
-        )
-    return inside
+def is_filled(venv: Path, requirements: Path) -> bool:
+    """Whether this was installed, for the Python that it has today. What was changed by hand since then stays so."""
+    record = venv / f"hooklab-{requirements.name}"
+    return is_whole(venv) and record.exists() and record.read_text(encoding="utf-8") == installed(venv, requirements)
 
 
-def _may_be_removed(venv: Path, reason: str) -> None:
-    """Raise if this ``.venv`` is not ours to remove."""
-    notes = Notes.read(venv)
-    if venv.is_symlink():
-        what = f"it is a link to {os.path.realpath(venv)}: remove the link"
-    elif not venv.is_dir():
-        what = "it is a file: move it away"
-    elif Path(sys.prefix).resolve() == venv.resolve():
-        what = "this Python runs from it: type deactivate, delete .venv"
-    elif notes.unfinished and not notes.made_here:
-        what = "it was made by hand: delete it, make it as before if you want it so"
-    else:
-        return
-    raise LauncherError(f"{reason}, and .venv cannot be made anew because {what}, and start again")
+def installed(venv: Path, requirements: Path) -> str:
+    """What is put on record after an installation."""
+    return f"{os.path.realpath(python_of(venv))}: {pins(requirements)}"
 
 
-def _remove(venv: Path) -> None:
-    """Remove ``.venv``: first out of the way in one step, so that half of it is never taken for a whole one."""
-    doomed = venv.parent / ".cache" / "venv-to-delete"
-    if doomed.exists():
-        shutil.rmtree(doomed)
-    os.replace(venv, doomed)
-    shutil.rmtree(doomed)
-
-
-def _create(venv: Path) -> None:
-    """Make an environment without pip (:func:`_install` adds it)."""
+def make(venv: Path) -> None:
+    """Make an environment with nothing in it, not even pip; first take away what an interruption has left."""
     for module in ("venv", "ensurepip"):
         if importlib.util.find_spec(module) is None:
-            raise LauncherError(no_venv_module(module))
-    from venv import EnvBuilder
-
+            package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
+            raise LauncherError(
+                f"this Python cannot make .venv, its module {module} is missing; on Debian or Ubuntu type: sudo apt "
+                f"install {package} (or python3-venv), then start again; elsewhere install Python from python.org"
+            )
+    if os.path.lexists(venv):
+        if venv.is_symlink() or not (venv / MADE_HERE).exists():
+            raise LauncherError(
+                "the last run was interrupted, or the Python in .venv is gone; .venv was made by hand, so delete it, "
+                "make it as before if you want it so, and start again"
+            )
+        say("the last run was interrupted; making .venv anew")
+        doomed = venv.with_name(".cache") / "venv-to-delete"  # away in one step: half of it never stands there
+        shutil.rmtree(doomed, ignore_errors=True)
+        os.replace(venv, doomed)
+        shutil.rmtree(doomed)
     say(f"making .venv with Python {sys.version_info[0]}.{sys.version_info[1]}")
     venv.mkdir()
-    Notes(made_here=True, unfinished="made").write(venv)
+    (venv / MADE_HERE).touch()
+    (venv / UNFINISHED).touch()
+    from venv import EnvBuilder
+
+    EnvBuilder(symlinks=os.name != "nt", prompt="hooklab").create(venv)
+
+
+def fill(venv: Path, requirements: Path) -> None:
+    """Install what the file lists, and put it on record."""
+    (venv / UNFINISHED).touch()
     try:
-        EnvBuilder(symlinks=os.name != "nt", prompt="hooklab").create(venv)
-    except ValueError as error:  # the path has a colon in it
-        raise LauncherError(f"Python cannot make .venv in this folder: {error}") from error
-    Notes(made_here=True).write(venv)
-
-
-def no_venv_module(module: str) -> str:
-    """The sentence for a Python that was installed without ``venv`` or ``ensurepip``."""
-    package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
-    return (
-        f"this Python cannot make .venv, its module {module} is missing; on Debian or Ubuntu type: "
-        f"sudo apt install {package} (or python3-venv), then start again; elsewhere install Python from python.org"
-    )
-
-
-def _install(root: Path, python: Interpreter, lock: int) -> None:
-    """Install ``requirements.txt`` into ``.venv``, and write that down."""
-    venv = root / ".venv"
-    environment = child_environment(root, python.path)
-    environment.pop("PYTHONPATH", None)  # what is found there is not installed
-    environment["PIP_USER"] = "0"  # a habit of installing with --user does not work in a .venv
-    notes = Notes.read(venv)
-    notes.installed = ""
-    notes.unfinished = "installed into"
-    notes.write(venv)
-    try:
-        if not python.has_pip:
-            installing.install_pip(python.path, root, environment, lock)
-        installing.install(python.path, root, environment, lock)
-    except LauncherError:  # pip has ended by itself and put its things in order
-        notes.unfinished = ""
-        with contextlib.suppress(OSError):  # on a full disk, what pip said matters more
-            notes.write(venv)
+        install(python_of(venv), requirements)
+        (venv / f"hooklab-{requirements.name}").write_text(installed(venv, requirements), encoding="utf-8")
+        say("everything is installed")
+    except LauncherError:  # the installer ended by itself, with its things in order
+        (venv / UNFINISHED).unlink()
         raise
-    write_news_setting(venv / "share/jupyter/lab/settings/overrides.d/hooklab.json")
-    notes.unfinished = ""
-    notes.installed = fingerprint(root)
-    notes.write(venv)
-    say("everything is installed")
+    (venv / UNFINISHED).unlink()
 
 
-def _version_when_made(venv: Path) -> tuple[int, int] | None:
-    """The Python version in ``pyvenv.cfg``, if it says one."""
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the lock in this folder for the block; say so when that means waiting.
+
+    The system frees it when the process ends, however it ends. The installer inherits it, and so keeps others away
+    even if the launcher above it is killed.
+    """
+    folder.mkdir(exist_ok=True)
+    with (folder / "hooklab.lock").open("wb") as file:
+        os.set_inheritable(file.fileno(), True)
+        if not try_lock(file.fileno()):
+            say("another `python -m hooklab` is working on .venv; waiting until it is done (Ctrl-C to stop)")
+            while not try_lock(file.fileno()):
+                time.sleep(0.2)
+        yield
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the lock, or say that somebody has it."""
     try:
-        lines = (venv / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return None
-    for line in lines:
-        key, _, value = line.partition("=")
-        if key.strip() in ("version", "version_info"):
-            major, minor = value.strip().split(".")[:2]
-            return int(major), int(minor)
-    return None
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:  # POSIX, Windows; another error comes from a disk without locks: better go on than refuse
+        return not isinstance(error, (BlockingIOError, PermissionError))
+    return True

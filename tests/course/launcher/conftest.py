@@ -1,8 +1,8 @@
-"""A small course to launch: the launcher's own files, and pip, pytest and JupyterLab that are a few lines each.
+"""A small course to launch: the launcher's own files, and an ensurepip, pip, uv, pytest and JupyterLab of a few lines.
 
 The folder's name has a space and letters outside ASCII. ``python -m NAME`` looks in the current folder first, and the
 launcher starts its programs in the root: so ``pip.py`` there is the pip of every Python that runs in this course. It
-fetches nothing; it writes what an installation would leave behind.
+fetches nothing.
 """
 
 import functools
@@ -18,33 +18,31 @@ from venv import EnvBuilder
 import pytest
 
 import hooklab
-from hooklab.course.launcher import commands
-from hooklab.course.launcher.private import FOLDERS
+from hooklab.course.launcher.programs import FOLDERS
 
-ENSUREPIP = """
-import pathlib
-pathlib.Path("calls.txt").open("a").write("ensurepip\\n")
-"""
-
-PIP = """
-import os, pathlib, sys, sysconfig, time
-pathlib.Path("calls.txt").open("a").write(" ".join(["pip", *sys.argv[1:]]) + "\\n")
-print("Collecting tiny==1.0 (from -r requirements.txt (line 1))")
-plan = os.environ.get("FAKE_PIP", "works")
-if plan == "fails":
-    print("\\n".join(f"noise {n}" for n in range(30)) + "\\nERROR: No matching distribution found for tiny==1.0")
-    sys.exit(1)
-if plan == "waits":
-    pathlib.Path("pip-waits").touch()
-    for _ in range(3000):  # a minute at most, whatever becomes of the test
-        if pathlib.Path("go-on").exists():
-            break
-        time.sleep(0.02)
-site = pathlib.Path(sysconfig.get_path("purelib"))
-(site / "tiny-1.0.dist-info").mkdir(exist_ok=True)
-(site / "tiny-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\\nName: tiny\\nVersion: 1.0\\n")
-(site / "course.pth").write_text(os.getcwd() + "\\n", encoding="utf-8")
-print("Successfully installed tiny-1.0")
+INSTALLER = """
+import os, pathlib, shutil, sys, time
+if __name__ == "__main__":
+    me, words, plan = pathlib.Path(__file__).stem, sys.argv[1:], os.environ.get("FAKE", "")
+    if words == ["config", "list"]:
+        print("global.find-links='/wheels'")
+        sys.exit()
+    with open("calls.txt", "a", encoding="utf-8") as calls:
+        print(me, *words, file=calls)
+    if me == "ensurepip":
+        shutil.copy(__file__, "pip.py")
+    elif words == ["install", "uv"]:
+        shutil.copy(__file__, "uv.py")
+    if me + " fails" in plan:
+        print("\\n".join(f"noise {n}" for n in range(30)) + "\\nERROR: No matching distribution found for tiny==1.0")
+        sys.exit(1)
+    if me + " waits" in plan:
+        pathlib.Path("waits").touch()
+        for _ in range(3000):  # a minute at most, whatever becomes of the test
+            if pathlib.Path("go-on").exists():
+                break
+            time.sleep(0.02)
+        pathlib.Path("done").touch()
 """
 
 PROGRAM = """
@@ -66,10 +64,14 @@ class Course:
         return self.root / ".venv"
 
     @property
+    def requirements(self) -> Path:
+        return self.root / "requirements.txt"
+
+    @property
     def calls(self) -> list[str]:
-        """What pip and ensurepip were called with."""
+        """What ensurepip, pip and uv were called with."""
         path = self.root / "calls.txt"
-        return path.read_text().splitlines() if path.exists() else []
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
     def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
         """Start ``python -m hooklab`` in this course."""
@@ -96,18 +98,16 @@ class Course:
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("template")
     package = Path(hooklab.__file__).parent
-    (root / "hooklab").mkdir()
     (root / "lessons").mkdir()
-    (root / "hooklab/course").mkdir()
+    (root / "lessons/01_first.ipynb").touch()
     shutil.copytree(
         package / "course/launcher", root / "hooklab/course/launcher", ignore=shutil.ignore_patterns("__pycache__")
     )
-    for name in ["__init__.py", "__main__.py", "course/__init__.py"]:
+    for name in ["__init__.py", "__main__.py", "course/__init__.py", "course/progress.py", "course/root.py"]:
         shutil.copy(package / name, root / "hooklab" / name)
-    (root / "lessons/01_first.ipynb").touch()
-    (root / "requirements.txt").write_text("tiny==1.0\n-e .\n")
-    (root / "ensurepip.py").write_text(ENSUREPIP)
-    (root / "pip.py").write_text(PIP)
+    (root / "requirements.txt").write_text("# tested\ntiny==1.0\n-e .\n")
+    (root / "requirements-dev.txt").write_text("-r requirements.txt\nbig==2.0\n")
+    (root / "ensurepip.py").write_text(INSTALLER)
     (root / "pytest.py").write_text(PROGRAM)
     (root / "jupyterlab.py").write_text(PROGRAM)
     return root
@@ -121,20 +121,14 @@ def plain_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _never(*_: object) -> None:
-    """In place of ``hand_over``, which would put another program in the place of these tests."""
-    raise AssertionError("the launcher went on to start a program")
-
-
 @pytest.fixture
 def course(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
     """A small course without ``.venv``; the current folder is its root."""
     root = tmp_path / "Häkchen und Ösen 课程" / "mein kurs"
     shutil.copytree(template, root)
     monkeypatch.chdir(root)
-    for variable in ["PYTHONPATH", "FAKE_PIP", *FOLDERS]:
+    for variable in ["PYTHONPATH", "FAKE", *FOLDERS]:
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(commands, "hand_over", _never)
     return Course(root)
 
 

@@ -1,7 +1,10 @@
-"""``python -m hooklab`` itself: old Pythons, the help, unknown commands."""
+"""``python -m hooklab`` itself: old Pythons, the help, unknown commands, and what is handed over to."""
 
 import ast
 import importlib
+import importlib.util
+import json
+import re
 import runpy
 import subprocess
 import sys
@@ -10,15 +13,16 @@ from pathlib import Path
 import pytest
 
 import hooklab
-from hooklab.course.launcher import COMMANDS, main
+from hooklab.course.launcher import COMMANDS, lab_options, main
+from hooklab.course.launcher.environment import python_of
 from tests.course.launcher.conftest import Course
 
 PACKAGE = Path(hooklab.__file__).parent
 
 
-@pytest.mark.parametrize("name", ["__init__.py", "__main__.py", "course/launcher/probe.py"])
+@pytest.mark.parametrize("name", ["__init__.py", "__main__.py"])
 def test_what_an_old_python_reads_first_has_syntax_that_it_knows(name: str) -> None:
-    ast.parse((PACKAGE / name).read_text(encoding="utf-8"), feature_version=(3, 6))
+    ast.parse((PACKAGE / name).read_text(encoding="utf-8"), feature_version=(3, 4))
 
 
 def test_a_python_that_is_too_old_gets_one_line_and_exit_code_2(
@@ -41,24 +45,66 @@ def test_the_launcher_runs_where_nothing_is_installed() -> None:
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["lab", "--help"]])
-def test_the_help_lists_every_command(arguments: list[str], course: Course, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_the_help_lists_every_command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
     assert listed == list(COMMANDS)
 
 
-def test_every_command_leads_to_a_function() -> None:
+def test_every_command_leads_to_a_program() -> None:
     for command in COMMANDS.values():
-        module, _, name = command.function.partition(":")
-        assert callable(getattr(importlib.import_module(module), name))
+        if command.start[0] == "-m":
+            assert importlib.util.find_spec(command.start[1] + ".__main__")
+        else:
+            (module,) = re.findall(r"(?<=from )\S+", command.start[1])
+            assert callable(importlib.import_module(module).main)
 
 
-@pytest.mark.parametrize(("typed", "hint"), [("doktor", "did you mean doctor?"), ("xyz", "the commands are lab, test")])
-def test_an_unknown_command_gets_one_line_with_the_near_one(
-    typed: str, hint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([typed]) == 2
+def test_an_unknown_command_gets_one_line_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tset"]) == 2
     captured = capsys.readouterr().err
-    assert captured.startswith(f"hooklab: error: there is no command '{typed}'; {hint}")
+    assert captured.startswith("hooklab: error: there is no command 'tset'; there are lab, test, doctor, build,")
     assert captured.count("\n") == 1
+
+
+def test_where_another_copys_hooklab_would_run_one_line_names_the_folder_to_go_to(
+    course: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(course.root / "lessons")  # there, Python finds the hooklab that is installed
+    assert main(["build"]) == 2
+    assert capsys.readouterr().err.endswith(f"type first: cd {course.root}\n")
+
+
+def test_pytest_gets_the_arguments_and_the_folder_and_its_exit_code_comes_back(course: Course) -> None:
+    done = course.run("test", "-x", "-k", "a b")
+    seen = json.loads(done.stdout)
+    assert done.returncode == 7
+    assert seen["arguments"] == ["-x", "-k", "a b"]
+    assert seen["folder"] == str(course.root)
+    assert seen["python"] == str(python_of(course.venv))
+
+
+def test_lab_serves_the_course_and_opens_the_first_lesson_with_the_users_options_last(course: Course) -> None:
+    (course.root / "lessons/02_second.ipynb").touch()
+    assert json.loads(course.run("lab", "--no-browser", "--port=8890").stdout)["arguments"] == [
+        f"--ServerApp.root_dir={course.root}",
+        f"--FileContentsManager.preferred_dir={course.root / 'lessons'}",
+        "--LabApp.default_url=/lab/tree/lessons/01_first.ipynb",
+        "--no-browser",
+        "--port=8890",
+    ]
+
+
+def test_lab_leaves_the_token_and_the_address_to_jupyterlab(course: Course) -> None:
+    options = " ".join(lab_options(course.root)).replace(str(course.root), "")
+    assert not any(word in options for word in ["token", "password", "allow", "ip=", "origin", "xsrf"])
+
+
+def test_a_module_of_the_course_is_started_in_the_python_that_has_the_packages(course: Course) -> None:
+    (course.root / "hooklab/course/build.py").write_text(
+        "import sys\ndef main(argv): print(sys.executable, argv); return 5"
+    )
+    done = course.run("build", "--check")
+    assert done.stdout.strip() == f"{python_of(course.venv)} ['--check']"
+    assert done.returncode == 5

@@ -1,72 +1,52 @@
-"""What pip's output is made into."""
+"""Where packages come from, in uv's words; and what the two requirement files hold."""
 
-import io
-import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
-from hooklab.course.launcher.installing import PLAIN_LINE_EVERY, Progress, by_hand, summary
+import hooklab
+from hooklab.course.launcher.environment import pins
+from hooklab.course.launcher.installing import uv_options
 
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+ROOT = Path(hooklab.__file__).parents[1]
+LIKE_PIP = "--index-strategy=unsafe-best-match"
 
 
 @pytest.mark.parametrize(
-    ("line", "shown"),
+    ("listed", "options"),
     [
-        ("Collecting torch==2.13.0 (from -r requirements.txt (line 2))", "collecting torch==2.13.0"),
+        ("global.index-url='https://mirror/simple'", ["--index-url=https://mirror/simple"]),
+        ("global.find-links='\\n/wheels\\n/more'", ["--find-links=/wheels", "--find-links=/more"]),
+        ("global.constraint='/a'\ninstall.constraint='/b'", ["--constraint=/b"]),
+        (":env:.find-links='C:\\\\wheels'\nglobal.find-links='/wheels'", ["--find-links=C:\\wheels"]),
         (
-            "  Downloading https://x.org/a/numpy-2.4.6-cp311.whl (16.9 MB)",
-            "downloading numpy-2.4.6-cp311.whl (16.9 MB)",
+            "global.extra-index-url='https://a https://b'\nglobal.timeout='60'",
+            ["--extra-index-url=https://a", "--extra-index-url=https://b"],
         ),
-        ("  Using cached idna-3.10-py3-none-any.whl (70 kB)", "using cached idna-3.10-py3-none-any.whl (70 kB)"),
-        ("Processing /wheels/torch-2.13.0-cp311.whl (from -r a.txt (line 2))", "reading torch-2.13.0-cp311.whl"),
-        ("Obtaining file:///home/jo/mein%20kurs", "reading mein kurs"),
-        ("Installing collected packages: a, b, c", "installing 3 packages"),
-        ("Building wheels for collected packages: hooklab", "building hooklab"),
-        ("  Building editable for hooklab (pyproject.toml): started", "building hooklab"),
-        ("WARNING: Retrying (Retry(total=4, connect=None))", "the network does not answer; pip tries again"),
-        ("Requirement already satisfied: pip in ./.venv", None),
-        ("", None),
     ],
 )
-def test_a_line_of_pip_is_said_in_a_few_words(line: str, shown: str | None) -> None:
-    assert summary(line) == shown
+def test_what_pip_is_told_about_sources_uv_is_told_too(listed: str, options: list[str]) -> None:
+    assert uv_options(listed + "\n") == [LIKE_PIP, *options]
 
 
-def test_a_terminal_sees_one_line_that_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    stream = Terminal()
-    progress = Progress(stream)
-    progress.show("collecting a-package-with-a-name-longer-than-the-terminal")
-    progress.show("installing 3 packages")
-    progress.show(None)
-    progress.close()
-    before, *shown = stream.getvalue().split("\r")
-    assert before == ""
-    assert [len(line.rstrip("\n")) for line in shown] == [39, 39, 39]
-    assert shown[1].split() == ["0:00", "installing", "3", "packages"]
-    assert shown[2] == shown[1] + "\n"
+@pytest.mark.parametrize(("platform", "options"), [("linux", ["--torch-backend=cpu"]), ("darwin", []), ("win32", [])])
+def test_where_pip_is_told_nothing_linux_gets_the_torch_without_cuda(
+    platform: str, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    assert uv_options("global.timeout='60'\n") == [LIKE_PIP, *options]
 
 
-def test_a_log_gets_a_line_only_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr("hooklab.course.launcher.installing.time.monotonic", lambda: now)
-    stream = io.StringIO()
-    progress = Progress(stream)
-    progress.show("collecting a")
-    now += PLAIN_LINE_EVERY
-    progress.show("collecting b")
-    now += 1
-    progress.show("collecting c")
-    progress.close()
-    assert stream.getvalue() == "  0:10  collecting b\n"
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+def test_every_line_of_a_requirement_file_is_one_that_the_launcher_reads(name: str) -> None:
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    read = {f"{package}=={tested}" for package, tested in pins(ROOT / name).items()}
+    assert [line for line in lines if line not in read and not line.startswith(("# ", "-r ", "-e "))] == []
 
 
-def test_the_command_by_hand_can_be_pasted_into_a_shell() -> None:
-    root = Path("/home/jo/my course's")
-    typed = by_hand(root, [str(root / ".venv/bin/python"), "-m", "pip"])
-    assert shlex.split(typed) == ["cd", str(root), "&&", f"{root}/.venv/bin/python", "-m", "pip"]
+def test_a_learner_downloads_no_tools_of_the_maintainers() -> None:
+    learners, everybodys = pins(ROOT / "requirements.txt"), pins(ROOT / "requirements-dev.txt")
+    assert learners.keys() >= {"torch", "jupyterlab", "matplotlib", "nbval", "ipywidgets"}
+    assert everybodys.keys() - learners.keys() >= {"playwright", "ruff", "mypy"}
+    assert everybodys.items() > learners.items()

@@ -1,0 +1,68 @@
+"""How the course's programs are started: their environment, and :func:`hand_over`, which starts one in our place."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+# Caches and settings lie in the course's folder, not in the home folder: variable -> folder under .cache/
+FOLDERS = {
+    "PIP_CACHE_DIR": "pip",
+    "UV_CACHE_DIR": "uv",
+    "JUPYTER_CONFIG_DIR": "jupyter/config",  # with the settings and workspaces of JupyterLab
+    "JUPYTER_DATA_DIR": "jupyter/data",
+    "JUPYTER_RUNTIME_DIR": "jupyter/runtime",
+    "IPYTHONDIR": "ipython",
+    "MPLCONFIGDIR": "matplotlib",
+    "npm_config_cache": "npm",  # JupyterLab asks npm where it is, and npm writes a log about that
+}
+
+
+class LauncherError(Exception):
+    """An error for the person at the keyboard: what is wrong and what to do."""
+
+
+def say(line: str) -> None:
+    """Print a line about what goes on; to stderr, because stdout belongs to the program that is started."""
+    print(f"hooklab: {line}", file=sys.stderr, flush=True)
+
+
+def variables(root: Path, python: Path) -> dict[str, str]:
+    """The environment variables for a program of the course that ``python`` runs.
+
+    ``import hooklab`` takes this copy's, whatever is installed; ``!pip`` in a notebook means this Python's. What the
+    user has put somewhere else stays there.
+    """
+    answer_news_question(root / ".cache" / FOLDERS["JUPYTER_CONFIG_DIR"])
+    changed = {variable: str(root / ".cache" / folder) for variable, folder in FOLDERS.items()}
+    changed |= {variable: value for variable, value in os.environ.items() if value or variable not in FOLDERS}
+    for variable, first in {"PYTHONPATH": root, "PATH": python.parent}.items():
+        changed[variable] = os.pathsep.join(filter(None, [str(first), changed.get(variable)]))
+    changed.pop("VIRTUAL_ENV", None)  # another one than this Python's, which IPython would mix in
+    return changed
+
+
+def answer_news_question(config: Path) -> None:
+    """Tell JupyterLab not to ask about news: its default in this folder, which Settings > Notifications changes."""
+    path = config / "labconfig" / "default_setting_overrides.json"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}))
+
+
+def hand_over(root: Path, python: Path, arguments: list[str]) -> int:
+    """Run ``python`` with these arguments in ``root`` and in this process's place: exit code and Ctrl-C are its own.
+
+    On Windows, where no process can take another's place, wait for it and return its exit code.
+    """
+    command, environment = [str(python), *arguments], variables(root, python)
+    if os.name != "nt":
+        os.chdir(root)
+        os.execve(python, command, environment)
+    process = subprocess.Popen(command, cwd=root, env=environment)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # Ctrl-C has reached the program as well, and what it means is for it to say
+            continue
