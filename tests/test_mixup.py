@@ -9,50 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hooklab import eager
 from hooklab.mixup import ManifoldMixup, Mixed, draw_lambda
-
-
-class SmallCNN(nn.Module):
-    """A CNN that can also mix by hand, for comparison: ``model(x, at=..., lam=..., permutation=...)``."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stage1 = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
-        self.stage2 = nn.Sequential(nn.Conv2d(4, 8, 3, padding=1), nn.ReLU(inplace=True), nn.MaxPool2d(2))
-        self.hidden = nn.Linear(8 * 4 * 4, 16)
-        self.head = nn.Linear(16, 10)
-
-    def forward(self, x: Tensor, at: str = "", lam: float = 1.0, permutation: Tensor | None = None) -> Tensor:
-        def maybe_mix(name: str, value: Tensor) -> Tensor:
-            return lam * value + (1 - lam) * value[permutation] if name == at else value
-
-        out = maybe_mix("input", x)
-        out = maybe_mix("stage1", self.stage1(out))
-        out = maybe_mix("stage2", self.stage2(out))
-        out = maybe_mix("hidden", self.hidden(out.flatten(1)))
-        return maybe_mix("head", self.head(out.relu()))
-
-
-LAYERS = ["stage1", "stage2", "hidden", "head"]
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def digits_like(n: int = 6) -> tuple[Tensor, Tensor]:
-    g = seeded(1)
-    return torch.rand(n, 1, 8, 8, generator=g), torch.randint(10, (n,), generator=g)
-
-
-def hooks_in(model: nn.Module) -> int:
-    return sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
-
-
-def mixer(model: nn.Module, at: str) -> ManifoldMixup:
-    """A mixer that can only choose ``at``. Its first λ is 0.31: below 1/2, where a folded λ shows."""
-    return ManifoldMixup(model, [] if at == "input" else [at], include_input=at == "input", generator=seeded(4))
+from tests.mixing import LAYERS, SmallCNN, digits_like, hooks_in, mixer, seeded
 
 
 @pytest.fixture
@@ -353,16 +311,6 @@ def test_an_output_without_the_batch_first_is_an_error_that_shows_its_shape(make
     assert hooks_in(model) == 0
 
 
-def test_an_lstm_state_which_has_layers_first_is_an_error() -> None:
-    model = nn.Sequential(nn.LSTM(4, 2, batch_first=True))
-    x = torch.rand(3, 5, 4)
-    with (
-        pytest.raises(ValueError, match=r"shape \(1, 3, 2\), but y has length 3"),
-        mixer(model, "0")(x, torch.zeros(3)) as mixed,
-    ):
-        model(mixed.x)
-
-
 def test_an_output_of_integers_is_an_error() -> None:
     model, x = nn.Sequential(Returning(lambda x: (x, x.long()))), torch.arange(4.0)
     with pytest.raises(ValueError, match=r"torch.int64, which cannot be mixed"), mixer(model, "0")(x, x) as mixed:
@@ -439,144 +387,13 @@ def test_a_batch_of_one_is_its_own_partner(model: SmallCNN) -> None:
     assert torch.allclose(logits, plain, atol=1e-6)
 
 
-# Misuse
-
-
-def test_a_layer_that_did_not_run_is_an_error(model: SmallCNN) -> None:
-    x, y = digits_like()
-    with (
-        pytest.raises(RuntimeError, match="layer 'stage1' was chosen for mixing, but did not run"),
-        mixer(model, "stage1")(x, y),
-    ):
-        pass
-    assert hooks_in(model) == 0
-
-
-def test_calling_forward_past_the_hooks_is_an_error() -> None:
-    model = nn.Sequential(nn.Linear(1, 1))
-    x = torch.zeros(2, 1)
-    with pytest.raises(RuntimeError, match=r"not model\.forward"), mixer(model, "0")(x, x) as mixed:
-        model[0].forward(mixed.x)
-
-
-def test_a_model_that_runs_twice_in_a_block_is_an_error(model: SmallCNN) -> None:
-    x, y = digits_like()
-    with (
-        pytest.raises(RuntimeError, match="layer 'stage1' ran a second time"),
-        mixer(model, "stage1")(x, y) as mixed,
-    ):
-        model(mixed.x) + model(mixed.x)
-    assert hooks_in(model) == 0
-
-
-def test_a_layer_used_twice_in_one_pass_is_an_error() -> None:
-    act = nn.ReLU()
-    model = nn.Sequential(nn.Linear(1, 1), act, nn.Linear(1, 1), act)
-    x = torch.zeros(2, 1)
-    with pytest.raises(RuntimeError, match="ran a second time"), mixer(model, "1")(x, x) as mixed:
-        model(mixed.x)
-
-
-def test_forgetting_mixed_x_is_an_error_when_the_input_was_chosen(model: SmallCNN) -> None:
-    x, y = digits_like()
-    with pytest.raises(RuntimeError, match=r"call model\(mixed\.x\)"), mixer(model, "input")(x, y):
-        model(x)
-
-
-@pytest.mark.parametrize("at", ["input", "stage1"])
-def test_a_block_entered_inside_itself_is_an_error_and_leaves_no_hook(model: SmallCNN, at: str) -> None:
-    block = mixer(model, at)(*digits_like())
-    with pytest.raises(RuntimeError, match=r"write `with mix\(x, y\) as mixed` anew for each batch"), block, block:
-        pytest.fail("the inner block must not begin")
-    assert hooks_in(model) == 0
-    assert eager._open_sessions == 0
-
-
-@pytest.mark.parametrize("at", ["input", "stage1"])
-def test_a_block_entered_a_second_time_is_an_error_and_leaves_no_hook(model: SmallCNN, at: str) -> None:
-    block = mixer(model, at)(*digits_like())
-    with block as mixed:
-        model(mixed.x)
-    with pytest.raises(RuntimeError, match="anew for each batch"), block:
-        pytest.fail("the block must not begin again")
-    assert hooks_in(model) == 0
-    assert eager._open_sessions == 0
-
-
-@pytest.mark.parametrize("at", ["input", "stage1"])
-def test_ending_a_block_that_is_not_open_is_an_error(model: SmallCNN, at: str) -> None:
-    block = mixer(model, at)(*digits_like())
-    with pytest.raises(RuntimeError, match="is not open"):
-        block.__exit__(None, None, None)
-    with block as mixed:
-        model(mixed.x)
-    with pytest.raises(RuntimeError, match="is not open"):
-        block.__exit__(None, None, None)
-    assert eager._open_sessions == 0
-
-
-class Unhookable(nn.Identity):
-    """A layer that takes no hooks: it refuses them only when one comes."""
-
-    def register_forward_hook(self, *args: object, **kwargs: object) -> None:
-        raise RuntimeError("no hooks here")
-
-
-def test_a_layer_that_refuses_its_hook_leaves_compiled_code_as_it_was() -> None:
-    model, x = nn.Sequential(Unhookable()), torch.arange(4.0)
-    with pytest.raises(RuntimeError, match="no hooks here"), mixer(model, "0")(x, x):
-        pytest.fail("the block must not begin")
-    assert eager._open_sessions == 0
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
-def test_a_scripted_layer_is_refused_by_name() -> None:
-    model = nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(3, 4)))
-    with pytest.raises(RuntimeError, match=r"'1' was compiled by torch\.jit\.script .* select around it"):
-        ManifoldMixup(model, ["*"])
-
-
-def test_what_is_no_module_is_refused_at_once() -> None:
-    with pytest.raises(TypeError, match=r"the model comes first, .* not the class SmallCNN"):
-        ManifoldMixup(SmallCNN, [])
-
-
-def test_x_and_y_of_different_lengths_are_an_error(model: SmallCNN) -> None:
-    x, y = digits_like()
-    with pytest.raises(ValueError, match=r"x holds a tensor of shape \(6, 1, 8, 8\), but y has length 5"):
-        mixer(model, "stage1")(x, y[:5]).__enter__()
-    assert hooks_in(model) == 0
-
-
-def test_a_target_without_a_batch_dimension_is_an_error(model: SmallCNN) -> None:
-    x, _ = digits_like(1)
-    with pytest.raises(ValueError, match="got a single number"):
-        mixer(model, "stage1")(x, torch.tensor(3)).__enter__()
-
-
-def test_a_model_in_eval_mode_is_an_error(model: SmallCNN) -> None:
-    model.eval()
-    with pytest.raises(RuntimeError, match=r"call model\.train\(\)"):
-        mixer(model, "stage1")(*digits_like()).__enter__()
-
-
-def test_a_name_that_matches_nothing_is_an_error_with_near_names(model: SmallCNN) -> None:
-    with pytest.raises(LookupError, match="stage1"):
-        ManifoldMixup(model, ["stage2", "stag1"])
-
-
-def test_nothing_to_choose_from_is_an_error(model: SmallCNN) -> None:
-    with pytest.raises(ValueError, match="nothing to choose from"):
-        ManifoldMixup(model, [], include_input=False)
-
-
 # The hook does not stay
 
 
 def test_no_hook_stays_after_the_block(model: SmallCNN) -> None:
     x, y = digits_like()
     with mixer(model, "stage1")(x, y) as mixed:
-        assert hooks_in(model) == 1
+        assert len(model.stage1._forward_hooks) == 1
         model(mixed.x)
     assert hooks_in(model) == 0
 
@@ -602,7 +419,7 @@ def test_no_hook_stays_after_break_from_a_generator_around_the_block(model: Smal
 
     generator = batches()
     next(generator)
-    assert hooks_in(model) == 1
+    assert len(model.stage1._forward_hooks) == 1
     generator.close()
     assert hooks_in(model) == 0
 

@@ -199,7 +199,13 @@ def one_rank(rank: int, folder: Path) -> None:
         refused = ""
     except RuntimeError as error:
         refused = str(error)
-    torch.save({"drawn": drawn, "gradients": gradients, "refused": refused}, folder / f"rank{rank}.pt")
+    try:
+        ManifoldMixup(model, ["module.0"], generator=seeded(5 + rank))(x, y)
+        disagreed = ""
+    except RuntimeError as error:
+        disagreed = str(error)
+    saved = {"drawn": drawn, "gradients": gradients, "refused": refused, "disagreed": disagreed}
+    torch.save(saved, folder / f"rank{rank}.pt")
     dist.destroy_process_group()
 
 
@@ -244,3 +250,7 @@ def test_the_gradient_of_two_ranks_is_the_mean_of_their_mixed_losses(two_ranks: 
 
 def test_several_processes_without_a_generator_are_an_error(two_ranks: list[dict]) -> None:
     assert all("with the same seed" in rank["refused"] for rank in two_ranks)
+
+
+def test_ranks_whose_generators_differ_are_an_error_on_each_of_them(two_ranks: list[dict]) -> None:
+    assert all("the ranks drew differently" in rank["disagreed"] for rank in two_ranks)

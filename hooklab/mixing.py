@@ -1,0 +1,221 @@
+"""What is open while a batch is mixed: :class:`MixBlock`, its hooks, and what they object to."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hooklab.blending import Part, blend_all
+from hooklab.eager import run_eagerly, stop_running_eagerly
+from hooklab.mixed import INPUT, Mixed
+from hooklab.sessions import Handle, Hook, remove_all
+from hooklab.torch_private import backward_number
+from hooklab.trees import tensors
+
+# A block is entered once: its batch has been drawn, and one batch is mixed once.
+_NEW, _OPEN, _OVER = "new", "open", "over"
+_being_mixed: set[int] = set()  # the models with an open block, by id
+
+
+class MixBlock:
+    """One batch, mixed at a layer, at the input, or nowhere."""
+
+    __slots__ = ("eagerly", "given_x", "handles", "layer", "mixed", "mixer", "model", "state", "watches")
+
+    def __init__(
+        self,
+        model: nn.Module,
+        mixed: Mixed,
+        given_x: Any,
+        layer: nn.Module | None = None,
+        *,
+        batch_dim: int = 0,
+        part: Part | None = None,
+        may_be_second: bool = False,
+        stays_compiled: bool = False,
+        watches: bool = True,
+    ) -> None:
+        self.model = model
+        self.mixed = mixed
+        self.given_x = given_x
+        self.layer = layer
+        self.mixer = None if layer is None else _MixOutput(self, batch_dim, part, may_be_second)
+        self.eagerly = layer is not None and not stays_compiled
+        # compiled code would have to trace the watching hook, unless nothing runs compiled
+        self.watches = watches and (self.eagerly or "torch._dynamo" not in sys.modules)
+        self.handles: list[Handle] = []
+        self.state = _NEW
+
+    def __enter__(self) -> Mixed:
+        if self.state is not _NEW:
+            raise RuntimeError("this batch was mixed already: write `with mix(x, y) as mixed` anew for each batch")
+        if id(self.model) in _being_mixed:
+            raise RuntimeError(
+                "another batch of this model is being mixed, and a block inside its block would mix twice: end that "
+                "one first. For a second view with the same draw: `with mix(x2, y, like=mixed) as second`"
+            )
+        if self.eagerly:
+            _run_eagerly()
+        _being_mixed.add(id(self.model))
+        try:
+            if self.watches:
+                self.handles.append(
+                    self.model.register_forward_pre_hook(_WatchCalls(self), prepend=True, with_kwargs=True)
+                )
+            if self.layer is not None and self.mixer is not None:
+                self.handles.append(self.layer.register_forward_hook(self.mixer))
+        except BaseException:
+            self._close()
+            raise
+        self.state = _OPEN
+        return self.mixed
+
+    def __exit__(self, exception_type: object, exception: object, traceback: object) -> None:
+        if self.state is not _OPEN:
+            raise RuntimeError("this block is not open: begin it by `with mix(x, y) as mixed`")
+        self.state = _OVER
+        self._close()
+        if exception_type is None:
+            self._object_if_nothing_was_mixed()
+
+    def _close(self) -> None:
+        remove_all(self.handles)
+        _being_mixed.discard(id(self.model))
+        if self.eagerly:
+            stop_running_eagerly()
+
+    def _object_if_nothing_was_mixed(self) -> None:
+        mixed = self.mixed
+        if mixed.layer == INPUT and not mixed._x_was_read:
+            raise RuntimeError("the input was chosen for mixing, but mixed.x was not used: call model(mixed.x)")
+        if self.mixer is None:
+            return
+        if self.mixer.runs == 0:
+            raise RuntimeError(
+                f"layer {mixed.layer!r} was chosen for mixing, but did not run inside the block: the targets "
+                "would be mixed, the features not. Call the model inside the block, as model(...) and not "
+                "model.forward(...), and choose layers that every forward pass uses."
+            )
+        if self.mixer.must_run_again:
+            raise RuntimeError(
+                f"layer {mixed.layer!r} is in a reentrant checkpoint, which computes it again in the backward pass, "
+                "then unmixed: call backward() inside the block"
+            )
+
+
+class _MixOutput(Hook):
+    """The forward hook of one block; a copy of the model gets an inert one in its place."""
+
+    __slots__ = ("batch_dim", "block", "may_be_second", "must_run_again", "part", "runs")
+
+    def __init__(self, block: MixBlock, batch_dim: int, part: Part | None, may_be_second: bool) -> None:
+        super().__init__(session=None)
+        self.block = block
+        self.batch_dim = batch_dim
+        self.part = part
+        self.may_be_second = may_be_second
+        self.runs = 0
+        self.must_run_again = False
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
+        mixed = self.block.mixed
+        if backward_number() == -1:
+            self.runs += 1
+            if not torch.is_grad_enabled():
+                self.must_run_again = _in_a_reentrant_checkpoint()
+        else:  # a checkpoint computes its part again, and needs the same mixing again
+            self.must_run_again = False
+        if self.runs > 1:
+            raise RuntimeError(
+                f"layer {mixed.layer!r} ran a second time inside one `with mix(x, y)` block, which would mix twice. "
+                "Call the model once per block, and choose layers that are used once per forward pass."
+            )
+        _refuse_eval_mode(self.block.model)
+        what = f"the output of layer {mixed.layer!r}"
+        if self.may_be_second:
+            refuse_two_batch_dims(output, len(mixed.permutation), what, mixed.layer)
+        return blend_all(output, mixed.lam, mixed.permutation, what, self.batch_dim, self.part)
+
+
+class _WatchCalls(Hook):
+    """Looks at what the model is called with while the block is open."""
+
+    __slots__ = ("block",)
+
+    def __init__(self, block: MixBlock) -> None:
+        super().__init__(session=None)
+        self.block = block
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], *rest: dict[str, Any]) -> None:
+        mixed, kwargs = self.block.mixed, rest[0] if rest else {}
+        _refuse_eval_mode(self.block.model)
+        given = [*args, *kwargs.values()] if kwargs else args
+        got, x, y = _ids(given), _ids(self.block.given_x), _ids(mixed.y)
+        if mixed.layer == INPUT and not got.isdisjoint(x):
+            raise RuntimeError("the input was chosen, but the model was called with x itself: call model(mixed.x)")
+        if kwargs.get("labels") is not None or not got.isdisjoint(y - x):  # an autoencoder's targets are its input
+            raise RuntimeError(
+                "the model was given the targets, and a loss that it computes itself would not be mixed: call it "
+                "without them, and take mixed.loss(fn, its prediction)"
+            )
+        for name, value in kwargs.items() if kwargs else ():
+            if "mask" in name and isinstance(value, Tensor):
+                self._warn_of_padding(name, value)
+
+    def _warn_of_padding(self, name: str, mask: Tensor) -> None:
+        mixed = self.block.mixed
+        if mask.ndim < 2 or len(mask) != len(mixed.permutation) or any(mask is known for known in mixed._masks):
+            return
+        if bool((mask != mask[:1]).any()):
+            warnings.warn(
+                f"{name} differs between the examples, and a mixed example has tokens of two: those of a longer "
+                f"partner are masked. Call the model with {name}=mixed.union({name}), and with marks='padding' in it "
+                "if the mask is true where no token stands.",
+                stacklevel=3,
+            )
+
+
+def _run_eagerly() -> None:
+    try:
+        run_eagerly()
+    except RuntimeError as error:
+        raise RuntimeError(
+            "this block stands inside a function that torch.compile compiles, where no hook can come or go: compile "
+            "the model or its stages, and leave the step with the block uncompiled"
+        ) from error
+
+
+def refuse_two_batch_dims(tree: Any, length: int, what: str, place: str) -> None:
+    """Raise where the batch may be the first or the second dimension, since both have its length."""
+    for tensor in tensors(tree):
+        if tensor.ndim >= 3 and tensor.shape[0] == tensor.shape[1] == length:
+            raise ValueError(
+                f"{what} holds a tensor of shape {tuple(tensor.shape)}, in a model where a layer has the batch "
+                f"second: which of the two is the batch here? Say it, with batch_dim={{{place!r}: 0}} or 1"
+            )
+
+
+def _refuse_eval_mode(model: nn.Module) -> None:
+    if not model.training:
+        raise RuntimeError("the model was put into eval mode inside the block, which mixes: validate after the block")
+
+
+def _ids(tree: Any) -> set[int]:
+    return {id(tree)} if isinstance(tree, Tensor) else {id(tensor) for tensor in tensors(tree)}
+
+
+def _in_a_reentrant_checkpoint() -> bool:
+    checkpoint = sys.modules.get("torch.utils.checkpoint")
+    if checkpoint is None:
+        return False
+    code = checkpoint.CheckpointFunction.forward.__code__
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is code:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False

@@ -1,0 +1,136 @@
+"""Where a batch can be mixed: the layers that a selection means, and what can be told of them beforehand.
+
+Public: :func:`find_layers`, :func:`warn_of_insides`, :func:`require_what_sequence_layers_need`,
+:func:`has_batch_second`, :func:`for_each`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from hooklab.bypassing import goes_past
+from hooklab.selecting import What, first_few, named_modules, select_for_hooks
+
+_SEQUENCE_LAYERS = (
+    nn.RNNBase,
+    nn.MultiheadAttention,
+    nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer,
+    nn.TransformerEncoder,
+    nn.TransformerDecoder,
+    nn.Transformer,
+)
+
+
+def find_layers(model: nn.Module, what: list[What]) -> dict[str, nn.Module]:
+    """The selected layers by name, in the order of the model; an ``nn.ModuleList`` stands for its modules.
+
+    Raises:
+        LookupError, TypeError, RuntimeError: as :func:`hooklab.selecting.select_for_hooks`.
+        ValueError: a selected module is never called, so that nothing could be mixed there.
+    """
+    if not what:
+        return {}
+    modules = dict(named_modules(model))
+    found: dict[str, nn.Module] = {}
+    for name, module in select_for_hooks(model, *what).items():
+        found.update(_called_for(modules, name, module))
+    return {name: found[name] for name in modules if name in found}
+
+
+def _called_for(modules: Mapping[str, nn.Module], name: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    if _has_forward(module):
+        attention, _, last = name.rpartition(".")
+        if last == "out_proj" and isinstance(modules[attention], nn.MultiheadAttention):
+            raise ValueError(
+                f"{name!r} is never called: the attention around it uses its weights. Choose the attention itself, "
+                f"{attention!r}"
+            )
+        yield name, module
+    elif isinstance(module, (nn.ModuleList, nn.ModuleDict)):
+        for child_name, child in module.named_children():
+            yield from _called_for(modules, f"{name}.{child_name}" if name else child_name, child)
+    else:
+        raise ValueError(f"{name!r}, a {type(module).__name__}, has no forward and is never called: choose another")
+
+
+def _has_forward(module: nn.Module) -> bool:
+    return type(module).forward is not nn.Module.forward or "forward" in vars(module)
+
+
+def warn_of_insides(model: nn.Module, layers: Mapping[str, nn.Module]) -> None:
+    """Warn of layers inside other selected ones, and of those whose output is only a part of what flows on."""
+    modules = dict(named_modules(model))
+    past = {name: outer for name in layers if (outer := _block_around(modules, name)) is not None}
+    nested = [name for name in layers if any(name != other and _is_inside(name, other) for other in layers)]
+    if not past and not nested:
+        return
+    whole = {past.get(name, name) for name in layers} - {""}
+    outermost = [name for name in modules if name in whole and not any(_is_inside(name, o) for o in whole - {name})]
+    said = []
+    if past:
+        inside = next(iter(past))
+        said.append(
+            f"features go past {len(past)} of the {len(layers)} layers, which would mix one part of a sum only "
+            f"({first_few(past)}; see the forward of {type(modules[past[inside]]).__name__})"
+        )
+    if nested:
+        said.append(f"{len(nested)} of the {len(layers)} lie inside another one ({first_few(nested)})")
+    advice = f"Choose the outermost ones, layers={outermost}" if outermost else "Choose layers after the sum"
+    warnings.warn(f"{', and '.join(said)}. {advice}; `mix.choices` lists what was selected.", stacklevel=3)
+
+
+def _block_around(modules: Mapping[str, nn.Module], name: str) -> str | None:
+    """The outermost block in which something goes past the layer, by name; None if nothing was seen to do so."""
+    parts = name.split(".") if name else []
+    for depth in range(len(parts)):
+        parent = ".".join(parts[:depth])
+        if goes_past(type(modules[parent]), parts[depth]):  # type: ignore[arg-type]  # a class is hashable
+            return parent
+    return None
+
+
+def _is_inside(name: str, other: str) -> bool:
+    return name.startswith(f"{other}.") or (other == "" and name != "")
+
+
+def require_what_sequence_layers_need(
+    layers: Mapping[str, nn.Module], batch_dims: Collection[str], parts: Collection[str]
+) -> None:
+    """Raise ValueError for torch's own sequence layers of which it was not said where the batch is, or what to mix."""
+    for name, layer in layers.items():
+        kind = type(layer).__name__
+        if isinstance(layer, nn.RNNBase) and name not in parts:
+            raise ValueError(
+                f"{name!r}, {kind}, returns outputs and states, whose batch is in different dimensions. Say which to "
+                f"mix: part={{{name!r}: lambda output: output[0]}} for the outputs; for the states, also of packed "
+                f"sequences, output[1] with batch_dim={{{name!r}: 1}}"
+            )
+        if isinstance(layer, _SEQUENCE_LAYERS) and has_batch_second(layer) and name not in batch_dims:
+            raise ValueError(
+                f"{name!r}, {kind}, has batch_first=False, and so the batch as its second dimension: say "
+                f"batch_dim={{{name!r}: 1}}, or build it with batch_first=True"
+            )
+
+
+def has_batch_second(model: nn.Module) -> bool:
+    """Is there a module with ``batch_first=False`` in it?"""
+    return any(getattr(module, "batch_first", True) is False for module in model.modules())
+
+
+def for_each(choices: Sequence[str], given: Any, option: str) -> dict[str, Any]:
+    """An option that came as one value for all places, or as {place: value}; None: for no place."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        return dict.fromkeys(choices, given)
+    for name in given:
+        if name not in choices:
+            near = difflib.get_close_matches(name, choices, n=3) or list(choices[:5])
+            raise ValueError(f"{option} names {name!r}, which is no choice of this ManifoldMixup; near: {near}")
+    return dict(given)

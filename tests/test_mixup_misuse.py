@@ -1,0 +1,462 @@
+"""What ManifoldMixup objects to, so that nobody trains wrongly without a word."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from hooklab import eager
+from hooklab.mixup import ManifoldMixup, Mixed
+from tests.mixing import SmallCNN, digits_like, hooks_in, mixer
+
+
+@pytest.fixture
+def model() -> SmallCNN:
+    torch.manual_seed(0)
+    return SmallCNN()
+
+
+@pytest.fixture
+def without_dynamo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process in which nothing was compiled: other tests have imported what torch.compile needs."""
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+
+
+# How a block is used
+
+
+def test_a_layer_that_did_not_run_is_an_error(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with (
+        pytest.raises(RuntimeError, match="layer 'stage1' was chosen for mixing, but did not run"),
+        mixer(model, "stage1")(x, y),
+    ):
+        pass
+    assert hooks_in(model) == 0
+
+
+def test_calling_forward_past_the_hooks_is_an_error() -> None:
+    model = nn.Sequential(nn.Linear(1, 1))
+    x = torch.zeros(2, 1)
+    with pytest.raises(RuntimeError, match=r"not model\.forward"), mixer(model, "0")(x, x) as mixed:
+        model[0].forward(mixed.x)
+
+
+def test_a_model_that_runs_twice_in_a_block_is_an_error(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with (
+        pytest.raises(RuntimeError, match="layer 'stage1' ran a second time"),
+        mixer(model, "stage1")(x, y) as mixed,
+    ):
+        model(mixed.x) + model(mixed.x)
+    assert hooks_in(model) == 0
+
+
+def test_a_layer_used_twice_in_one_pass_is_an_error() -> None:
+    act = nn.ReLU()
+    model = nn.Sequential(nn.Linear(1, 1), act, nn.Linear(1, 1), act)
+    x = torch.zeros(2, 1)
+    with pytest.raises(RuntimeError, match="ran a second time"), mixer(model, "1")(x, x) as mixed:
+        model(mixed.x)
+
+
+def test_forgetting_mixed_x_is_an_error_when_the_input_was_chosen(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with pytest.raises(RuntimeError, match=r"call model\(mixed\.x\)"), mixer(model, "input")(x, y):
+        model(x)
+
+
+@pytest.mark.parametrize("at", ["input", "stage1"])
+def test_a_block_entered_inside_itself_is_an_error_and_leaves_no_hook(model: SmallCNN, at: str) -> None:
+    block = mixer(model, at)(*digits_like())
+    with pytest.raises(RuntimeError, match=r"write `with mix\(x, y\) as mixed` anew for each batch"), block, block:
+        pytest.fail("the inner block must not begin")
+    assert hooks_in(model) == 0
+    assert eager._open_sessions == 0
+
+
+@pytest.mark.parametrize("at", ["input", "stage1"])
+def test_a_block_entered_a_second_time_is_an_error_and_leaves_no_hook(model: SmallCNN, at: str) -> None:
+    block = mixer(model, at)(*digits_like())
+    with block as mixed:
+        model(mixed.x)
+    with pytest.raises(RuntimeError, match="anew for each batch"), block:
+        pytest.fail("the block must not begin again")
+    assert hooks_in(model) == 0
+    assert eager._open_sessions == 0
+
+
+@pytest.mark.parametrize("at", ["input", "stage1"])
+def test_ending_a_block_that_is_not_open_is_an_error(model: SmallCNN, at: str) -> None:
+    block = mixer(model, at)(*digits_like())
+    with pytest.raises(RuntimeError, match="is not open"):
+        block.__exit__(None, None, None)
+    with block as mixed:
+        model(mixed.x)
+    with pytest.raises(RuntimeError, match="is not open"):
+        block.__exit__(None, None, None)
+    assert eager._open_sessions == 0
+
+
+class Unhookable(nn.Identity):
+    """A layer that takes no hooks: it refuses them only when one comes."""
+
+    def register_forward_hook(self, *args: object, **kwargs: object) -> None:
+        raise RuntimeError("no hooks here")
+
+
+def test_a_layer_that_refuses_its_hook_leaves_compiled_code_as_it_was() -> None:
+    model, x = nn.Sequential(Unhookable()), torch.arange(4.0)
+    with pytest.raises(RuntimeError, match="no hooks here"), mixer(model, "0")(x, x):
+        pytest.fail("the block must not begin")
+    assert eager._open_sessions == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_a_scripted_layer_is_refused_by_name() -> None:
+    model = nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(3, 4)))
+    with pytest.raises(RuntimeError, match=r"'1' was compiled by torch\.jit\.script .* select around it"):
+        ManifoldMixup(model, ["*"])
+
+
+def test_what_is_no_module_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match=r"the model comes first, .* not the class SmallCNN"):
+        ManifoldMixup(SmallCNN, [])
+
+
+def test_x_and_y_of_different_lengths_are_an_error(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with pytest.raises(ValueError, match=r"x holds a tensor of shape \(6, 1, 8, 8\), but y has length 5"):
+        mixer(model, "stage1")(x, y[:5]).__enter__()
+    assert hooks_in(model) == 0
+
+
+def test_a_target_without_a_batch_dimension_is_an_error(model: SmallCNN) -> None:
+    x, _ = digits_like(1)
+    with pytest.raises(ValueError, match="got a single number"):
+        mixer(model, "stage1")(x, torch.tensor(3)).__enter__()
+
+
+def test_a_model_in_eval_mode_is_an_error(model: SmallCNN) -> None:
+    model.eval()
+    with pytest.raises(RuntimeError, match=r"call model\.train\(\)"):
+        mixer(model, "stage1")(*digits_like()).__enter__()
+
+
+def test_a_name_that_matches_nothing_is_an_error_with_near_names(model: SmallCNN) -> None:
+    with pytest.raises(LookupError, match="stage1"):
+        ManifoldMixup(model, ["stage2", "stag1"])
+
+
+def test_nothing_to_choose_from_is_an_error(model: SmallCNN) -> None:
+    with pytest.raises(ValueError, match="nothing to choose from"):
+        ManifoldMixup(model, [], include_input=False)
+
+
+# Which layers are chosen
+
+
+class Block(nn.Module):
+    """A residual block whose layers have the names that its model's stages have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer1, self.layer2 = nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.layer2(self.layer1(x))
+
+
+class TwoStages(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer1, self.layer2 = nn.Sequential(Block(), Block()), nn.Sequential(Block(), Block())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer2(self.layer1(x))
+
+
+class Attending(nn.Module):
+    """As in a transformer: the branch stands in a method of its own, the sum is written in place, layers in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Linear(2, 2) for _ in range(2)])
+        self.attention, self.shortcut, self.norm = nn.Linear(2, 2), nn.Linear(2, 2), nn.LayerNorm(2)
+        self.position = nn.Parameter(torch.zeros(2))
+
+    def attend(self, x: Tensor) -> Tensor:
+        return self.attention(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(x) + self.position
+        out = self.attend(x)
+        out += self.shortcut(x)
+        for block in self.blocks:
+            out = torch.add(block(out), out)
+        return out
+
+
+def test_a_glob_that_selects_insides_warns_and_offers_the_outermost_ones() -> None:
+    with pytest.warns(UserWarning, match=r"layers=\['layer1', 'layer2'\]; `mix.choices`") as warned:
+        mix = ManifoldMixup(TwoStages(), "layer*")
+    assert "features go past 8 of the 14 layers" in str(warned[0].message)
+    assert "12 of the 14 lie inside another one" in str(warned[0].message)
+    assert warned[0].filename == __file__
+    assert len(mix.choices) == 15
+
+
+def test_a_layer_of_a_residual_branch_warns_and_offers_the_block() -> None:
+    with pytest.warns(UserWarning, match=r"one part of a sum .*forward of Block.*layers=\['layer1\.1'\]"):
+        ManifoldMixup(TwoStages(), "layer1.1.layer1")
+
+
+@pytest.mark.parametrize("name", ["attention", "shortcut", "blocks.0"])
+def test_a_branch_is_seen_through_methods_loops_and_sums_in_place(name: str) -> None:
+    with pytest.warns(UserWarning, match="Choose layers after the sum"):
+        ManifoldMixup(Attending(), name)
+
+
+def test_layers_one_after_the_other_get_no_warning(model: SmallCNN) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ManifoldMixup(model, ["stage1", "stage2", "hidden"]).choices == ["input", "stage1", "stage2", "hidden"]
+        assert ManifoldMixup(TwoStages(), ["layer1", "layer2"]).choices == ["input", "layer1", "layer2"]
+        ManifoldMixup(Attending(), "norm")  # a parameter that is added is no feature that goes past
+
+
+def test_a_module_list_by_name_stands_for_its_modules() -> None:
+    model = nn.ModuleDict({"blocks": nn.ModuleList([nn.Tanh(), nn.ReLU()])})
+    assert ManifoldMixup(model, "blocks").choices == ["input", "blocks.0", "blocks.1"]
+    assert ManifoldMixup(model, "blocks*").choices == ["input", "blocks.0", "blocks.1"]
+
+
+class Holder(nn.Module):
+    """Holds a parameter, and is never called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "message"),
+    [
+        (
+            nn.Sequential(nn.MultiheadAttention(2, 1, batch_first=True)),
+            "0.out_proj",
+            "Choose the attention itself, '0'",
+        ),
+        (nn.ModuleDict({"holder": Holder()}), "holder", "a Holder, has no forward and is never called"),
+    ],
+    ids=["out_proj", "no forward"],
+)
+def test_a_name_that_is_never_called_is_refused_at_construction(model: nn.Module, name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ManifoldMixup(model, name)
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.LSTM(3, 3, batch_first=True, bidirectional=True), nn.GRU(3, 3)], ids=["LSTM", "GRU"]
+)
+def test_a_recurrent_layer_asks_which_part_is_mixed(layer: nn.Module) -> None:
+    with pytest.raises(ValueError, match=r"part=\{'0': lambda output: output\[0\]\}"):
+        ManifoldMixup(nn.Sequential(layer), "0")
+
+
+def test_a_time_first_transformer_layer_asks_for_the_batch_dimension() -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, 8)
+    with pytest.raises(ValueError, match=r"batch_first=False.* say batch_dim=\{'0': 1\}"):
+        ManifoldMixup(nn.Sequential(layer), "0")
+
+
+def test_as_many_steps_as_examples_in_a_time_first_model_is_an_error() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.TransformerEncoderLayer(3, 1, 4))
+    mix = ManifoldMixup(model, "0", include_input=False)
+    with (
+        pytest.raises(ValueError, match=r"\(4, 4, 3\).*which of the two is the batch.*batch_dim=\{'0': 0\} or 1"),
+        mix(torch.rand(4, 4, 3), torch.zeros(4)) as mixed,
+    ):
+        model(mixed.x)
+    with pytest.raises(ValueError, match=r"x holds a tensor of shape \(4, 4, 3\)"):
+        ManifoldMixup(model, [])(torch.rand(4, 4, 3), torch.zeros(4))
+
+
+@pytest.mark.parametrize("option", ["batch_dim", "part", "weights"])
+def test_an_option_for_a_place_that_is_no_choice_is_an_error(model: SmallCNN, option: str) -> None:
+    with pytest.raises(ValueError, match=f"{option} names 'stage3', .* near: .*'stage1'"):
+        ManifoldMixup(model, ["stage1"], **{option: {"stage3": 1}})
+
+
+# What happens inside the block
+
+
+@pytest.mark.usefixtures("without_dynamo")
+@pytest.mark.parametrize("at", ["input", "stage1"])
+def test_eval_mode_inside_the_block_is_an_error(model: SmallCNN, at: str) -> None:
+    with pytest.raises(RuntimeError, match="validate after the block"), mixer(model, at)(*digits_like()) as mixed:
+        model.eval()(mixed.x)
+    assert hooks_in(model) == 0
+
+
+def test_eval_mode_is_noticed_where_only_a_part_of_the_model_is_called(model: SmallCNN) -> None:
+    with pytest.raises(RuntimeError, match="validate after the block"), mixer(model, "stage1")(*digits_like()) as mixed:
+        model.eval().stage1(mixed.x)
+
+
+@pytest.mark.parametrize("inner", ["stage1", "stage2", "input"])
+def test_a_block_of_the_same_model_inside_another_is_an_error(model: SmallCNN, inner: str) -> None:
+    x, y = digits_like()
+    with (
+        pytest.raises(RuntimeError, match=r"would mix twice.*like=mixed"),
+        mixer(model, "stage1")(x, y),
+        mixer(model, inner)(x, y),
+    ):
+        pytest.fail("the inner block must not begin")
+    with mixer(model, "stage1")(x, y) as mixed:  # and nothing stays behind
+        model(mixed.x)
+
+
+def test_blocks_of_two_models_may_stand_inside_each_other(model: SmallCNN) -> None:
+    (x, y), other = digits_like(), SmallCNN()
+    with mixer(model, "stage1")(x, y) as mixed, mixer(other, "stage1")(x, y) as other_mixed:
+        model(mixed.x)
+        other(other_mixed.x)
+
+
+@pytest.mark.usefixtures("without_dynamo")
+def test_calling_the_model_with_x_itself_after_looking_at_mixed_x_is_an_error(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with (
+        pytest.raises(RuntimeError, match=r"called with x itself: call model\(mixed\.x\)"),
+        mixer(model, "input")(x, y) as mixed,
+    ):
+        model(x if mixed.x is not None else None)
+    assert hooks_in(model) == 0
+
+
+class LossInside(nn.Module):
+    """Computes its loss itself when it is given labels, as the models of some libraries do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 3)
+
+    def forward(self, x: Tensor, labels: Tensor | None = None, attention_mask: Tensor | None = None) -> Tensor:
+        logits = self.layer(x)
+        return logits if labels is None else F.cross_entropy(logits, labels)
+
+
+@pytest.mark.parametrize("how", ["labels=y", "labels=a copy", "positional"])
+def test_a_model_that_is_given_the_targets_is_an_error(how: str) -> None:
+    model, x, y = LossInside(), torch.rand(4, 2), torch.tensor([0, 1, 2, 0])
+    with (
+        pytest.raises(RuntimeError, match=r"the model was given the targets.*mixed\.loss"),
+        mixer(model, "layer")(x, y) as mixed,
+    ):
+        model(mixed.x, y) if how == "positional" else model(mixed.x, labels=y if how == "labels=y" else y.clone())
+
+
+def test_an_autoencoder_whose_targets_are_its_input_is_no_error() -> None:
+    model, x = nn.Sequential(nn.Linear(2, 2)), torch.rand(4, 2)
+    with mixer(model, "0")(x, x) as mixed:
+        assert mixed.loss(F.mse_loss, model(mixed.x)).isfinite()
+
+
+def test_a_padding_mask_of_the_examples_themselves_warns_and_that_of_both_does_not() -> None:
+    model, x, y = LossInside(), torch.rand(3, 2), torch.tensor([0, 1, 2])
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0]])
+    with (
+        pytest.warns(UserWarning, match=r"attention_mask=mixed\.union\(attention_mask\)"),
+        mixer(model, "layer")(x, y) as mixed,
+    ):
+        model(mixed.x, attention_mask=mask)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with mixer(model, "layer")(x, y) as mixed:
+            model(mixed.x, attention_mask=mixed.union(mask))
+        with mixer(model, "layer")(x, y) as mixed:
+            model(mixed.x, attention_mask=torch.ones(3, 3))  # nothing is padded
+
+
+def test_the_union_of_masks_counts_what_either_example_has() -> None:
+    mixed = Mixed(None, torch.zeros(3), 0.75, torch.tensor([1, 2, 0]), "layer")
+    kept = torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0]])
+    assert mixed.union(kept).tolist() == [[1, 1, 1], [1, 1, 0], [1, 1, 1]]
+    assert torch.equal(mixed.union(kept == 0, marks="padding"), mixed.union(kept) == 0)
+    with pytest.raises(ValueError, match="marks is"):
+        mixed.union(kept, marks="tokens")
+
+
+def test_a_reentrant_checkpoint_whose_backward_comes_after_the_block_is_an_error() -> None:
+    model, x = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), torch.rand(4, 2, requires_grad=True)
+    with (
+        pytest.raises(RuntimeError, match=r"reentrant checkpoint.*call backward\(\) inside the block"),
+        mixer(model, "1")(x, torch.zeros(4)) as mixed,
+    ):
+        checkpoint(model, mixed.x, use_reentrant=True)
+
+
+def test_a_pass_without_gradients_inside_the_block_is_no_error() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    with mixer(model, "1")(torch.rand(4, 2), torch.zeros(4)) as mixed, torch.no_grad():
+        model(mixed.x)
+
+
+def test_a_block_inside_a_compiled_function_is_an_error_that_says_what_to_compile() -> None:
+    torch._dynamo.reset()
+    model, x, y = nn.Sequential(nn.Linear(2, 3), nn.ReLU()), torch.rand(4, 2), torch.tensor([0, 1, 2, 0])
+    mix = mixer(model, "1")
+
+    @torch.compile(backend="eager")
+    def step() -> Tensor:
+        with mix(x, y) as mixed:
+            return mixed.loss(F.cross_entropy, model(mixed.x))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, about what it does not trace
+        with pytest.raises(RuntimeError, match="compile the model or its stages, and leave the step"):
+            step()
+    assert eager._open_sessions == 0
+    assert hooks_in(model) == 0
+
+
+# Targets
+
+
+def test_targets_may_be_a_tuple_list_or_dict_of_tensors() -> None:
+    model, x = nn.Sequential(nn.Identity()), torch.rand(4, 3)
+    a, b = torch.tensor([0, 1, 2, 0]), torch.rand(4)
+    two_losses = lambda out, y: F.cross_entropy(out, y["a"]) + F.mse_loss(out[:, 0], y["b"])  # noqa: E731
+    with mixer(model, "0")(x, {"a": a, "b": b}) as mixed:
+        loss = mixed.loss(two_losses, model(mixed.x))
+    order, out = mixed.permutation, mixed.lam * x + (1 - mixed.lam) * x[mixed.permutation]
+    own, partner = two_losses(out, {"a": a, "b": b}), two_losses(out, {"a": a[order], "b": b[order]})
+    assert torch.allclose(loss, mixed.lam * own + (1 - mixed.lam) * partner)
+    with mixer(model, "0")(x, [a, b]) as mixed:
+        assert mixed.loss(lambda out, y: F.cross_entropy(out, y[0]), model(mixed.x)).isfinite()
+
+
+@pytest.mark.parametrize("y", [[0, 1, 2, 0], torch.tensor([0, 1]).numpy()], ids=["numbers", "NumPy"])
+def test_targets_that_are_no_tensors_are_an_error_that_says_how_to_make_them(model: SmallCNN, y: object) -> None:
+    with pytest.raises(ValueError, match=r"y is .*, which holds no tensor: pass torch\.as_tensor\(y\)"):
+        mixer(model, "stage1")(digits_like()[0], y)
+
+
+def test_targets_of_different_lengths_are_an_error(model: SmallCNN) -> None:
+    with pytest.raises(ValueError, match="different lengths, 6 and 5"):
+        mixer(model, "stage1")(digits_like()[0], (torch.zeros(6), torch.zeros(5)))
+
+
+def test_soft_targets_of_several_targets_are_an_error(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with mixer(model, "stage1")(x, (y, y)) as mixed:
+        model(mixed.x)
+    with pytest.raises(TypeError, match=r"y is a tuple: use mixed\.loss"):
+        mixed.soft_targets(10)
