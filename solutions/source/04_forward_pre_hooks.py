@@ -1,14 +1,14 @@
 # %% [markdown]
 # # 4 · How do I see and change what goes in?
 #
-# **Time** 35 minutes, and 12 for the ●●● exercise &nbsp;·&nbsp; **You need** lesson 3 (forward hooks, handles, `with`)
+# **Time** 45 minutes, and 20 for what stands behind the recap &nbsp;·&nbsp; **You need** lesson 3 (forward hooks, handles, `with`)
 #
 # After this lesson you can
 #
 # - look at a module's arguments before it runs, and replace them;
-# - name the forms in which a pre-hook may return, and the one that looks right and is not;
+# - name the forms in which a pre-hook may return, and the ones that look right and are not;
 # - reach keyword arguments, and decide which of two hooks runs first;
-# - build weight normalisation out of a pre-hook, and say why PyTorch does it differently today.
+# - mend what a model is fed without touching the model, and swap parts of two passes to see what decides the answer.
 
 # %% tags=["setup"]
 import warnings
@@ -16,62 +16,69 @@ import warnings
 import matplotlib.pyplot as plt
 import torch
 from torch import nn
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, parametrize
 
 import hooklab
-from hooklab import check, progress
+from hooklab import check, predict, progress, reveal
+from hooklab.course.digits import accuracy, digits, trained_digits_cnn
 from hooklab.course.lesson04 import figures
 
 torch.set_num_threads(1)
 
 # %% [markdown]
-# ## Predict
+# ## A model that reads nothing
 #
-# A **forward pre-hook** is called with the module and its positional arguments, right before `forward` runs. Here are
-# two of them on the same layer, which multiplies by 3. Both want to double the input. **What does each print?**
+# This network reads handwritten digits: dark ink on white paper, and of 360 test pictures it gets more than nine in ten
+# right. A colleague feeds it scans from another machine, white ink on black paper: every pixel `p` has become `1 - p`.
+
+# %%
+data = digits()
+cnn = trained_digits_cnn(seed=0)
+images, labels = data.test_images, data.test_labels
+assert accuracy(cnn, images, labels) > 0.9
+
+# %%
+predict("4.a")
 
 # %% tags=["predict"]
+inverted = 1 - images
+print(f"right: {accuracy(cnn, inverted, labels):.0%}")
+
+# %%
+reveal("4.a", accuracy(cnn, inverted, labels))
+assert accuracy(cnn, inverted, labels) < 0.02  # guessing would give one in ten
+
+# %% [markdown]
+# Worse than guessing: what was paper is ink now, and every filter sees the opposite of what it was trained on. You may not
+# change the model, nor the colleague's code. But you can stand **at the door**.
+#
+# A **forward pre-hook** is called with the module and its positional arguments, right before `forward` runs. What it returns
+# takes their place:
+
+# %%
+def turn_back(module, args):
+    return 1 - args[0]
+
+
+with cnn.register_forward_pre_hook(turn_back):
+    mended = accuracy(cnn, inverted, labels)
+
+print("with a pre-hook at the door, more than 9 in 10 right:", mended > 0.9)
+assert mended == accuracy(cnn, images, labels) or abs(mended - accuracy(cnn, images, labels)) < 0.01
+
+# %% [markdown]
+# ## What goes in, what comes back
+#
+# Small numbers now: a layer that multiplies by 3. `args` is always a **tuple** of the positional arguments, even when there
+# is one. The longest document takes the tensor out, changes it, and returns a tuple. That is still right:
+
+# %% tags=["claim-S3.10"]
 triple = nn.Linear(1, 1, bias=False)
 with torch.no_grad():
     triple.weight.fill_(3.0)
 x = torch.tensor([[2.0]])
 
 
-def doubles_a_local_name(module, args):
-    doubled = args[0] * 2
-
-
-def doubles_and_returns(module, args):
-    return args[0] * 2
-
-
-for hook in (doubles_a_local_name, doubles_and_returns):
-    with triple.register_forward_pre_hook(hook):
-        print(f"{hook.__name__:<21} {triple(x).item():g}")
-
-with triple.register_forward_pre_hook(doubles_a_local_name):
-    assert triple(x).item() == 6.0  # 3 · 2: nothing was returned, nothing changed
-with triple.register_forward_pre_hook(doubles_and_returns):
-    assert triple(x).item() == 12.0  # 3 · (2 · 2)
-
-# %% [markdown]
-# It is the rule that you know from forward hooks: what you return counts, and `None` means "leave it".
-#
-# The figure shows where the pre-hook stands. Its numbers come from a run of the layer above.
-
-# %% tags=["figure"]
-figure = figures.input_through_a_pre_hook(triple, x, doubles_and_returns)
-plt.show()
-
-# %% [markdown]
-# *What to see:* the caller's `x` stays 2; the layer works on what the pre-hook returned (purple).
-#
-# ## The documents' way: unpack, change, repack
-#
-# `args` is always a **tuple** of the positional arguments, even when there is one. The documents take the tensor out,
-# change it, and return a tuple. That is still right.
-
-# %% tags=["claim-S3.10"]
 def pre_hook(module, inp):
     inp0 = inp[0]
     inp0 = inp0 * 2
@@ -85,37 +92,15 @@ print("output:", output.item(), "  the caller's x:", x.item())
 assert output.item() == 12.0  # 3 · (2 · 2)
 assert x.item() == 2.0
 
-# %% [markdown]
-# A pre-hook may return `None`, one tensor, a tuple of all arguments, or a pair `(args, kwargs)`. Which of these four do you
-# expect to fail?
-
-# %% tags=["claim-S3.10", "claim-S2.3"]
-def outcome(hook, **options) -> str:
-    with triple.register_forward_pre_hook(hook, **options):
-        try:
-            return f"{triple(x).item():g}"
-        except (TypeError, RuntimeError) as error:
-            return type(error).__name__
-
-
-forms = {
-    "None": outcome(lambda module, args: None),
-    "one tensor": outcome(lambda module, args: args[0] * 2),
-    "a tuple of all": outcome(lambda module, args: (args[0] * 2,)),
-    "(args, kwargs)": outcome(lambda m, args, kwargs: ((args[0] * 2,), kwargs), with_kwargs=True),
-}
-for form, result in forms.items():
-    print(f"{form:<15} {result}")
-
-assert list(forms.values()) == ["6", "12", "12", "12"]
+# %% tags=["figure"]
+figure = figures.input_through_a_pre_hook(triple, x, pre_hook)
+plt.show()
 
 # %% [markdown]
-# None of them fails. A single value that is no tuple is wrapped into one for you. The last form belongs to
-# `with_kwargs=True`, which comes below.
+# *What to see:* the caller's `x` stays 2; the layer works on what the pre-hook returned (in the colour of things changed).
 #
-# ## What looks right and is not
-#
-# Three returns that people try. Read the reasons; the last one is the sly one.
+# A pre-hook may return `None` (leave it), one tensor (wrapped into a tuple for you), a tuple of all arguments, or, as comes
+# below, a pair `(args, kwargs)`. Three other returns that people try:
 
 # %% tags=["field", "field-30"]
 def complaint(hook, **options) -> str:
@@ -130,6 +115,7 @@ def complaint(hook, **options) -> str:
 a_list = complaint(lambda module, args: [args[0] * 2])
 only_args = complaint(lambda module, args, kwargs: (args[0] * 2,), with_kwargs=True)
 tuple_times_two = complaint(lambda module, args: args * 2)
+assert complaint(lambda module, args: None) == complaint(lambda module, args: args[0] * 2) == "no complaint"
 for message in (a_list, only_args, tuple_times_two):
     print("-", message)
 
@@ -142,25 +128,51 @@ assert "takes 2 positional arguments but 3 were given" in tuple_times_two
 # - With `with_kwargs=True` both parts must come back.
 # - `(x,) * 2` is `(x, x)`: the tuple was doubled, not the tensor.
 #
-# A hook with the wrong number of parameters fails as well. A pre-hook is called with `(module, args)`, or, with
-# `with_kwargs=True`, with `(module, args, kwargs)`; where the parameters do not fit, Python says so.
-# ([The change that brought `with_kwargs`](https://github.com/pytorch/pytorch/pull/89389))
+# And a hook with another number of parameters fails when it is called: a pre-hook gets `(module, args)`, or
+# `(module, args, kwargs)`. ([The change that brought `with_kwargs`](https://github.com/pytorch/pytorch/pull/89389))
 
-# %% tags=["field", "field-30"]
-too_few = complaint(lambda args: None)
-too_many = complaint(lambda module, args, kwargs: None)
-print("hook(args):                ", too_few.split("() ")[1])
-print("hook(module, args, kwargs):", too_many.split("() ")[1])
+# %% [markdown]
+# ## Change in place?
+#
+# You could also write into the tensor that you were given. The next cell calls the layer twice with the same tensor, 2. Once,
+# it gives 12. And the second time?
 
-assert "takes 1 positional argument but 2 were given" in too_few
-assert "missing 1 required positional argument: 'kwargs'" in too_many
+# %%
+predict("4.b")
+
+# %% tags=["predict"]
+def doubles_in_place(module, args):
+    args[0].mul_(2)
+
+
+mine = torch.tensor([[2.0]])
+with triple.register_forward_pre_hook(doubles_in_place):
+    first, second = triple(mine).item(), triple(mine).item()
+
+print("first call:", first, "  second call:", second, "  my tensor now:", mine.item())
+
+# %%
+reveal("4.b", second)
+assert (first, second, mine.item()) == (12.0, 24.0, 8.0)
+
+# %% [markdown]
+# Each call doubles the caller's tensor again. Return a new tensor instead.
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 4.1 · Double what goes in
+# ### Exercise 4.1 · Mend it: double what goes in
 # ●○○ · 5 minutes
 #
-# Make `layer` work on **twice its input**. Return the handle, so that the caller can end it. The caller's own tensor must
-# not change.
+# This script wants to make `layer` work on **twice its input**, and to return the handle, so that the caller can end it. It is
+# broken in several ways; mend it. The caller's own tensor must not change.
+#
+# ```python
+# def double_what_goes_in(layer):
+#     def hook(module, args):
+#         args = args * 2
+#     handle = layer.register_forward_hook(hook)
+#     handle.remove()
+#     return handle
+# ```
 #
 # <details><summary>Hint: the output does not change</summary>
 #
@@ -182,30 +194,11 @@ def double_what_goes_in(layer: nn.Module) -> torch.utils.hooks.RemovableHandle:
 check("4.1", double_what_goes_in)
 
 # %% [markdown]
-# ## Change in place?
+# ## Look, refuse, normalise
 #
-# You could also write into the tensor. It works, and it reaches further than you want: the caller holds the same tensor.
-
-# %%
-def doubles_in_place(module, args):
-    args[0].mul_(2)
-
-
-mine = torch.tensor([[2.0]])
-with triple.register_forward_pre_hook(doubles_in_place):
-    first, second = triple(mine).item(), triple(mine).item()
-
-print("first call:", first, "  second call:", second, "  my tensor now:", mine.item())
-assert (first, second, mine.item()) == (12.0, 24.0, 8.0)
-
-# %% [markdown]
-# Each call doubles the caller's tensor again. Return a new tensor instead.
-#
-# ## Look, normalise, refuse
-#
-# A pre-hook need not change anything. It can look, and it can refuse: an exception in it reaches the caller, and
-# `forward` does not run. This is where a shape or a range is best checked, because the error names the kind of layer
-# and not some matrix product deep inside.
+# A pre-hook need not change anything. It can look, and it can refuse: an exception in it reaches the caller, and `forward`
+# does not run. This is where a shape or a range is best checked, because the error names the kind of layer and not some
+# matrix product deep inside.
 
 # %%
 def wants_three_columns(module, args):
@@ -221,28 +214,6 @@ with layer.register_forward_pre_hook(wants_three_columns):
         raise AssertionError("no error came")
     except ValueError as error:
         print("ValueError:", error)
-
-# %% [markdown]
-# The documents say that pre-hooks serve normalisation layers. You can build one: scale each row to length 1 before the
-# layer sees it.
-
-# %% tags=["claim-S2.3"]
-def to_unit_length(module, args):
-    (rows,) = args
-    return rows / rows.norm(dim=1, keepdim=True)
-
-
-adds_up = nn.Linear(2, 1, bias=False)
-with torch.no_grad():
-    adds_up.weight.fill_(1.0)
-rows = torch.tensor([[3.0, 4.0], [30.0, 40.0]])
-plain = adds_up(rows).flatten().tolist()
-with adds_up.register_forward_pre_hook(to_unit_length):
-    normed = adds_up(rows).flatten()
-
-print("plain:", plain, "  with rows of length 1:", [round(v, 3) for v in normed.tolist()])
-assert plain == [7.0, 70.0]
-assert torch.allclose(normed, torch.tensor([1.4, 1.4]))  # 3/5 + 4/5, for both rows
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 4.2 · A guard at the door
@@ -275,10 +246,38 @@ def guard_against_bad_numbers(layer: nn.Module) -> torch.utils.hooks.RemovableHa
 check("4.2", guard_against_bad_numbers)
 
 # %% [markdown]
+# One document says that pre-hooks serve "Norm layers". Today's BatchNorm, LayerNorm and the like have none (the old
+# `weight_norm` and `spectral_norm` do: "If you want more" builds one). But you can build a normalisation with them: scale
+# each row to length 1 before the layer sees it.
+
+# %% tags=["claim-S2.3"]
+def to_unit_length(module, args):
+    (rows,) = args
+    return rows / rows.norm(dim=1, keepdim=True)
+
+
+adds_up = nn.Linear(2, 1, bias=False)
+with torch.no_grad():
+    adds_up.weight.fill_(1.0)
+rows = torch.tensor([[3.0, 4.0], [30.0, 40.0]])
+plain = adds_up(rows).flatten().tolist()
+with adds_up.register_forward_pre_hook(to_unit_length):
+    normed = adds_up(rows).flatten()
+
+print("plain:", plain, "  with rows of length 1:", [round(v, 3) for v in normed.tolist()])
+assert plain == [7.0, 70.0]
+assert torch.allclose(normed, torch.tensor([1.4, 1.4]))  # 3/5 + 4/5, for both rows
+
+norms = [nn.BatchNorm1d(2), nn.LayerNorm(2), nn.GroupNorm(1, 2), nn.InstanceNorm1d(2), nn.RMSNorm(2)]
+assert not any(norm._forward_pre_hooks for norm in norms)
+
+# %% [markdown]
 # ## Keyword arguments
 #
-# Without being asked, a pre-hook does not see keyword arguments at all. **Predict:** how many arguments does this hook
-# count, in each of the two calls?
+# `forward(self, x, *, factor=1.0)` can be called in two ways: `scale(x, factor=5.0)`, and `scale(x=x, factor=5.0)`.
+
+# %%
+predict("4.c")
 
 # %% tags=["predict"]
 class Scale(nn.Module):
@@ -292,13 +291,17 @@ with scale.register_forward_pre_hook(lambda module, args: counted.append(len(arg
     scale(torch.tensor(2.0), factor=5.0)
     scale(x=torch.tensor(2.0), factor=5.0)
 
-print("arguments seen:", counted)
+print("arguments that the hook saw:", counted)
+
+# %%
+reveal("4.c", counted)
 assert counted == [1, 0]  # even x is invisible when it is passed by name
 
 # %% [markdown]
-# `with_kwargs=True` hands you both. Then return both: `(args, kwargs)`.
+# `with_kwargs=True` hands you both. Then return both: `(args, kwargs)`. (A forward hook can ask for them as well: it then
+# gets `(module, args, kwargs, output)`.)
 
-# %% tags=["claim-S3.10"]
+# %% tags=["claim-S3.10", "field", "field-30"]
 def at_most_two(module, args, kwargs):
     limited = {**kwargs, "factor": min(kwargs.get("factor", 1.0), 2.0)}
     return args, limited
@@ -309,6 +312,11 @@ with scale.register_forward_pre_hook(at_most_two, with_kwargs=True):
 
 print("factor 1, 2, 50 give", results)
 assert results == [3.0, 6.0, 6.0]
+
+seen = []
+with scale.register_forward_hook(lambda *four: seen.append(four[2]), with_kwargs=True):
+    scale(torch.tensor(3.0), factor=2.0)
+assert seen == [{"factor": 2.0}]
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 4.3 · A default for a keyword argument
@@ -388,7 +396,111 @@ def register_in_front(layer: nn.Module, hook) -> torch.utils.hooks.RemovableHand
 check("4.4", register_in_front)
 
 # %% [markdown]
-# ## A pre-hook that made history: weight norm
+# ## Which part of the picture decides?
+#
+# Now that you can put anything into any layer: run the network on one digit, and at the door of a layer take some **rows**
+# from the pass of *another* digit. With no row the answer is the first digit's; with all eight it is the other's. Where in
+# between does it flip? `figures.swapped` does it for many pairs, with this hook:
+
+# %%
+def take_rows(stored, rows):
+    """A pre-hook: the first `rows` rows come from another pass."""
+    def hook(module, args):
+        mixed = args[0].clone()
+        mixed[:, :, :rows] = stored[:, :, :rows]
+        return mixed
+
+    return hook
+
+
+shares = {layer: figures.swapped(cnn, layer, take_rows, images, labels) for layer in ("conv1", "conv2")}
+at_half = shares["conv1"][4]
+print("half of the rows swapped at the door, answers that are neither digit's: more than 1 in 5:", at_half["neither"] > 0.2)
+assert shares["conv1"][0]["first"] > 0.9 and shares["conv1"][8]["other"] > 0.9
+assert at_half["neither"] > 0.2
+
+# %% tags=["figure"]
+figure = figures.flips(shares)
+plt.show()
+
+# %% [markdown]
+# *What to see:* the answers do not flip at once. With half of the rows swapped the two digits are level, and about a third of
+# the answers, the grey lines, are **a third digit**, which is in neither picture. It takes five or six rows for the other
+# digit to win. Swapped further inside, at the door of `conv2` (dashed), it is much the same: that layer still sees the picture
+# as a picture. This is called *activation patching*. It is how people ask which part of a large network
+# carries an answer, and all it takes is a pre-hook.
+
+# %% [markdown]
+# ## The same with `hooklab`
+#
+# To look at what goes in, you do not have to write the hook. `capture(…, inputs=True)` keeps the arguments of each call,
+# positional and by name, and removes its hooks at the end of the block. The model itself has the empty name `""`.
+
+# %%
+scale = Scale()
+with hooklab.capture(scale, inputs=True) as seen:
+    scale(torch.tensor(2.0), factor=5.0)
+
+args, kwargs = seen.input("")
+print("args:", [a.item() for a in args], "  kwargs:", kwargs)
+assert args[0].item() == 2.0
+assert kwargs == {"factor": 5.0}
+assert hooklab.leftover_hooks(scale) == []
+
+# %% [markdown] tags=["recap"]
+# ## Recap
+#
+# A pre-hook stands at a module's door. It sees the positional arguments as a tuple, and the others only if it asks. What it
+# returns is what `forward` gets; an exception in it keeps `forward` from running. The last one registered runs last, or,
+# with `prepend=True`, first.
+#
+# | the documents say | today |
+# |---|---|
+# | a pre-hook may change the input: unpack the tuple, change, repack, return (S3) | true; a single returned value is wrapped for you, and with `with_kwargs=True` you return `(args, kwargs)` |
+# | pre-hooks are mainly for normalisation layers (S2) | norm layers have none; the old `weight_norm` and `spectral_norm` do, and today's parametrizations compute the weight on access |
+# | (S3's headings give the hook's signature for the method's) | the method takes the hook, and `prepend`, `with_kwargs`; the hook takes `(module, args)` |
+#
+# | term | 中文 | in a sentence |
+# |---|---|---|
+# | forward pre-hook | 前向预钩子 | called before `forward`, with the module and its arguments |
+# | positional arguments | 位置参数 | what the hook gets as a tuple |
+# | keyword arguments | 关键字参数 | only seen with `with_kwargs=True` |
+# | activation patching | 激活修补 | putting part of one pass into another, to see what decides |
+# | parametrization | 参数化 | a weight that is computed from other parameters when it is read |
+# | weight normalisation | 权重归一化 | a weight as direction times length |
+
+# %% [markdown] tags=["quiz"]
+# ### Three questions
+#
+# **1.** A pre-hook returns `[x * 2]`. What does the layer get?
+#
+# <details><summary>Answer</summary>
+#
+# One argument, a list. Only a tuple is taken as the arguments; everything else is wrapped into a tuple of one.
+# </details>
+#
+# **2.** Your pre-hook raises an exception. Does `forward` run?
+#
+# <details><summary>Answer</summary>
+#
+# No. The exception goes to the caller, which makes a pre-hook a good place for a check.
+# </details>
+#
+# **3.** Why can the old `weight_norm` show you a wrong `layer.weight`?
+#
+# <details><summary>Answer</summary>
+#
+# It writes `weight` when it is made and when the module is called. Between a change of `weight_g` and the next call, you read
+# the old one.
+# </details>
+
+# %%
+progress(4)
+
+# %% [markdown]
+# ## If you want more
+#
+# ### A pre-hook that made history: weight norm
 #
 # The documents name "Norm layers" as the main use of pre-hooks. They mean tools such as weight normalisation
 # ([Salimans and Kingma, 2016](https://arxiv.org/abs/1602.07868), equation 2): a row of the weight is written as a
@@ -414,8 +526,12 @@ print("it warns:", caught[0].category.__name__, "-", str(caught[0].message)[:51]
 assert len(old_style._forward_pre_hooks) == 1
 assert sorted(name for name, _ in old_style.named_parameters()) == ["weight_g", "weight_v"]
 
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    assert len(nn.utils.spectral_norm(nn.Linear(2, 2))._forward_pre_hooks) == 1  # the old one, too
+
 # %% [markdown]
-# The weakness of this way: `weight` is only right **just after a call**. Change `g`, and look.
+# The weakness of this way: `weight` is right when it is made and **just after a call**. Change `g`, and look.
 
 # %% tags=["field", "field-66"]
 with torch.no_grad():
@@ -430,7 +546,7 @@ assert old_style.weight.item() == 5.0  # 5 · 1/1
 
 # %% [markdown]
 # Today's `parametrizations.weight_norm` has **no pre-hook**. `weight` has become a property that is computed whenever
-# somebody reads it, so it is never stale.
+# somebody reads it, so it cannot be stale, unless you ask for it: inside `parametrize.cached()` it is computed once.
 
 # %% tags=["claim-S2.3", "field", "field-66"]
 new_style = parametrizations.weight_norm(nn.Linear(1, 1, bias=False))
@@ -443,6 +559,12 @@ print("weight, with no call at all:", new_style.weight.item())
 assert len(new_style._forward_pre_hooks) == 0
 assert new_style.weight.item() == 5.0
 assert new_style.weight is not new_style.weight  # computed anew at each access
+
+with parametrize.cached(), torch.no_grad():
+    assert new_style.weight.item() == 5.0
+    new_style.parametrizations.weight.original0.fill_(7.0)
+    assert new_style.weight.item() == 5.0  # stale, on request
+assert new_style.weight.item() == 7.0
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 4.5 · Weight norm by a pre-hook
@@ -485,28 +607,10 @@ def add_weight_norm(layer: nn.Linear) -> torch.utils.hooks.RemovableHandle:
 check("4.5", add_weight_norm)
 
 # %% [markdown]
-# ## The same with `hooklab`
+# ### "My hook on `m.weight` never fires"
 #
-# To look at what goes in, you do not have to write the hook. `capture(…, inputs=True)` keeps the arguments of each call,
-# positional and by name, and removes its hooks at the end of the block. The model itself has the empty name `""`.
-
-# %%
-scale = Scale()
-with hooklab.capture(scale, inputs=True) as seen:
-    scale(torch.tensor(2.0), factor=5.0)
-
-args, kwargs = seen.input("")
-print("args:", [a.item() for a in args], "  kwargs:", kwargs)
-assert args[0].item() == 2.0
-assert kwargs == {"factor": 5.0}
-assert hooklab.leftover_hooks(scale) == []
-
-# %% [markdown]
-# ## In the field
-#
-# **"My hook on `m.weight` never fires."** The weight is parametrized: what you hooked was the result of one access, and
-# forward computes another. Hook the parameters behind it.
-# ([A thread about stale weights](https://github.com/pytorch/pytorch/issues/47588))
+# The weight is parametrized: what you hooked was the result of one access, and forward computes another. Hook the
+# parameters behind it. ([A thread about stale weights](https://github.com/pytorch/pytorch/issues/47588))
 
 # %% tags=["field", "field-66"]
 fired = []
@@ -522,11 +626,13 @@ print("fired:", fired)
 assert fired == ["original0"]
 
 # %% [markdown]
-# **"None of the inputs have requires_grad=True. Gradients will be None."** *Checkpointing* saves memory: it throws a part's
-# inner values away and computes them again in the backward. A frozen embedding stands in front, checkpointed trainable
-# layers behind: a reentrant checkpoint, which 2.13 still takes unless you say `use_reentrant=False`, looks at its input
-# only. A pre-hook on the adapter comes too late, inside the checkpoint. A forward hook on the embedding asks for gradients
-# where they begin. ([The thread](https://github.com/huggingface/transformers/pull/21598))
+# ### "None of the inputs have requires_grad=True. Gradients will be None"
+#
+# *Checkpointing* saves memory: it throws a part's inner values away and computes them again in the backward. A frozen
+# embedding stands in front, checkpointed trainable layers behind: a reentrant checkpoint, which 2.13 still takes unless you
+# say `use_reentrant=False`, looks at its input only. A pre-hook on the adapter comes too late, inside the checkpoint. A
+# forward hook on the embedding asks for gradients where they begin.
+# ([The thread](https://github.com/huggingface/transformers/pull/21598))
 
 # %% tags=["field", "field-54"]
 from torch.utils.checkpoint import checkpoint
@@ -551,46 +657,3 @@ print("as it was:", adapter_learns(), "  with the hook:", adapter_learns("embedd
 print("use_reentrant=False, no hook:", adapter_learns(reentrant=False))
 assert not adapter_learns() and not adapter_learns("adapter")
 assert adapter_learns("embedding") and adapter_learns(reentrant=False)
-
-# %% [markdown] tags=["recap"]
-# ## Recap
-#
-# | the documents say | today |
-# |---|---|
-# | a pre-hook may change the input: unpack the tuple, change, repack, return | true; a single returned value is wrapped for you, and with `with_kwargs=True` you return `(args, kwargs)` |
-# | pre-hooks are mainly for normalisation layers | the old `weight_norm` is one; today's parametrizations have no pre-hook and compute the weight on access |
-#
-# | term | 中文 | in a sentence |
-# |---|---|---|
-# | forward pre-hook | 前向预钩子 | called before `forward`, with the module and its arguments |
-# | positional arguments | 位置参数 | what the hook gets as a tuple |
-# | keyword arguments | 关键字参数 | only seen with `with_kwargs=True` |
-# | parametrization | 参数化 | a weight that is computed from other parameters whenever it is read |
-# | weight normalisation | 权重归一化 | a weight as direction times length |
-
-# %% [markdown] tags=["quiz"]
-# ### Three questions
-#
-# **1.** A pre-hook returns `[x * 2]`. What does the layer get?
-#
-# <details><summary>Answer</summary>
-#
-# One argument, a list. Only a tuple is taken as the arguments; everything else is wrapped into a tuple of one.
-# </details>
-#
-# **2.** Your pre-hook raises an exception. Does `forward` run?
-#
-# <details><summary>Answer</summary>
-#
-# No. The exception goes to the caller, which makes a pre-hook a good place for a check.
-# </details>
-#
-# **3.** Why can the old `weight_norm` show you a wrong `layer.weight`?
-#
-# <details><summary>Answer</summary>
-#
-# It writes `weight` only when the module is called. Between a change of `weight_g` and the next call, you read the old one.
-# </details>
-
-# %%
-progress(4)
