@@ -1,4 +1,4 @@
-"""launch: a kernel forked from a process that has torch loaded, so that a notebook begins in a moment.
+"""forking: a kernel forked from a process that has torch loaded, so that a notebook begins in a moment.
 
 The process is multiprocessing's fork server: it has imported what the lessons import, and has run nothing. A notebook
 still has a process of its own. jupyter_client's function of the same meaning, in whose place this is put for the tests,
@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from multiprocessing.connection import Connection
 from typing import Any
 from unittest import mock
@@ -62,6 +63,13 @@ class Forked:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+def forking() -> AbstractContextManager[object]:
+    """Return a context in which jupyter_client forks kernels where it can."""
+    return (
+        mock.patch("jupyter_client.provisioning.local_provisioner.launch_kernel", launch) if CAN_FORK else nullcontext()
+    )
 
 
 def launch(command: list[str], *, cwd: str | None = None, env: dict[str, str] | None = None, **_: Any) -> Forked:

@@ -99,11 +99,10 @@ def _is_notebook(node: pytest.Collector | pytest.Item | None) -> bool:
 
 def _launching(session: pytest.Session) -> AbstractContextManager[object]:
     """Return a context in which kernels are forked, if there are enough notebooks to make up for loading torch once."""
-    from tests.course.notebooks import forked
+    from tests.course.notebooks.forked import forking
 
-    if not forked.CAN_FORK or sum(isinstance(item, NoHookLeft) for item in session.items) < NOTEBOOKS_TO_FORK:
-        return nullcontext()
-    return mock.patch("jupyter_client.provisioning.local_provisioner.launch_kernel", forked.launch)
+    enough = sum(isinstance(item, NoHookLeft) for item in session.items) >= NOTEBOOKS_TO_FORK
+    return forking() if enough else nullcontext()
 
 
 _SCRATCH = pytest.StashKey[Path]()
