@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from hooklab.blending import Part, blend_all
 from hooklab.eager import run_eagerly, stop_running_eagerly
 from hooklab.mixed import INPUT, Mixed
-from hooklab.sessions import Handle, Hook, remove_all
+from hooklab.sessions import Handle, Hook, is_foreign, remove_all
 from hooklab.torch_private import backward_number
 from hooklab.trees import tensors
 
@@ -24,7 +25,7 @@ _being_mixed: set[int] = set()  # the models with an open block, by id
 class MixBlock:
     """One batch, mixed at a layer, at the input, or nowhere."""
 
-    __slots__ = ("eagerly", "given_x", "handles", "layer", "mixed", "mixer", "model", "state", "watches")
+    __slots__ = ("eagerly", "given_x", "handles", "layer", "mixed", "mixer", "model", "state", "thread", "watches")
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class MixBlock:
         self.watches = watches and (self.eagerly or "torch._dynamo" not in sys.modules)
         self.handles: list[Handle] = []
         self.state = _NEW
+        self.thread = threading.get_ident()  # what other threads do with the same model is theirs
 
     def __enter__(self) -> Mixed:
         if self.state is not _NEW:
@@ -122,6 +124,8 @@ class _MixOutput(Hook):
         self.must_run_again = False
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
+        if is_foreign(self.block.thread):
+            return None
         mixed = self.block.mixed
         if backward_number() == -1:
             self.runs += 1
@@ -151,6 +155,8 @@ class _WatchCalls(Hook):
         self.block = block
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], *rest: dict[str, Any]) -> None:
+        if is_foreign(self.block.thread):
+            return
         mixed, kwargs = self.block.mixed, rest[0] if rest else {}
         _refuse_eval_mode(self.block.model)
         given = [*args, *kwargs.values()] if kwargs else args

@@ -110,9 +110,7 @@ class Session:
 
     def is_foreign(self) -> bool:
         """True in another thread, unless it is one of autograd's own, which run a GPU's part of a backward."""
-        if threading.get_ident() == self.thread:
-            return False
-        return backward_number() == -1 or not isinstance(threading.current_thread(), threading._DummyThread)
+        return is_foreign(self.thread)
 
     def call_begins(self, module: nn.Module) -> None:
         """Begin a pass if this is a call of ``root``, or of a part that was called from outside in this pass."""
@@ -227,6 +225,13 @@ def _running_calls() -> list[nn.Module]:
             calls.append(frame.f_locals["self"])
         frame = frame.f_back
     return calls
+
+
+def is_foreign(thread: int) -> bool:
+    """Whether this code runs in another thread than that one, and not in one of autograd's own for it."""
+    if threading.get_ident() == thread:
+        return False
+    return backward_number() == -1 or not isinstance(threading.current_thread(), threading._DummyThread)
 
 
 def remove_all(handles: list[Handle]) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from hooklab import capture, edit, leftover_hooks, timeline
+from hooklab import ManifoldMixup, capture, edit, leftover_hooks, timeline
 
 
 class Lora(nn.Module):
@@ -24,13 +24,17 @@ class Lora(nn.Module):
 TOOLS = {
     "capture": lambda model, *what: capture(model, *what),
     "edit": lambda model, *what: edit(model, lambda output, call: None, *what),
+    "mixup": lambda model, *what: ManifoldMixup(model, list(what), include_input=False),
     "timeline": lambda model, *what: timeline(model, *what),
 }
 
 
 def enter(tool) -> None:
-    with tool:
-        pass
+    if isinstance(tool, ManifoldMixup):
+        tool(torch.ones(4, 2), torch.tensor([0, 1, 0, 1]))
+    else:
+        with tool:
+            pass
 
 
 def network() -> nn.Sequential:

@@ -5,12 +5,22 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
 from torch import nn
 
-from hooklab import capture, edit, leftover_hooks, run_until, timeline
+from hooklab import ManifoldMixup, capture, edit, leftover_hooks, run_until, timeline
+
+
+@contextmanager
+def mixing(model: nn.Module) -> Iterator[None]:
+    mix = ManifoldMixup(model, ["0"], include_input=False)
+    with mix(torch.ones(4, 2), torch.tensor([0, 1, 0, 1])) as mixed:
+        yield
+        model(mixed.x)
+
 
 BLOCKS = {
     "capture": lambda model: capture(model),
@@ -18,6 +28,7 @@ BLOCKS = {
     "edit": lambda model: edit(model, lambda output, call: None),
     "timeline": lambda model: timeline(model),
 }
+with_mixing = pytest.mark.parametrize("block", [*BLOCKS.values(), mixing], ids=[*BLOCKS, "ManifoldMixup"])
 each_block = pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
 
 
@@ -40,7 +51,7 @@ def errors_of(*threads: threading.Thread) -> None:
         thread.join(60)
 
 
-@each_block
+@with_mixing
 def test_a_block_that_ends_while_another_thread_is_in_a_forward_does_not_disturb_it(block) -> None:
     model, inside, go_on, errors = small(), threading.Event(), threading.Event(), []
 
@@ -114,3 +125,14 @@ def test_run_until_in_many_threads_stops_only_its_own_forward(threads_that_switc
     errors_of(*(threading.Thread(target=stops, args=(name,)) for name in ("0", "1", "0", "1")))
     assert errors == []
     assert leftover_hooks(model) == []
+
+
+def test_another_threads_forward_is_not_mixed() -> None:
+    model, x, got = small(), torch.rand(4, 2), []
+    expected = model(x).detach()
+    with ManifoldMixup(model, ["0"], include_input=False)(x, torch.tensor([0, 1, 0, 1])) as mixed:
+        other = threading.Thread(target=lambda: got.append(model(x).detach()))
+        errors_of(other)
+        model(mixed.x)
+    assert len(got) == 1
+    assert torch.equal(got[0], expected)
