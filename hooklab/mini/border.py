@@ -39,7 +39,7 @@ class Crossing(Node):
         if replaced is None:
             return leaving
         for old, new in zip(leaving, replaced, strict=True):
-            check_gradient(old, new, "a full backward hook")
+            check_gradient(old, new, "hook 'hook'")  # torch's own function around the hooks has this name
         return replaced
 
 
@@ -57,7 +57,6 @@ class Border:
         self._grad_output: Any = None  # handed from the one crossing to the other
         self._input_slots: list[int] | None = None  # which of the inputs are tensors; None: no gradients wanted
         self._output_slots: list[int] | None = None
-        self._n_inputs = self._n_outputs = 0
 
     def enter(self, args: Any) -> Any:
         """Let the positional inputs cross; keyword arguments are not looked at."""
@@ -69,7 +68,7 @@ class Border:
         """Let the output cross: a tensor, or the tensors in a tuple. Tensors in other containers are not seen."""
         if not isinstance(output, Tensor | tuple):
             warnings.warn(
-                f"backward hooks will not run: the output should be a Tensor or a tuple, not {type(output).__name__}",
+                f"For backward hooks to be called, module output should be Tensors, not {type(output).__name__}",
                 stacklevel=2,
             )
         outputs = output if isinstance(output, tuple) else (output,)
@@ -85,12 +84,12 @@ class Border:
         for hook in self._pre_hooks:
             returned = hook(self._module, self._grad_output)
             if returned is not None:
-                _check_length(returned, self._n_outputs, "grad_output")
+                _check_length(returned, self._n_outputs, "Backward pre hook", "grad_output")
                 self._grad_output = returned
         grad_output = self._grad_output
         if self._input_slots is None:
             self._run_hooks_without_inputs()
-        return [grad_output[slot] for slot in self._output_slots]
+        return [_entry(grad_output, slot) for slot in self._output_slots]
 
     def _inspect_inputs(self, leaving: Grads, arriving: Grads) -> Grads | None:
         """Second stop: the hooks may replace grad_input."""
@@ -102,21 +101,22 @@ class Border:
             returned = hook(self._module, grad_input, self._grad_output)
             if returned is not None:
                 # Surprise: only the length is checked. A list passes; a bare tensor is as long as its first axis.
-                _check_length(returned, self._n_inputs, "grad_input")
+                _check_length(returned, self._n_inputs, "Backward hook", "grad_input")
                 grad_input = returned
         self._grad_output = None
-        return [grad_input[slot] for slot in self._input_slots]
+        return [_entry(grad_input, slot) for slot in self._input_slots]
 
     def _run_hooks_without_inputs(self) -> None:
         """No input requires gradient, so there is no second stop, and no gradient to replace."""
         # Surprise: this warns even when only pre-hooks were registered.
-        warnings.warn("no input requires gradients: full backward hooks run when grad_output is there", stacklevel=2)
+        warnings.warn(
+            "Full backward hook is firing when grad_output is there: no input requires gradients", stacklevel=2
+        )
         for hook in self._hooks:
             returned = hook(self._module, (None,) * self._n_inputs, self._grad_output)
             nothing = returned is None or (isinstance(returned, tuple) and all(grad is None for grad in returned))
             if not nothing:
-                raise RuntimeError("no input requires gradients: a backward hook should return None here")
-        self._grad_output = None
+                raise RuntimeError("Backward hook for Modules where no input requires gradient should return None")
 
 
 def _cross(values: Any, inspect: Inspector) -> tuple[Any, list[int] | None]:
@@ -142,6 +142,11 @@ def _spread(grads: Grads, slots: list[int], length: int) -> tuple[Gradient, ...]
     return tuple(spread)
 
 
-def _check_length(returned: Any, expected: int, what: str) -> None:
+def _entry(gradients: Any, slot: int) -> Any:
+    """One of the gradients that a hook returned. In a bare tensor these are its rows, which rarely have the shape."""
+    return Tensor(gradients.data[slot]) if isinstance(gradients, Tensor) else gradients[slot]
+
+
+def _check_length(returned: Any, expected: int, who: str, what: str) -> None:
     if len(returned) != expected:
-        raise RuntimeError(f"a backward hook returned {len(returned)} values for {what}, expected {expected}")
+        raise RuntimeError(f"{who} returned an invalid number of {what}: got {len(returned)}, expected {expected}")

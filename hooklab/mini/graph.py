@@ -93,10 +93,14 @@ class Operation(Node):
 
     def apply(self, arriving: list[Gradient]) -> Sequence[Gradient]:
         if self._saved is None:
-            raise RuntimeError("backward through the graph a second time: use retain_graph=True the first time")
+            raise RuntimeError("Trying to backward through the graph a second time: use retain_graph=True in the first")
         for tensor, version in self._saved:
+            _ = tensor.grad_fn  # a view made for full backward hooks says itself that its base has changed
             if tensor.version[0] != version:
-                raise RuntimeError(f"{self} needs a tensor that was modified by an inplace operation since")
+                raise RuntimeError(
+                    f"one of the variables needed for gradient computation, by {self}, "
+                    "has been modified by an inplace operation"
+                )
         (grad,) = arriving
         # Surprise: a node without a gradient is still visited, so that its tensor hooks get None.
         return [None] * len(self.edges) if grad is None else self._formula(grad)
@@ -144,11 +148,11 @@ def check_gradient(old: Any, new: Any, who: str) -> None:
     if new is None:
         return
     if old is None:
-        raise RuntimeError(f"{who} can't replace a None gradient with a non-None value")
+        raise RuntimeError(f"can't replace a None gradient with a non-None value: {who} did")
     if not isinstance(new, type(old)):
-        raise TypeError(f"{who} should return a Tensor or None, but returned '{type(new).__name__}'")
+        raise TypeError(f"expected Variable, but hook returned '{type(new).__name__}'")  # Tensor, by its old name
     if new.shape != old.shape:
-        raise RuntimeError(f"{who} has changed the size of a gradient from {old.shape} to {new.shape}")
+        raise RuntimeError(f"{who} has changed the size of value, from {old.shape} to {new.shape}")
 
 
 def _through_hooks(grad: Any, table: HookTable) -> Any:

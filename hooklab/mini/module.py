@@ -144,7 +144,7 @@ class _Call:
         """Something raised: run the always_call hooks that were not reached. Their own errors become warnings."""
         own = self.module.forward_hooks
         # Surprise: a global hook gets no kwargs here, even if it was registered with_kwargs.
-        for table, with_kwargs in ((_all_forward, set[int]()), (own, own.with_kwargs)):
+        for whose, table, with_kwargs in (("global ", _all_forward, set[int]()), ("", own, own.with_kwargs)):
             # Surprise: no snapshot here. If one of these hooks registers or removes a hook, and is not the last, the
             # next step of this loop raises "OrderedDict mutated during iteration" in place of the first error.
             for hook_id, hook in table.hooks.items():
@@ -152,13 +152,15 @@ class _Call:
                     try:
                         self._run_forward_hook(hook, hook_id in with_kwargs)
                     except Exception as error:
-                        warnings.warn(f"an always_call hook raised, after another error: {error}", stacklevel=3)
+                        silenced = "raised an exception that was silenced, as another error was raised before"
+                        what = f"{whose}module forward hook with ``always_call=True`` {silenced}"
+                        warnings.warn(f"{what}: {error}", stacklevel=3)
 
 
 def _args_and_kwargs(returned: Any) -> tuple[Any, Any]:
     if isinstance(returned, tuple) and len(returned) == 2:
         return returned
-    raise RuntimeError(f"a pre-hook with_kwargs must return None or a tuple (args, kwargs), but got {returned}")
+    raise RuntimeError(f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {returned}.")
 
 
 def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:

@@ -51,7 +51,9 @@ class Tensor:
         """The node that made this tensor; None for a leaf."""
         if self._viewed_at not in (None, self.version[0]):
             # Surprise: asking is enough to get this, and `is_leaf` and every operation ask.
-            raise RuntimeError("this is a view made for full backward hooks; its base has been modified inplace")
+            raise RuntimeError(
+                f"{self._view_name()} and its base or another view of its base has been modified inplace"
+            )
         return self._node
 
     @property
@@ -63,7 +65,10 @@ class Tensor:
     def grad(self) -> Tensor | None:
         """The gradient that was kept here. A non-leaf tensor keeps none, unless ``retain_grad()`` was called."""
         if self._node is not None and not self._retains_grad and self._grad is None:
-            warnings.warn("the .grad of a non-leaf Tensor is None: use .retain_grad() before backward", stacklevel=2)
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is None: use .retain_grad() before backward",
+                stacklevel=2,
+            )
         return self._grad
 
     @grad.setter
@@ -73,7 +78,7 @@ class Tensor:
     def retain_grad(self) -> None:
         """Keep the gradient of a non-leaf tensor in ``.grad``. A RuntimeError if it does not require gradient."""
         if not self.requires_grad:
-            raise RuntimeError("can't retain_grad on a Tensor that has requires_grad=False")
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         if self.grad_fn is not None:
             self._retains_grad = True
             self.grad_fn.retaining[self._output_nr] = self
@@ -95,9 +100,11 @@ class Tensor:
     def backward(self, retain_graph: bool = False) -> None:
         """Compute the gradients of all leaves. Raises RuntimeError if this is no scalar or requires no gradient."""
         if not self.requires_grad:
-            raise RuntimeError("this tensor does not require grad and does not have a grad_fn")
+            raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
         if self.data.size != 1:
-            raise RuntimeError(f"grad can be implicitly created only for scalar outputs, not for shape {self.shape}")
+            raise RuntimeError(
+                f"grad can be implicitly created only for scalar outputs: this one has shape {self.shape}"
+            )
         run_backward(self._source(), Tensor(np.ones(self.shape)), retain_graph=retain_graph)
 
     def _source(self) -> Edge:
@@ -132,8 +139,12 @@ class Tensor:
     __rmul__ = __mul__
 
     def __pow__(self, n: float) -> Tensor:
-        result = _result("Pow", self.data**n, [self], lambda grad: [grad * Tensor(n * self.data ** (n - 1))])
-        return _save(result, self)
+        def formula(grad: Tensor) -> list[Gradient]:
+            if n == 0:  # a constant; the formula below would multiply 0 by infinity where the number is 0
+                return [Tensor(np.zeros(self.shape))]
+            return [grad * Tensor(n * self.data ** (n - 1))]
+
+        return _save(_result("Pow", self.data**n, [self], formula), self)
 
     def sum(self) -> Tensor:
         """The sum of all elements, of shape ()."""
@@ -141,9 +152,8 @@ class Tensor:
 
     def relu(self) -> Tensor:
         """The positive part of each element."""
-        result = _result(
-            "Relu", self.data.clip(min=0.0), [self], lambda grad: [Tensor(np.where(result.data > 0.0, grad.data, 0.0))]
-        )
+        positive = np.where(self.data < 0.0, 0.0, self.data)  # keeps NaN, and the sign of -0.0
+        result = _result("Relu", positive, [self], lambda grad: [Tensor(np.where(result.data <= 0.0, 0.0, grad.data))])
         return _save(result, result)
 
     def mul_(self, factor: float) -> Tensor:
@@ -154,9 +164,9 @@ class Tensor:
         """
         recording = self.requires_grad and is_recording()
         if recording and self.is_leaf:
-            raise RuntimeError("a leaf that requires grad is being used in an in-place operation")
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation")
         if recording and self._viewed_at is not None:
-            raise RuntimeError("this is a view made for full backward hooks and is being modified inplace")
+            raise RuntimeError(f"{self._view_name()} and is being modified inplace; it was made for backward hooks")
         source = self._source() if recording else None
         self.data *= factor
         self.version[0] += 1
@@ -182,11 +192,16 @@ class Tensor:
             view._node, view._output_nr, view._viewed_at = node, output_nr, self.version[0]
         return view
 
+    def _view_name(self) -> str:
+        return f"Output {self._output_nr} of BackwardHookFunction is a view"
+
     def _operand(self, other: Tensor | float) -> Tensor:
         if not isinstance(other, Tensor):
             return Tensor(np.full(self.shape, other))
         if other.shape != self.shape:
-            raise RuntimeError(f"shapes {self.shape} and {other.shape} differ; only a number fits every shape here")
+            raise RuntimeError(
+                f"The size of tensor a {self.shape} must match that of tensor b {other.shape}, or be a number"
+            )
         return other
 
     # Looking at the numbers

@@ -25,6 +25,10 @@ class ProgramError(Exception):
     """Raised by hooks and modules of a program."""
 
 
+class ProgramStop(BaseException):
+    """Raised by modules of a program as an interrupt would be."""
+
+
 class Trace(NamedTuple):
     log: list[Any]  # equal in both engines
     messages: list[str]  # the texts of errors and warnings, in the engine's own words
@@ -55,15 +59,26 @@ class _Run:
         self.global_handles: list[Any] = []
         self.registrations = 0
         self.kept: list[Any] = []
+        self.held: list[Any] = []
         self.output: Any = None
         self.made: Any = None
         self.loss: Any = None
-        self.inputs = [engine.tensor(values, requires_grad) for values, requires_grad in program.inputs]
+        self.inputs = [self.tensor(*values, requires_grad=requires_grad) for values, requires_grad in program.inputs]
         module_class = _module_class(engine.Module)
         self.modules: list[Any] = []
         for index, spec in enumerate(program.modules):
-            weight = engine.tensor([2.0, -1.0], True)
+            weight = self.tensor(2.0, -1.0, requires_grad=True)
             self.modules.append(module_class(self, index, spec, weight, [self.modules[i] for i in spec.parts]))
+
+    def tensor(self, first: float, second: float, requires_grad: bool = False) -> Any:
+        """A tensor of the program's shape, with one or two elements."""
+        nested = {(2,): [first, second], (1,): [first], (1, 2): [[first, second]], (2, 1): [[first], [second]]}
+        return self.engine.tensor(nested[self.program.shape], requires_grad)
+
+    def wrong_tensor(self) -> Any:
+        """A tensor of a shape that goes together with the program's in no operation, except with (1,)."""
+        nested = {(1, 2): [[1.0, 2.0, 3.0]], (2, 1): [[1.0], [2.0], [3.0]]}
+        return self.engine.tensor(nested.get(self.program.shape, [1.0, 2.0, 3.0]))
 
     def note(self, *entry: Any) -> None:
         self.log.append(entry)
@@ -72,15 +87,15 @@ class _Run:
         self.messages.append(str(message))
         self.note("warning", category.__name__)
 
-    def show(self, value: Any) -> Any:
+    def show(self, value: Any, flags: bool = True) -> Any:
         """Engine-free data that is equal when the values are."""
         if isinstance(value, self.engine.Tensor):
-            numbers = repr(value.detach().tolist()).replace("-0.0", "0.0")
-            return ("tensor", numbers, value.requires_grad, value.is_leaf)
+            more = (value.requires_grad, value.is_leaf) if flags else ()
+            return ("tensor", _rounded(value.detach().tolist()), *more)
         if isinstance(value, self.engine.Module):
             return ("module", value.index)
         if isinstance(value, tuple | list):
-            return (type(value).__name__, *[self.show(item) for item in value])
+            return (type(value).__name__, *[self.show(item, flags) for item in value])
         if isinstance(value, dict):
             return ("dict", *[(key, self.show(item)) for key, item in value.items()])
         return value
@@ -95,14 +110,15 @@ class _Run:
             self.guarded(step)
         for tensor in (*self.inputs, *[module.weight for module in self.modules], *self.kept):
             self.guarded(("read", tensor))
+        self.note("held", *[self.show(grad) for grad in self.held])
 
     def guarded(self, step: tuple[Any, ...]) -> None:
         self.note("step", step[0])
         try:
             getattr(self, "step_" + step[0])(*step[1:])
-        except Exception as error:
+        except (Exception, ProgramStop) as error:
             self.messages.append(str(error))
-            message = str(error) if isinstance(error, ProgramError) else ""
+            message = str(error) if isinstance(error, ProgramError | ProgramStop) else ""
             before = type(error.__context__).__name__
             self.note("error", type(error).__name__, message, before)
 
@@ -141,6 +157,24 @@ class _Run:
             self.guarded(between)
         self.step_backward(*backward[1:])
 
+    def step_within(self, index: int, inner: tuple[Any, ...], how: str) -> None:
+        handle = self.register(index)
+        if handle is None:
+            return
+        with handle as inside:
+            self.note("inside", inside is handle)
+            if how == "remove":
+                inside.remove()
+            getattr(self, "step_" + inner[0])(*inner[1:])
+            if how == "raise":
+                raise ProgramError("in the block")
+        self.note("after the block")
+
+    def step_hold(self, place: str, index: int, _: int) -> None:
+        tensor = self.at(place, index)
+        if isinstance(tensor, self.engine.Tensor):
+            self.held.append(tensor.grad)
+
     def step_register(self, index: int) -> None:
         self.register(index)
 
@@ -177,10 +211,10 @@ class _Run:
 
     # what steps, hooks and modules do
 
-    def register(self, index: int) -> None:
+    def register(self, index: int) -> Any:
         self.registrations += 1
         if self.registrations > MOST_REGISTRATIONS:
-            return
+            return None
         spec = self.program.hooks[index]
         flags = {name: True for name in _flags(spec) if getattr(spec, name)}
         if spec.target is None:
@@ -190,6 +224,7 @@ class _Run:
         else:
             handle = getattr(self.modules[spec.target], METHODS[spec.kind])(self.module_hook(index), **flags)
         self.handles.setdefault(index, []).append(handle)
+        return handle
 
     def remove(self, index: int) -> None:
         if self.handles.get(index):
@@ -199,7 +234,7 @@ class _Run:
         self.registrations += 1
         if isinstance(tensor, self.engine.Tensor) and self.registrations <= MOST_REGISTRATIONS:
             index %= len(self.program.tensor_hooks)
-            handle = tensor.register_hook(self.tensor_hook(index))
+            handle = tensor.register_hook(self.tensor_hook(index, tensor))
             self.tensor_handles.setdefault(index, []).append(handle)
 
     def retain(self, tensor: Any) -> None:
@@ -241,7 +276,9 @@ class _Run:
         spec = self.program.hooks[index]
 
         def hook(*received: Any) -> Any:
-            self.note(spec.kind, index, *[self.show(item) for item in received])
+            # a sum of gradients is made in place in torch: whether it requires grad depends on what came first
+            flags = not spec.kind.startswith("backward")
+            self.note(spec.kind, index, *[self.show(item, flags) for item in received])
             arg = received[1][0] if isinstance(received[1], tuple) and received[1] else None
             for act in spec.acts:
                 self.act(act, arg, received[-1])
@@ -255,13 +292,13 @@ class _Run:
 
         return hook
 
-    def tensor_hook(self, index: int) -> Any:
+    def tensor_hook(self, index: int, tensor: Any) -> Any:
         spec = self.program.tensor_hooks[index]
 
         def hook(grad: Any) -> Any:
-            self.note("tensor_hook", index, self.show(grad))
+            self.note("tensor_hook", index, self.show(grad, flags=False))
             for act in spec.acts:
-                self.act(act)
+                self.act(act, tensor)
             match spec.returns:
                 case "raise":
                     raise ProgramError(f"tensor hook {index}")
@@ -270,7 +307,9 @@ class _Run:
                 case "plus":
                     return grad if grad is None else grad + 1.0
                 case "const":
-                    return self.engine.tensor([7.0, 8.0])
+                    return self.tensor(7.0, 8.0)
+                case "const_grad":
+                    return self.tensor(7.0, 8.0, requires_grad=True)
                 case "wrong_shape":
                     return self.engine.tensor([1.0, 2.0, 3.0])
                 case "tuple":
@@ -304,9 +343,10 @@ class _Run:
             case "number":
                 return 2.0
             case "detached":
-                return (first.detach() if isinstance(first, self.engine.Tensor) else first, *rest)
+                new = (first.detach() if isinstance(first, self.engine.Tensor) else first, *rest)
+                return new if kwargs is None else (new, kwargs)
             case "wrong_shape":
-                return (self.engine.tensor([1.0, 2.0, 3.0]),)
+                return (self.wrong_tensor(),) if self.program.shape != (1,) else None
             case "one":
                 return (args,)
             case "triple":
@@ -314,7 +354,8 @@ class _Run:
             case "bad_kwargs":
                 return (args, 5)
             case "extra_arg":
-                return (*args, 1.0) if isinstance(args, tuple) else None
+                new = (*args, 1.0) if isinstance(args, tuple) else None
+                return new if kwargs is None or new is None else (new, kwargs)
 
     def new_output(self, form: str, output: Any) -> Any:
         match form:
@@ -325,9 +366,9 @@ class _Run:
             case "same":
                 return output
             case "fresh":
-                return self.engine.tensor([1.0, -1.0])
+                return self.tensor(1.0, -1.0)
             case "fresh_grad":
-                self.kept.append(self.engine.tensor([1.0, -1.0], True))
+                self.kept.append(self.tensor(1.0, -1.0, requires_grad=True))
                 return self.kept[-1]
             case "string":
                 return "text"
@@ -342,9 +383,11 @@ class _Run:
             case "detached":
                 return output.detach()
             case "wrong_shape":
-                return self.engine.tensor([1.0, 2.0, 3.0])
+                return self.wrong_tensor() if self.program.shape != (1,) else None
 
     def new_grads(self, form: str, grads: Any) -> Any:
+        if isinstance(grads, self.engine.Tensor):  # what the hook before returned; mini has no loop over rows
+            return grads if form == "same" else None
         match form:
             case "double":
                 return tuple(self.doubled(grad) for grad in grads)
@@ -358,6 +401,10 @@ class _Run:
                 return tuple(grad if i == 0 else None for i, grad in enumerate(grads))
             case "bare":
                 return self.engine.tensor([1.0] * 7)
+            case "itself":
+                return grads[0]
+            case "rows":
+                return self.engine.tensor([self.tensor(5.0, 6.0).tolist()] * len(grads))
             case "short":
                 return tuple(grads)[1:]
             case "long":
@@ -371,7 +418,7 @@ class _Run:
             case "number":
                 return 1.0
             case "fill":
-                return (self.engine.tensor([5.0, 6.0]),) * len(grads)
+                return (self.tensor(5.0, 6.0),) * len(grads)
 
     def doubled(self, value: Any) -> Any:
         return value * 2.0 if isinstance(value, self.engine.Tensor) else value
@@ -384,6 +431,13 @@ def _flags(spec: HookSpec) -> tuple[str, ...]:
     if spec.target is None:
         return ()
     return ("prepend", "with_kwargs") if spec.kind == "pre" else ("prepend",)
+
+
+def _rounded(numbers: Any) -> str:
+    """Numbers as a text, without the last digits: after a power the engines may differ there."""
+    if isinstance(numbers, list):
+        return f"[{', '.join(_rounded(number) for number in numbers)}]"
+    return f"{round(numbers, 9) + 0.0:.10g}"
 
 
 def _pick(value: Any) -> Any:
@@ -443,8 +497,8 @@ def _module_class(base: Any) -> Any:
                     return x * self.weight
                 case "shift":
                     return x + self.weight
-                case "square":
-                    return x**2
+                case "power":
+                    return x**self.run.program.power
                 case "relu":
                     return x.relu()
                 case "mul_":
@@ -455,6 +509,8 @@ def _module_class(base: Any) -> Any:
                     return x.detach()
                 case "raise":
                     raise ProgramError(f"module {self.index}")
+                case "stop":
+                    raise ProgramStop(f"module {self.index}")
                 case "pair":
                     return (x * 2.0, x + self.weight)
                 case "named":

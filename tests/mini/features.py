@@ -3,31 +3,31 @@
 from typing import Any
 
 from .driver import METHODS, Trace
-from .programs import ACTS, CALM_RETURNS, WILD_RETURNS, HookSpec, Program
+from .programs import ACTS, CALM_RETURNS, POWERS, SHAPES, WILD_RETURNS, HookSpec, Program
 
 # A part of one of mini's messages -> what it tells.
 TOLD = {
     "OrderedDict mutated": "always_call hooks changed the table while it was looped over",
-    "an always_call hook raised": "an always_call hook raised after another error",
-    "no input requires gradients: full": "full backward hooks without input gradients",
-    "no input requires gradients: a backward hook should": "a gradient returned where no input requires one",
-    "values for grad_input": "wrong number of gradients from a backward hook",
-    "values for grad_output": "wrong number of gradients from a backward pre-hook",
-    "backward hooks will not run": "backward hooks on a module with another output than tensors",
+    "raised an exception that was silenced": "an always_call hook raised after another error",
+    "Full backward hook is firing": "full backward hooks without input gradients",
+    "Backward hook for Modules where no input": "a gradient returned where no input requires one",
+    "invalid number of grad_input": "wrong number of gradients from a backward hook",
+    "invalid number of grad_output": "wrong number of gradients from a backward pre-hook",
+    "For backward hooks to be called": "backward hooks on a module with another output than tensors",
     "has changed the size": "a gradient of another shape",
-    "should return a Tensor": "a gradient that is no tensor",
+    "expected Variable": "a gradient that is no tensor",
     "can't replace a None": "a gradient where there was none",
     "second time": "backward a second time",
-    "modified by an inplace operation since": "a saved tensor changed in place",
+    "modified by an inplace operation": "a saved tensor changed in place",
     "and is being modified inplace": "a view made for backward hooks changed in place",
-    "its base has been modified": "the base of a view made for backward hooks changed in place",
-    "a leaf that requires grad is": "a leaf changed in place",
+    "another view of its base": "the base of a view made for backward hooks changed in place",
+    "a leaf Variable that requires grad is": "a leaf changed in place",
     "only for scalar outputs": "backward from what is no scalar",
     "does not require grad": "backward from what requires no gradient",
     "cannot register a hook": "a hook on a tensor that requires no gradient",
     "can't retain_grad": "retain_grad on a tensor that requires no gradient",
-    "a pre-hook with_kwargs must return": "a with_kwargs pre-hook returned something else",
-    "the .grad of a non-leaf": "grad of a non-leaf",
+    "forward pre-hook must return": "a with_kwargs pre-hook returned something else",
+    "The .grad attribute of": "grad of a non-leaf",
 }
 OBSERVED = (
     "a pre-hook removed before its turn ran without its kwargs",
@@ -38,6 +38,11 @@ OBSERVED = (
     "grad_input is all None",
     "grad_output has a None beside a tensor",
     "a module returned its very input",
+    "a block around a hook",
+    "a block that ended by an error of its own",
+    "a module that was stopped by what is no Exception",
+    *[f"tensors of shape {shape}" for shape in SHAPES],
+    *[f"a module that raises to the power {power:g}" for power in POWERS],
 )
 EVERY_FEATURE = {
     *TOLD.values(),
@@ -51,6 +56,9 @@ EVERY_FEATURE = {
 def features(program: Program, trace: Trace) -> set[str]:
     """The features of a run, from its log and from mini's messages."""
     found = {name for part, name in TOLD.items() if any(part in message for message in trace.messages)}
+    found.add(f"tensors of shape {program.shape}")
+    if any(module.kind == "power" for module in program.modules):
+        found.add(f"a module that raises to the power {program.power:g}")
     for event, *rest in trace.log:
         if event == "tensor_hook":
             spec = program.tensor_hooks[rest[0]]
@@ -61,6 +69,12 @@ def features(program: Program, trace: Trace) -> set[str]:
             found |= _of_a_hook(program.hooks[rest[0]], *rest[1:])
         elif event == "output" and rest[1]:
             found.add("a module returned its very input")
+        elif event == "inside":
+            found.add("a block around a hook")
+        elif event == "error" and rest[1] == "in the block":
+            found.add("a block that ended by an error of its own")
+        elif event == "error" and rest[0] == "ProgramStop":
+            found.add("a module that was stopped by what is no Exception")
     return found
 
 

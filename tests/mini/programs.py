@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 T = TypeVar("T")
 
-CALM_LEAVES = ("scale", "shift", "square", "relu", "identity", "pair", "first_only", "product")
+CALM_LEAVES = ("scale", "shift", "power", "relu", "identity", "pair", "first_only", "product")
 KINDS = ("forward", "pre", "backward", "backward_pre")
 LEAVES = {
     "calm": (*CALM_LEAVES, *CALM_LEAVES, "mul_", "detach", "named"),
     "crowded": CALM_LEAVES,
     "late": CALM_LEAVES,
     "wild": (*CALM_LEAVES, "mul_", "detach", "dict", "list", "named", "number", "raise"),
-    "failing": ("scale", "identity", "raise"),
+    "failing": ("scale", "identity", "raise", "raise", "stop"),
 }
 PARTS = ("chain", "residual", "twice", "join", "join_pair", "keyword")
 
@@ -31,6 +31,10 @@ CALM_RETURNS = {
     "backward": ("none", "none", "double", "same", "fill"),
     "tensor": ("none", "double", "plus"),
 }
+WILD_GRADS = (
+    *("none", "double", "list", "nones", "nones", "first", "bare", "itself", "itself", "rows", "rows", "short", "long"),
+    *("floats", "wrong_shape", "string", "number", "raise"),
+)
 WILD_RETURNS = {
     "pre": (
         *("none", "tuple_double", "bare_double", "pair", "list", "list_args", "empty", "string", "number"),
@@ -40,41 +44,9 @@ WILD_RETURNS = {
         *("none", "double", "same", "fresh", "fresh_grad", "string", "number", "list", "tuple", "dict", "detached"),
         *("wrong_shape", "raise", "raise"),
     ),
-    "backward_pre": (
-        *(
-            "none",
-            "double",
-            "list",
-            "nones",
-            "nones",
-            "first",
-            "bare",
-            "short",
-            "long",
-            "floats",
-            "wrong_shape",
-            "string",
-        ),
-        *("number", "raise"),
-    ),
-    "backward": (
-        *(
-            "none",
-            "double",
-            "list",
-            "nones",
-            "nones",
-            "first",
-            "bare",
-            "short",
-            "long",
-            "floats",
-            "wrong_shape",
-            "string",
-        ),
-        *("number", "raise"),
-    ),
-    "tensor": (*("none", "double", "plus", "const", "const", "wrong_shape", "number", "tuple", "string", "raise"),),
+    "backward_pre": WILD_GRADS,
+    "backward": WILD_GRADS,
+    "tensor": ("none", "double", "plus", "const", "const_grad", "wrong_shape", "number", "tuple", "string", "raise"),
 }
 
 # What a hook, or a forward, does besides: (what, which hook).
@@ -88,10 +60,12 @@ ACTS = {
     ),
     "backward_pre": ("register", "remove", "hook_kept"),
     "backward": ("register", "remove", "hook_kept"),
-    "tensor": ("remove_tensor_hook", "hook_kept", "register", "remove"),
+    "tensor": ("remove_tensor_hook", "hook_arg", "hook_kept", "register", "remove"),
 }
 
 Step = tuple[object, ...]
+SHAPES = ((2,), (2,), (1,), (1, 2), (2, 1))
+POWERS = (2.0, 2.0, 3.0, 1.0, 0.0, -1.0, 0.5)
 
 
 @dataclass(frozen=True)
@@ -128,6 +102,8 @@ class Program:
     modules: tuple[ModuleSpec, ...]
     inputs: tuple[tuple[tuple[float, ...], bool], ...]  # values, requires_grad
     steps: tuple[Step, ...]
+    shape: tuple[int, ...] = (2,)  # of every tensor
+    power: float = 2.0  # of the modules that raise to a power
     hooks: tuple[HookSpec, ...] = ()
     tensor_hooks: tuple[TensorHookSpec, ...] = ()
 
@@ -136,7 +112,7 @@ def programs() -> st.SearchStrategy[Program]:
     return st.binary(min_size=LENGTH, max_size=LENGTH).map(decode)
 
 
-LENGTH = 280  # bytes; after the last one every decision is the plainest
+LENGTH = 300  # bytes; after the last one every decision is the plainest
 
 
 def decode(data: bytes) -> Program:
@@ -161,7 +137,8 @@ def decode(data: bytes) -> Program:
     steps = [_tensor_step(choices, len(modules), ("input", "weight")) for _ in range(choices.below(3))]
     steps.append(_call_backward(choices) if choices.below(4) else _call(choices))
     steps += [_step(choices, len(modules), n_hooks) for _ in range(1 + choices.below(6))]
-    return Program(tuple(modules), tuple(inputs), tuple(steps), tuple(hooks), tuple(tensor_hooks))
+    shape, power = choices.pick(SHAPES), choices.pick(POWERS)
+    return Program(tuple(modules), tuple(inputs), tuple(steps), shape, power, tuple(hooks), tuple(tensor_hooks))
 
 
 class _Choices:
@@ -229,7 +206,7 @@ def _tensor_hook(choices: _Choices, n_hooks: int) -> TensorHookSpec:
 
 
 def _step(choices: _Choices, n_modules: int, n_hooks: int) -> Step:
-    match choices.pick(("call_backward", "call_backward", "call", "backward", "tensor", "tensor", "hook")):
+    match choices.pick(("call_backward", "call_backward", "call", "backward", "tensor", "tensor", "hook", "within")):
         case "call":
             return _call(choices)
         case "backward":
@@ -238,13 +215,16 @@ def _step(choices: _Choices, n_modules: int, n_hooks: int) -> Step:
             return _call_backward(choices)
         case "tensor":
             return _tensor_step(choices, n_modules, ("output", "made", "output", "made", "input", "weight"))
+        case "within":
+            inner = choices.pick((_call, _call_backward))(choices)
+            return ("within", choices.below(n_hooks), inner, choices.pick(("", "raise", "remove")))
         case _:
             return (choices.pick(("register", "remove")), choices.below(n_hooks))
 
 
 def _tensor_step(choices: _Choices, n_modules: int, places: tuple[str, ...]) -> Step:
     return (
-        choices.pick(("hook", "hook", "retain", "inplace")),
+        choices.pick(("hook", "hook", "retain", "inplace", "hold")),
         choices.pick(places),
         choices.below(n_modules),
         choices.below(3),

@@ -1,5 +1,6 @@
 """Random programs do the same in mini and in torch: hook calls with all they receive, outputs, gradients, errors."""
 
+import re
 import time
 from collections import Counter
 from typing import Any
@@ -12,6 +13,14 @@ from .engines import Mini, Torch
 from .features import EVERY_FEATURE, features
 from .programs import Program, programs
 
+# Torch's tensors have a loop over rows, and can be an index, which mini's have not: there Python's own words differ.
+OF_PYTHON = ("'Tensor' object is not iterable", "can't multiply sequence by non-int of type 'Tensor'")
+
+
+def beginning(message: str) -> list[str]:
+    """The first words of an error or a warning, without numbers."""
+    return re.findall(r"[a-zA-Z_'`-]+", message)[:6]
+
 
 def compare(number: int, **options: Any) -> Counter[str]:
     """Run ``number`` programs in both engines; how many of them had which feature."""
@@ -23,6 +32,9 @@ def compare(number: int, **options: Any) -> Counter[str]:
         note(f"{program}")
         ours, theirs = run(Mini, program), run(Torch, program)
         assert ours.log == theirs.log
+        assert len(ours.messages) == len(theirs.messages)
+        for our_message, their_message in zip(ours.messages, theirs.messages, strict=True):
+            assert our_message.startswith(OF_PYTHON) or beginning(our_message) == beginning(their_message)
         seen["programs"] += 1
         seen.update(features(program, ours))
 

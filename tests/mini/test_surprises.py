@@ -367,3 +367,164 @@ def test_the_grad_of_a_non_leaf_is_none_with_a_warning(engine: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert y.grad is None
+
+
+# handles as blocks
+
+
+def test_a_handle_is_what_its_block_is_given_and_the_hook_is_gone_after_it(engine: Any) -> None:
+    module, log = double(engine), []
+    handle = module.register_forward_hook(lambda *_: log.append("ran"))
+    with handle as inside:
+        module(engine.tensor([1.0]))
+    assert inside is handle
+    module(engine.tensor([1.0]))
+    assert log == ["ran"]
+
+
+def test_a_block_lets_an_error_out_and_removes_the_hook_all_the_same(engine: Any) -> None:
+    module, log = double(engine), []
+    with pytest.raises(ValueError, match="in the block"), module.register_forward_hook(lambda *_: log.append("ran")):
+        raise ValueError("in the block")
+    module(engine.tensor([1.0]))
+    assert log == []
+
+
+# what is not an Exception
+
+
+def test_always_call_hooks_do_not_run_after_an_interrupt(engine: Any) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    module, log = module_of(engine, interrupted), []
+    module.register_forward_hook(lambda *_: log.append("ran"), always_call=True)
+    with pytest.raises(KeyboardInterrupt):
+        module(engine.tensor([1.0]))
+    assert log == []
+
+
+# gradients that are kept
+
+
+def test_a_retained_gradient_requires_no_gradient_even_if_the_one_that_flowed_does(engine: Any) -> None:
+    y = engine.tensor([1.0], True) * 1.0
+    y.retain_grad()
+    y.register_hook(lambda grad: engine.tensor([7.0], True))
+    y.sum().backward()
+    assert (y.grad.tolist(), y.grad.requires_grad) == ([7.0], False)
+
+
+def test_whoever_holds_the_gradient_of_a_leaf_sees_it_grow(engine: Any) -> None:
+    x = engine.tensor([1.0, 2.0], True)
+    (x * 2.0).sum().backward()
+    held = x.grad
+    (x * 3.0).sum().backward()
+    assert held.tolist() == [5.0, 5.0]
+
+
+def test_whoever_holds_a_retained_gradient_does_not_see_it_grow(engine: Any) -> None:
+    y = engine.tensor([1.0], True) * 1.0
+    y.retain_grad()
+    total = y.sum()
+    total.backward(retain_graph=True)
+    held = y.grad
+    total.backward()
+    assert (held.tolist(), y.grad.tolist()) == ([1.0], [2.0])
+
+
+# shapes of one element, and of one row
+
+
+def test_backward_begins_at_any_tensor_of_one_element(engine: Any) -> None:
+    for numbers in ([3.0], [[3.0]]):
+        x = engine.tensor(numbers, True)
+        (x * 2.0).backward()
+        assert x.grad.shape == x.shape
+
+
+def test_the_length_of_a_tensor_is_that_of_its_first_axis(engine: Any) -> None:
+    assert len(engine.tensor([[1.0, 2.0, 3.0]])) == 1
+    with pytest.raises(TypeError):
+        len(engine.tensor([1.0]).sum())
+
+
+@pytest.mark.parametrize("numbers", [[1.0], [[1.0, 2.0]], [[1.0]]])
+def test_a_bare_tensor_of_one_row_has_the_right_length_and_its_row_another_shape(engine: Any, numbers: Any) -> None:
+    module = double(engine)
+    with (
+        module.register_full_backward_hook(lambda module, grad_input, grad_output: grad_input[0]),
+        pytest.raises(RuntimeError, match="hook 'hook' has changed the size"),
+    ):
+        module(engine.tensor(numbers, True)).sum().backward()
+    with (
+        module.register_full_backward_pre_hook(lambda module, grad_output: grad_output[0]),
+        pytest.raises(RuntimeError, match="hook 'hook' has changed the size"),
+    ):
+        module(engine.tensor(numbers, True)).sum().backward()
+
+
+def test_the_rows_of_a_bare_tensor_are_the_gradients_if_they_have_the_shape(engine: Any) -> None:
+    module = module_of(engine, lambda a, b: a * 2.0 + b)
+    module.register_full_backward_hook(lambda *_: engine.tensor([[5.0, 6.0], [7.0, 8.0]]))
+    a, b = engine.tensor([1.0, 1.0], True), engine.tensor([1.0, 1.0], True)
+    module(a, b).sum().backward()
+    assert (a.grad.tolist(), b.grad.tolist()) == ([5.0, 6.0], [7.0, 8.0])
+
+
+@pytest.mark.parametrize(
+    ("power", "slope"), [(2.0, 4.0), (3.0, 12.0), (1.0, 1.0), (0.0, 0.0), (-1.0, -0.25), (0.5, 0.5 / 2**0.5)]
+)
+def test_the_slope_of_a_power(engine: Any, power: float, slope: float) -> None:
+    x = engine.tensor([2.0], True)
+    (x**power).sum().backward()
+    assert x.grad.tolist() == pytest.approx([slope])
+
+
+def test_the_slope_of_a_constant_power_is_zero_even_at_zero(engine: Any) -> None:
+    x = engine.tensor([0.0], True)
+    (x**0.0).sum().backward()
+    assert x.grad.tolist() == [0.0]
+
+
+def test_relu_keeps_what_is_no_number(engine: Any) -> None:
+    x = engine.tensor([float("nan"), -1.0, 2.0], True)
+    y = x.relu()
+    y.sum().backward()
+    assert repr(y.tolist()) == "[nan, 0.0, 2.0]"
+    assert x.grad.tolist() == [1.0, 0.0, 1.0]
+
+
+# tensor hooks that come and go
+
+
+def test_a_tensor_hook_registered_while_one_runs_waits_for_the_next_backward(engine: Any) -> None:
+    x, log = engine.tensor([1.0], True), []
+
+    def first(grad: Any) -> None:
+        x.register_hook(lambda grad: log.append("new"))
+
+    x.register_hook(first)
+    (x * 2.0).sum().backward()
+    assert log == []
+    (x * 2.0).sum().backward()
+    assert log == ["new"]
+
+
+def test_a_tensor_hook_removed_while_one_runs_still_runs_in_this_backward(engine: Any) -> None:
+    x, log = engine.tensor([1.0], True), []
+    x.register_hook(lambda grad: handle.remove())
+    handle = x.register_hook(lambda grad: log.append("removed"))
+    (x * 2.0).sum().backward()
+    (x * 2.0).sum().backward()
+    assert log == ["removed"]
+
+
+def test_a_view_whose_base_has_changed_is_named_before_the_number_that_was_saved(engine: Any) -> None:
+    x = engine.tensor([2.0], True) * 1.0
+    module = module_of(engine, lambda x: x * x)
+    module.register_full_backward_hook(lambda *_: None)
+    y = module(x)
+    x.mul_(2.0)
+    with pytest.raises(RuntimeError, match="view and its base"):
+        y.sum().backward()

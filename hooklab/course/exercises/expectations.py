@@ -43,6 +43,16 @@ def expect_unused(handle: Any) -> None:
         )
 
 
+def expect_still_there(handle: Any) -> None:
+    """Raise NotYet if the hook of a handle is gone after a pass, though nobody has removed it."""
+    if is_used_up(handle):
+        raise NotYet(
+            "after a pass, your hook is gone",
+            expected="a hook that stays until the caller removes it by its handle",
+            likely="a hook that removes itself",
+        )
+
+
 def is_handle(value: Any) -> bool:
     """Whether a value can be asked to remove its hook."""
     return callable(getattr(value, "remove", None)) and not isinstance(value, list | set)

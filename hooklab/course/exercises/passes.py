@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hooklab.course.exercises.expectations import expect_unused, is_handle
+from hooklab.course.exercises.expectations import expect_still_there, expect_unused, is_handle
 from hooklab.course.exercises.misconceptions import named_by
 from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
@@ -87,7 +87,7 @@ def gradient_in(tensor: Tensor) -> Tensor:
 def hooked(trial: Trial, layer: nn.Module, *rest: Any, many: bool = False) -> Iterator[None]:
     """Let the answer put its hook on `layer`, and remove it at the end by the handle (handles if `many`) it returned.
 
-    A hook that is still there afterwards is a fault of the trial.
+    NotYet if a hook is gone at the end of the block; one that is still there after its removal is a fault of the trial.
     """
     what = "a list of handles" if many else "the handle of your hook"
     with trial.watch(layer), no_warnings():
@@ -102,6 +102,8 @@ def hooked(trial: Trial, layer: nn.Module, *rest: Any, many: bool = False) -> It
             expect_unused(handle)
         try:
             yield
+            for handle in handles:
+                expect_still_there(handle)
         finally:
             for handle in handles:
                 trial.run(handle.remove)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hooklab.course.exercises.expectations import expect_unused, is_used_up
+from hooklab.course.exercises.expectations import expect_still_there, expect_unused
 from hooklab.course.exercises.trial import NotYet, Trial, first_words, learners_line, tensor_text
 from hooklab.course.exercises.varying import returns_of_pre_hooks
 
@@ -82,19 +82,10 @@ def run(model: nn.Module, *args: Any, handle: Any = None, seen: Seen | None = No
             likely="another hook's arguments: a pre-hook gets (module, args), and kwargs if with_kwargs=True",
         ) from error
     except Exception:
-        _expect_still_hooked(handle)
+        expect_still_there(handle)
         raise
-    _expect_still_hooked(handle)
+    expect_still_there(handle)
     return result
-
-
-def _expect_still_hooked(handle: Any) -> None:
-    if is_used_up(handle):
-        raise NotYet(
-            "after a pass, your hook is gone",
-            expected="a hook that stays until the caller removes it by its handle",
-            likely="a hook that removes itself",
-        )
 
 
 def why_as_it_was(module: nn.Module, others: Set[int], *args: Any, **kwargs: Any) -> str | None:

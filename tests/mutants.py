@@ -1,0 +1,316 @@
+"""Small wrong changes, one at a time, of hooklab.mini or of the checks: would a test notice? What survives is listed.
+
+    python -m tests.mutants mini
+    python -m tests.mutants named
+    python -m tests.mutants lesson04 --sample 100
+    python -m tests.mutants exercises --seconds 60
+
+Each mutant lives in a process of its own, made by fork (so not on Windows), where an import finds the changed source.
+For mini, random programs come first, their logs in torch known beforehand; then, as for the checks, pytest. A mutant
+that a test notices, or that runs for too long, is killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import importlib.abc
+import importlib.util
+import io
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+
+from tests.mini.changes import CHANGES
+
+ROOT = Path(__file__).parents[1]
+PYTEST = ["-x", "-q", "-o", "addopts=", "-p", "no:cacheprovider", "--no-header", "-W", "ignore"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is changed, and the arguments for pytest that should notice."""
+
+    files: tuple[Path, ...]
+    tests: tuple[str, ...]
+    programs: bool = False
+
+
+def target_of(name: str) -> Target:
+    """Return the target: mini, named (ten changes of it), exercises (what runs the checks), or a lesson's checks."""
+    course = ROOT / "hooklab" / "course"
+    if name in ("mini", "named"):
+        return Target(_files(ROOT / "hooklab" / "mini", "*.py"), ("tests/mini/test_surprises.py",), programs=True)
+    if name == "exercises":
+        return Target(_files(course / "exercises", "*.py"), ("tests/course/exercises",))
+    number = int(name.removeprefix("lesson"))
+    tests = ("tests/course/exercises/test_wrong_answers.py", f"tests/course/{name}", "-k", f"{number}. or {name}")
+    return Target(_files(course / name, "check*.py"), tests)
+
+
+def _files(folder: Path, pattern: str) -> tuple[Path, ...]:
+    return tuple(path for path in sorted(folder.glob(pattern)) if path.name != "__init__.py")
+
+
+# --- the changes
+
+
+@dataclass(frozen=True)
+class Mutant:
+    path: Path
+    line: int
+    what: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line}: {self.what}"
+
+    @property
+    def module(self) -> str:
+        return ".".join(self.path.relative_to(ROOT).with_suffix("").parts)
+
+
+SWAPS: dict[type, type] = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Add,
+    ast.Pow: ast.Mult,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+}
+UNWRAPPED = ("list", "tuple", "set", "dict", "sorted", "reversed")  # f(x) -> x
+LEFT_OUT = ("detach", "clone", "copy", "values")  # x.f() -> x
+
+
+def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[ast.AST], ast.AST | None]]]:
+    """Yield (what, how) for each wrong change of one node; `how` makes the new node out of a twin of it."""
+    match node:
+        case ast.Compare(ops=[op]) if type(op) in SWAPS:
+            yield "comparison", lambda twin: _with(twin, ops=[SWAPS[type(op)]()])
+        case ast.BinOp(op=op) | ast.BoolOp(op=op) if type(op) in SWAPS:
+            yield type(op).__name__.lower(), lambda twin: _with(twin, op=SWAPS[type(op)]())
+        case ast.UnaryOp(op=ast.Not()):
+            yield "no not", lambda twin: twin.operand
+        case ast.Constant(value=bool(value)):
+            yield f"{value}", lambda twin: _with(twin, value=not value)
+        case ast.Constant(value=int(value) | float(value)):
+            yield f"{value} + 1", lambda twin: _with(twin, value=value + 1)
+        case ast.If() | ast.IfExp() | ast.While():
+            yield "always", lambda twin: _with(twin, test=ast.Constant(not isinstance(node, ast.While)))
+            yield "never", lambda twin: _with(twin, test=ast.Constant(False))
+        case ast.Return(value=value) if value is not None and not _is_none(value):
+            yield "return None", lambda twin: _with(twin, value=ast.Constant(None))
+        case ast.AugAssign(target=target):
+            yield "left out", lambda twin: ast.Pass()
+            if isinstance(target, ast.Attribute):
+                yield "no change in place", _plain_assignment
+        case ast.Expr(value=ast.Call()) | ast.Raise() | ast.Continue() | ast.Break() | ast.Delete():
+            yield "left out", lambda twin: ast.Pass()
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
+            yield "left out", lambda twin: ast.Pass()
+        case ast.ExceptHandler(type=ast.Name(id="Exception")):
+            yield "every BaseException", lambda twin: _with(twin, type=ast.Name("BaseException", ast.Load()))
+        case ast.Call(func=ast.Name(id=name), args=[_], keywords=[]) if name in UNWRAPPED:
+            yield f"no {name}()", lambda twin: twin.args[0]
+        case ast.Call(func=ast.Attribute(attr=name), args=[], keywords=[]) if name in LEFT_OUT:
+            yield f"no .{name}()", lambda twin: twin.func.value
+
+
+def _with(node: ast.AST, **fields: object) -> ast.AST:
+    for name, value in fields.items():
+        setattr(node, name, value)
+    return node
+
+
+def _plain_assignment(twin: ast.AST) -> ast.AST:
+    assert isinstance(twin, ast.AugAssign)
+    read = copy.deepcopy(twin.target)
+    for part in ast.walk(read):
+        if hasattr(part, "ctx"):
+            part.ctx = ast.Load()
+    return ast.Assign([twin.target], ast.BinOp(read, twin.op, twin.value))
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def mutants_of(path: Path) -> list[Mutant]:
+    """Return every mutant of a file; the texts of messages stay as they are."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    left_alone = {id(part) for node in ast.walk(tree) for whole in _left_alone(node) for part in ast.walk(whole)}
+    found = []
+    for number, node in enumerate(ast.walk(tree)):
+        if id(node) in left_alone:
+            continue
+        for what, how in changes(node):
+            changed = copy.deepcopy(tree)
+            twin = list(ast.walk(changed))[number]
+            line = ast.unparse(node).splitlines()[0]
+            changed = ast.fix_missing_locations(_Replace(twin, how(twin)).visit(changed))
+            found.append(Mutant(path, getattr(node, "lineno", 0), f"{what}: `{line}`", ast.unparse(changed)))
+    return found
+
+
+def named() -> list[Mutant]:
+    """Return the mutants of mini that stand in tests/mini/changes.py."""
+    found = []
+    for what, (file, right, wrong) in CHANGES.items():
+        path = ROOT / "hooklab" / "mini" / f"{file}.py"
+        source = path.read_text(encoding="utf-8")
+        if source.count(right) != 1:
+            raise LookupError(f"{path.name} holds {right!r} {source.count(right)} times: {what}")
+        found.append(Mutant(path, source[: source.index(right)].count("\n") + 1, what, source.replace(right, wrong)))
+    return found
+
+
+def _left_alone(node: ast.AST) -> list[ast.AST]:
+    """The parts of a node that only a reader sees: annotations, and what guards against faults of the code itself."""
+    parts = [getattr(node, name, None) for name in ("annotation", "returns")]
+    if isinstance(node, ast.keyword) and node.arg in ("strict", "stacklevel"):
+        parts.append(node.value)
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        parts.append(node)
+    return [part for part in parts if isinstance(part, ast.AST)]
+
+
+class _Replace(ast.NodeTransformer):
+    def __init__(self, old: ast.AST, new: ast.AST | None) -> None:
+        self.old, self.new = old, new
+
+    def visit(self, node: ast.AST) -> ast.AST | None:
+        return self.new if node is self.old else super().generic_visit(node)
+
+
+# --- trying one
+
+
+class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports one module from another source."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self.mutant = mutant
+
+    def find_spec(self, name: str, path: object, target: object = None) -> object:
+        return importlib.util.spec_from_loader(name, self, origin=str(self.mutant.path)) if self.is_mine(name) else None
+
+    def is_mine(self, name: str) -> bool:
+        return name == self.mutant.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__file__ = str(self.mutant.path)
+        exec(compile(self.mutant.source, str(self.mutant.path), "exec"), module.__dict__)
+
+
+def survives(mutant: Mutant, target: Target, logs: list[tuple[object, object]], seconds: float) -> bool:
+    """Run the tests on a mutant, in a child process."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        _end_child(mutant, target, logs)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status) == 0
+        time.sleep(0.02)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
+
+
+def _end_child(mutant: Mutant, target: Target, logs: list[tuple[object, object]]) -> None:
+    """Exit with 0 if no test notices."""
+    code = 1
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            sys.meta_path.insert(0, _Changed(mutant))
+            for name in [name for name in sys.modules if name.split(".")[0] in ("hooklab", "tests")]:
+                del sys.modules[name]
+            code = 0 if _programs_agree(logs) and _pytest_passes(target) else 1
+    finally:
+        os._exit(code)
+
+
+def _programs_agree(logs: list[tuple[object, object]]) -> bool:
+    if not logs:
+        return True
+    from tests.mini.driver import run
+    from tests.mini.engines import Mini
+
+    return all(run(Mini, program).log == log for program, log in logs)
+
+
+def _pytest_passes(target: Target) -> bool:
+    import pytest
+
+    return not target.tests or pytest.main([*PYTEST, *target.tests]) == 0
+
+
+def logs_in_torch(number: int) -> list[tuple[object, object]]:
+    """Return random programs of mini's, each with its log in torch."""
+    from tests.mini.driver import run
+    from tests.mini.engines import Torch
+    from tests.mini.programs import LENGTH, decode
+
+    draw = random.Random(0)
+    programs = [decode(draw.randbytes(LENGTH)) for _ in range(number)]
+    return [(program, run(Torch, program).log) for program in programs]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("target", help="mini, exercises, or a lesson such as lesson04")
+    parser.add_argument("--sample", type=int, help="only so many, drawn at random")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--seconds", type=float, default=120, help="for one mutant; one that takes longer is killed")
+    parser.add_argument("--only", default="", help="only mutants whose description holds this text")
+    parser.add_argument("--programs", type=int, default=3000, help="random programs, for mini")
+    parser.add_argument("--no-pytest", action="store_true", help="random programs alone, for mini")
+    options = parser.parse_args()
+    target = target_of(options.target)
+    if options.no_pytest:
+        target = replace(target, tests=())
+    made = named() if options.target == "named" else [mutant for path in target.files for mutant in mutants_of(path)]
+    mutants = [mutant for mutant in made if options.only in str(mutant)]
+    if options.sample is not None and options.sample < len(mutants):
+        mutants = random.Random(options.seed).sample(mutants, options.sample)
+    import hypothesis
+    import pytest
+    import torch  # these are imported once, in the parent
+
+    torch.set_num_threads(1)
+    logs = logs_in_torch(options.programs) if target.programs else []
+    alive = []
+    for number, mutant in enumerate(mutants, start=1):
+        if survives(mutant, target, logs, options.seconds):
+            alive.append(mutant)
+            print(f"alive: {mutant}", flush=True)
+        elif number % 50 == 0:
+            print(f"{number} of {len(mutants)}, {len(alive)} alive", flush=True)
+    killed = len(mutants) - len(alive)
+    print(f"{options.target}: {killed} of {len(mutants)} killed, {killed / max(1, len(mutants)):.1%}")
+    del hypothesis, pytest
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
