@@ -52,6 +52,7 @@ layer.weight.register_post_accumulate_grad_hook(lambda weight: order.append("wei
 
 x = torch.ones(1, 2, requires_grad=True)
 layer(x).sum().backward()
+print("What came out:")
 print(" then ".join(order))
 
 # %%

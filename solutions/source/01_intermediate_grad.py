@@ -160,6 +160,7 @@ seen = []
 with y.register_hook(lambda grad: seen.append(grad.item())):  # a handle also works with `with`
     z.backward()
 
+print("What came out:")
 print("the hook on y saw", seen)
 
 # %%
@@ -277,6 +278,7 @@ predict("1.c")
 
 # %% tags=["predict"]
 in_a_chain = figures.gradients_alive(figures.chain)
+print("What came out:")
 print("forty gradients came by; in memory at the same time, at most:", max(in_a_chain))
 
 # %% tags=["claim-S0.4", "claim-S3.1"]

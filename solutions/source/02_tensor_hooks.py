@@ -52,6 +52,7 @@ def third(grad):
 predict("2.a")
 
 # %% tags=["predict"]
+print("What came out:")
 found = {}
 for hook in (first, second, third):
     x = torch.tensor([2.0, 2.0, 2.0, 2.0], requires_grad=True)
@@ -270,6 +271,7 @@ y.retain_grad()
 with y.register_hook(look), y.register_hook(double):
     torch.mean(torch.pow(y, 2)).backward()
 
+print("What came out:")
 print("y.grad =", y.grad.flatten().tolist())
 
 # %% tags=["claim-S4.5", "field", "field-07"]

@@ -61,6 +61,7 @@ model = nn.Sequential(Times(2), nn.ReLU(), Times(10))
 predict("3.a")
 
 # %% tags=["predict"]
+print("What came out:")
 order = []
 handles = [module.register_forward_hook(report) for module in model.modules()]
 result = model(torch.tensor([1.0, -3.0]))
@@ -374,6 +375,7 @@ for channel in range(16):
         answers.append(figures.answers(cnn, images))
 
 unchanged = [channel for channel in range(16) if torch.equal(answers[channel], usual)]
+print("What came out:")
 print("channels that change not one of 1,797 answers:", unchanged)
 
 # %%

@@ -42,6 +42,7 @@ predict("4.a")
 
 # %% tags=["predict"]
 inverted = 1 - images
+print("What came out:")
 print(f"right: {accuracy(cnn, inverted, labels):.0%}")
 
 # %%
@@ -149,6 +150,7 @@ mine = torch.tensor([[2.0]])
 with triple.register_forward_pre_hook(doubles_in_place):
     first, second = triple(mine).item(), triple(mine).item()
 
+print("What came out:")
 print("first call:", first, "  second call:", second, "  my tensor now:", mine.item())
 
 # %%
@@ -291,6 +293,7 @@ with scale.register_forward_pre_hook(lambda module, args: counted.append(len(arg
     scale(torch.tensor(2.0), factor=5.0)
     scale(x=torch.tensor(2.0), factor=5.0)
 
+print("What came out:")
 print("arguments that the hook saw:", counted)
 
 # %%

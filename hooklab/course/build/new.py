@@ -40,6 +40,7 @@ predict("N.a")
 x = torch.tensor([1.0, 2.0])
 y = x
 y += 10
+print("What came out:")
 print("x =", x.tolist())
 
 # %%

@@ -96,6 +96,7 @@ def findings(notebook: Any, draft: Draft, variant: Variant) -> list[Finding]:
     found += _pictureless(notebook)
     if variant == "lesson":
         found += _leaks(notebook, draft)
+        found += _told_while_folded(notebook) if draft.has_predictions else []
     return sorted(found, key=lambda finding: finding[0])
 
 
@@ -223,6 +224,14 @@ def _pictureless(notebook: Any) -> Iterator[Finding]:
         tags = {"figure", "explorer"}.intersection(cell.metadata.get("tags", []))
         if tags and not any(kind.startswith("image/") for kind in kinds):
             yield index, f"tagged as {tags.pop()}, but there is no picture in the output"
+
+
+def _told_while_folded(notebook: Any) -> Iterator[Finding]:
+    """Find predictions whose folded output tells the answer: JupyterLab shows the first line of what is folded."""
+    for index, cell in enumerate(notebook.cells):
+        lines = "\n".join(_texts(cell)).strip().split("\n")
+        if "predict" in cell.metadata.get("tags", []) and len(lines) == 1:
+            yield index, "a folded output shows its first line, and this one has no other: print a line before it"
 
 
 def _outcomes(notebook: Any, variant: Variant) -> Iterator[Finding]:

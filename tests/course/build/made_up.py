@@ -62,7 +62,8 @@ predict("9.a")
 
 # %% tags=["predict"]
 three = 1 + 2
-three
+print("What came out:")
+print(three)
 
 # %%
 reveal("9.a", three)

@@ -2,9 +2,10 @@ import json
 from pathlib import Path
 
 import pytest
+from nbformat.v4 import new_output
 
 from hooklab.course.build import main
-from hooklab.course.build.notebook import skeleton
+from hooklab.course.build.notebook import findings, skeleton
 from tests.course.build.made_up import ASKED, NAME, PREDICTIONS, TINY, changed, draft_of, make_course, problems_of
 
 FILE = "hooklab/course/lesson09/predictions.py"
@@ -23,8 +24,8 @@ def test_a_prediction_in_order_has_no_problems(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "where", "said"),
     [
-        ("three\n\n", "assert three == 3\n\n", ' cell 9 "three = 1 + 2": ', "an assert in a cell with the tag"),
-        ("three\n\n", "if three:\n    assert three\n\n", " cell 9 ", "an assert in a cell with the tag 'predict'"),
+        ("print(three)\n\n", "assert three == 3\n\n", ' cell 9 "three = 1 + 2": ', "an assert in a cell with the tag"),
+        ("print(three)\n\n", "if three:\n    assert three\n\n", " cell 9 ", "an assert in a cell with the tag 'predict'"),
         (QUESTION, "", " cell 8 ", "a cell with the tag 'predict' follows a cell with predict("),
         (MEANING, "# %%\n", " cell 9 ", "is followed by a cell that begins with reveal("),
         ('# %% tags=["predict"]', "# %%", " cell 8 ", "predict(…) is not followed by a cell with the tag"),
@@ -76,3 +77,15 @@ def test_what_a_prediction_puts_out_is_stored_folded_in_the_lesson_and_open_in_t
     assert made["solutions"]["metadata"] == {"tags": ["predict"]}
     assert made["lessons"]["outputs"] == made["solutions"]["outputs"] != []
     assert main(["--check"], tmp_path) == 0
+
+
+def test_a_folded_output_that_is_one_line_is_refused_since_that_line_is_shown(tmp_path: Path) -> None:
+    one_line = changed('print("What came out:")\nprint(three)\n', "print(three)\n", ASKED)
+    made = draft_of(tmp_path, TINY + one_line, predictions=PREDICTIONS)
+    notebook = skeleton(made, "lesson")
+    index = next(i for i, cell in enumerate(notebook.cells) if "predict" in cell.metadata.get("tags", []))
+    notebook.cells[index].outputs = [new_output("stream", name="stdout", text="3\n")]
+    told = [what for at, what in findings(notebook, made, "lesson") if at == index]
+    assert "a folded output shows its first line, and this one has no other: print a line before it" in told
+    notebook.cells[index].outputs = [new_output("stream", name="stdout", text="What came out:\n3\n")]
+    assert not any("folded" in what for _, what in findings(notebook, made, "lesson"))
