@@ -1,0 +1,172 @@
+"""run: a program of hooks, run with any module class; what could be seen, line by line."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hooklab.course.lesson06.programs import METHODS, Hook, Program
+
+MOST = 12  # registrations in a program: hooks that add hooks that add hooks
+
+
+class Boom(Exception):
+    """Raised by the programs' own modules and hooks."""
+
+
+def run(base: type, program: Program, second_requires_grad: bool = False) -> list[str]:
+    """Run a program with a module class on top of `base`, and return all that could be seen.
+
+    Args:
+        base: the class that has `__call__` and the three methods of METHODS.
+        program: what to run; its `x` requires a gradient.
+        second_requires_grad: whether its `y` does, too.
+
+    Returns:
+        A line for each step, each call of a hook or of forward with all it got, each result, error and warning.
+
+    Raises NotImplementedError when the class does: it is not written yet.
+    """
+    return _Run(base, program, second_requires_grad).log
+
+
+class _Run:
+    def __init__(self, base: type, program: Program, second_requires_grad: bool) -> None:
+        self.log: list[str] = []
+        self.hooks = {hook.name: hook for hook in program.hooks}
+        self.added = 0
+        self.raised: list[Boom] = []
+        self.raised_once: set[str] = set()
+        self.x = torch.tensor([1.0, 2.0], requires_grad=True)
+        y = torch.tensor([10.0, 20.0], requires_grad=second_requires_grad)
+        self.module = _module_class(base)(self, program.forward_raises)
+        self.names: dict[str, Any] = {"m": self.call, "x": self.x, "y": y, "torch": torch}
+        self.names |= {hook.name: _NoHandle() for hook in program.hooks}
+        for hook in program.hooks:
+            if hook.at_start:
+                self.add(hook)
+        for step in program.steps:
+            self.log.append(step)
+            self.take(step)
+
+    def take(self, step: str) -> None:
+        self.x.grad = None
+        self.raised.clear()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                exec(step, self.names)
+            except NotImplementedError:
+                raise
+            except Exception as error:
+                is_known = any(error is one for one in self.raised)
+                self.log.append(f"raises {error!r}" if is_known else f"raises a {type(error).__name__} of its own")
+        self.log += ["a warning"] * len(caught)
+        if "backward" in step:
+            self.log.append(f"x.grad = {shown(self.x.grad)}")
+
+    def call(self, *args: Any) -> Any:
+        output = self.module(*args)
+        self.log.append(f"returns {shown(output)}")
+        return output
+
+    def add(self, hook: Hook) -> None:
+        self.added += 1
+        if self.added <= MOST:
+            flags = {flag: True for flag in ("prepend", "always_call") if getattr(hook, flag)}
+            self.names[hook.name] = getattr(self.module, METHODS[hook.kind])(self.function(hook), **flags)
+
+    def boom(self, name: str) -> Boom:
+        self.raised.append(Boom(name))
+        return self.raised[-1]
+
+    def function(self, hook: Hook) -> Any:
+        verb, _, other = hook.does.partition(" ")
+
+        def called(module: Any, *received: Any) -> Any:
+            whose = "" if module is self.module else " from another module"
+            self.log.append(f"{hook.name} gets {', '.join(map(shown, received))}{whose}")
+            if verb == "removes":
+                self.names[other].remove()
+            elif verb == "adds":
+                self.add(self.hooks[other])
+            elif verb == "raises" or (verb == "raises_once" and hook.name not in self.raised_once):
+                self.raised_once.add(hook.name)
+                raise self.boom(hook.name)
+            return _returned(verb, received)
+
+        return called
+
+
+class _NoHandle:
+    """What stands for the handle of a hook that nobody has registered yet."""
+
+    def remove(self) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def _returned(verb: str, received: tuple[Any, ...]) -> Any:
+    """Return what a hook that does this gives back."""
+    first, last = received[0], received[-1]
+    match verb:
+        case "doubles":
+            return _total(first) * 2
+        case "returns_a_tuple":
+            return (_total(first) * 2, *first[1:])
+        case "returns_a_list":
+            return [_total(last)]
+        case "returns_zero":
+            return 0.0
+        case "keeps_the_first":
+            return first[:1]
+        case "returns_no_args":
+            return ()
+        case "adds_one":
+            return _total(last) + 1
+        case "returns_a_pair":
+            return (last, 7.0)
+        case "returns_the_same":
+            return last if isinstance(last, Tensor) else first
+        case "doubles_each":
+            return tuple(None if grad is None else grad * 2 for grad in first)
+    return None
+
+
+def _total(values: Any) -> Any:
+    """Return the sum of all numbers and tensors in nested tuples and lists."""
+    return sum(map(_total, values)) if isinstance(values, tuple | list) else values
+
+
+def shown(value: Any) -> str:
+    """Return a value as text that does not depend on who made it."""
+    if isinstance(value, Tensor):
+        return f"[{', '.join(f'{number:g}' for number in value.flatten().tolist())}]"
+    if isinstance(value, tuple | list):
+        inside = ", ".join(map(shown, value))
+        return f"list({inside})" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
+    return f"{value:g}" if isinstance(value, float) else repr(value)
+
+
+def _module_class(base: type) -> Any:
+    class ModuleOfAProgram(base):  # type: ignore[misc]
+        def __init__(self, run: _Run, raises: bool) -> None:
+            super().__init__()
+            self.run, self.raises = run, raises
+
+        def forward(self, *args: Any) -> Any:
+            is_own = bool(args) and args[0] is self.run.x
+            self.run.log.append(f"forward gets {', '.join(map(shown, args))}{' (x itself)' if is_own else ''}")
+            if self.raises:
+                raise self.run.boom("forward")
+            return _total(args) * 3
+
+    return ModuleOfAProgram
