@@ -121,9 +121,11 @@ def draw_call(record: Record, step: int = LAST) -> Figure:
             x = 1.4 + 1.7 * place
             is_there, is_past = bool(record.says[place]), place < step
             plots.arrow(axes, (x - 0.5, 1.55), (x + 0.5, 1.55), plots.FORWARD if is_past else "#DDDDDD")
-            look = {"weight": "bold"} if is_there else {}
+            weight = "bold" if is_there else "normal"
             shade = plots.INK if is_there and is_past else "#BBBBBB"
-            axes.text(x, 2.64, title if is_there else f"no {title}", ha="center", fontsize=10, color=shade, **look)
+            axes.text(
+                x, 2.64, title if is_there else f"no {title}", ha="center", fontsize=10, color=shade, weight=weight
+            )
             if is_past:
                 axes.text(x, 2.53, record.says[place], ha="center", va="top", fontsize=8.5, color=plots.INK)
         return figure
@@ -175,8 +177,8 @@ def _nothing(_: Tensor) -> None:
 
 
 def _box(axes: Axes, x: float, text: str, colour: str) -> None:
-    look = {"boxstyle": "round,pad=0.05", "fc": "white", "ec": colour, "lw": 1.8}
-    axes.add_patch(FancyBboxPatch((x - 0.31, 1.33), 0.62, 0.44, **look))
+    patch = FancyBboxPatch((x - 0.31, 1.33), 0.62, 0.44, boxstyle="round,pad=0.05", fc="white", ec=colour, lw=1.8)
+    axes.add_patch(patch)
     axes.text(x, 1.55, text, ha="center", va="center", fontsize=12, color=plots.INK)
 
 

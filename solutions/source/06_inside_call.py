@@ -1,13 +1,13 @@
 # %% [markdown]
-# # 6 · How does `__call__` run hooks? Build it yourself, in three eras
+# # 6 · How does `__call__` run hooks? Build it yourself
 #
-# **Time** 45 minutes, and 12 for the ●●● exercise &nbsp;·&nbsp; **You need** lessons 3 to 5
+# **Time** 60 minutes, and 22 for the ●●● exercise and what stands behind the recap &nbsp;·&nbsp; **You need** lessons 3 to 5
 #
 # After this lesson you can
 #
-# - say what stands between `module(x)` and `module.forward(x)`, in order;
-# - tell from which era of PyTorch an old page speaks, and what has changed since;
-# - build tables, handles and the call itself in a few lines;
+# - say, in order, what stands between `module(x)` and `module.forward(x)`;
+# - write a class that runs hooks as PyTorch does, and let random programs tell where it does not;
+# - keep a pair of hooks in step when something raises;
 # - read PyTorch's own `_call_impl` without fear.
 
 # %% tags=["setup"]
@@ -19,234 +19,104 @@ from collections import OrderedDict
 import torch
 from IPython.display import display
 from torch import nn
-from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.modules._functions import BackwardHookFunction
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from hooklab import check, progress
-from hooklab.course.lesson06 import explorer
+import hooklab
+from hooklab import check, predict, progress, reveal
+from hooklab.course import one_call
+from hooklab.course.lesson06 import border, explorer, figures, reading, scripts
+from hooklab.course.lesson06.duel import beside_torch
+from hooklab.course.lesson06.tables import ReadyTables
 
 torch.set_num_threads(1)
 
 # %% [markdown]
-# ## Predict
+# ## Which line runs the hook?
 #
-# One module, one `forward`, two ways to run it. **Which of the two calls runs the hook?**
+# You write `layer(x)`, and a hook runs. But `forward` says nothing about hooks, whoever wrote it. So which line runs them?
+# Below, one layer gets a hook; then `forward` and `__call__` are replaced, on this one layer.
+
+# %%
+predict("6.a")
 
 # %% tags=["predict"]
-log = []
 layer = nn.Identity()
-with layer.register_forward_hook(lambda module, args, output: log.append("hook")):
-    layer(torch.ones(1))
-    log.append("—")
-    layer.forward(torch.ones(1))
+layer.register_forward_hook(lambda module, args, output: output + 1)
+layer.forward = lambda x: x * 10
+layer.__call__ = lambda x: 99
 
-print(log)
-assert log == ["hook", "—"]
+result = layer(torch.tensor(1.0)).item()
+print(result)
+
+# %%
+reveal("6.a", result)
+assert result == 11.0
+assert layer.forward(torch.tensor(1.0)).item() == 10.0  # past the hook
+assert nn.Module.__call__ is nn.Module._wrapped_call_impl
 
 # %% [markdown]
-# `forward` knows nothing of hooks. They live in `__call__`, the method that Python runs when you write `layer(x)`. This
-# lesson follows that method through three eras, and each time you write a piece of it.
+# They are in the class: `nn.Module.__call__`, in the source `_wrapped_call_impl`. It asks the object for `forward`, and runs the
+# hooks around it. Without hooks, all of it would be this:
+
+# %%
+class Bare:
+    def __call__(self, *args):
+        return self.forward(*args)
+
+# %% [markdown]
+# In this lesson the class grows, exercise by exercise, until hundreds of random programs cannot tell it from PyTorch's.
+# Almost: in the end they will find one difference, and you will be the one who is right.
 #
-# ## The table
+# ## One call in slow motion
 #
-# First, where do hooks wait? Registering puts the function into an **ordered dictionary**, under the id of its handle.
-# `remove()` takes it out. That is all.
+# What does the call have to do? Go through it. The module multiplies by 3, and it gets a 2.
+
+# %% tags=["explorer"]
+one_call.moving_call()
+
+# %% tags=["figure"]
+for picture in one_call.positions():  # without a kernel: two of its positions
+    display(picture)
+
+replaced = one_call.record_call("return args[0] * 10", "return output + 1")
+assert replaced.values[-1] == [2.0, 20.0, 20.0, 60.0, 61.0, 61.0]
+in_place = one_call.record_call("args[0].mul_(10)", "return None", backward=True)
+assert in_place.values[-1][0] == 20.0 and "".join(in_place.memory) == "AAABBB"
+
+# %% [markdown]
+# *What to see:* what a hook returns goes on in place of what was there; `None` lets it be. A hook that writes in place
+# changes everything that shares the memory (purple), your own tensor too. With a backward hook, the tensors are
+# *wrapped*: another tensor, the same memory.
+
+# %% [markdown]
+# ## Where hooks wait
+#
+# Registering puts a function into an **ordered dictionary** of the module, under the id of its **handle**. `remove()` takes
+# it out. There is a dictionary for each kind of hook.
 
 # %% tags=["claim-S1.3"]
-def grab(module, args, output):
-    return None
-
-
-before = len(layer._forward_hooks)
-handle = layer.register_forward_hook(grab)
-with_one = dict(layer._forward_hooks)
+layer = nn.Identity()
+handle = layer.register_forward_hook(print)
+registered = dict(layer._forward_hooks)
 handle.remove()
-after = len(layer._forward_hooks)
 
-print("before:", before, "  registered:", len(with_one), "  after remove():", after)
+print("registered:", len(registered), "  after remove():", len(layer._forward_hooks))
 assert isinstance(layer._forward_hooks, OrderedDict)
-assert with_one == {handle.id: grab}
-assert (before, after) == (0, 0)
-
-# %% [markdown]
-# Every module has a table for each kind of hook (legacy and full backward hooks share `_backward_hooks`), and there is a
-# second set of tables for the whole process: the **global hooks**, which run for every module.
-
-# %%
-tables = [name for name in vars(layer) if name.endswith("_hooks") and "dict" not in name]
-everywhere = [name for name in vars(nn.modules.module) if name.startswith("_global_")]
-print("on a module: ", *[name for name in tables if "registration" not in name])
-everywhere = [name for name in everywhere if name.endswith("hooks") and "registration" not in name]
-print("on everything:", *everywhere)
-
-assert {"_forward_pre_hooks", "_forward_hooks", "_backward_hooks"} <= set(tables)
-assert "_global_forward_hooks" in everywhere
-
-# %% [markdown]
-# ## The first era: a hook may only look
-#
-# The oldest of our documents prints a `__call__` that does three things: run the pre-hooks, run `forward`, run the forward
-# hooks. A pre-hook's result was thrown away, "it should not change the input". A forward hook that returned anything
-# **raised RuntimeError**.
-
-# %% tags=["claim-S4.1"]
-class FirstEra:
-    """A module as it was in the beginning: two tables, and a call that only lets hooks look."""
-
-    def __init__(self):
-        self.pre_hooks, self.forward_hooks = OrderedDict(), OrderedDict()
-
-    def forward(self, x):
-        return x + 1
-
-    def __call__(self, *args):
-        for hook in self.pre_hooks.values():
-            hook(self, args)
-        output = self.forward(*args)
-        for hook in self.forward_hooks.values():
-            if hook(self, args, output) is not None:
-                raise RuntimeError("forward hooks should never return any values")
-        return output
-
-
-old = FirstEra()
-old.forward_hooks[0] = lambda module, args, output: output * 10
-try:
-    old(2)
-    raise AssertionError("no error came")
-except RuntimeError as error:
-    print("then: RuntimeError:", error)
-
-identity = nn.Identity()
-with identity.register_forward_hook(lambda module, args, output: output * 10):
-    today = identity(torch.tensor(3.0)).item()
-print("today:", today)
-assert today == 30.0  # the returned value has replaced the output
-
-# %% [markdown]
-# So when an old page says "a forward hook never affects the result", it was right when it was written.
+assert registered == {handle.id: print} and not layer._forward_hooks
+assert "self._forward_pre_hooks[handle.id] = hook" in inspect.getsource(nn.Module.register_forward_pre_hook)
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 6.1 · The first era
+# ### Exercise 6.1 · A handle
 # ●○○ · 6 minutes
 #
-# Write that call as a **function** that gets the module and its arguments. The module has `pre_hooks`, `forward` and
-# `forward_hooks`, as above. Run the pre-hooks (ignore what they return), then `forward`, then the forward hooks, and return the
-# output. When one of the latter returns anything but `None`, raise `RuntimeError`.
-#
-# <details><summary>Hint: "'odict_values' object is not callable"</summary>
-#
-# `module.pre_hooks` is a dictionary from ids to functions. Loop over its values, and call each.
-# </details>
-# <details><summary>Hint: the check says that the order is another one</summary>
-#
-# Forward hooks get the output, so they can only run after `forward`.
-# </details>
-
-# %% tags=["solution"]
-def call_in_the_first_era(module, *args):
-    """Run the module: hooks may look, and must return None (RuntimeError otherwise)."""
-    ### BEGIN SOLUTION
-    for look in module.pre_hooks.values():
-        look(module, args)
-    result = module.forward(*args)
-    for look in module.forward_hooks.values():
-        if look(module, args, result) is not None:
-            raise RuntimeError(f"{look} returned a value")
-    return result
-    ### END SOLUTION
-
-# %% tags=["check"]
-check("6.1", call_in_the_first_era)
-
-# %% [markdown]
-# ## The second era: a hook may replace
-#
-# In 2019, with release 1.2, the rule was turned around. What a hook returns **takes the place** of the input or of the
-# output, and the next hook gets the new value. A second document prints that version. Its author warns of it: "no return
-# value, or the forward is spoilt". It was a danger then; today it is the feature that manifold mixup lives on.
-#
-# Two details are easy to miss:
-#
-# - what a pre-hook returns is **wrapped** into a tuple of one if it is not a tuple (a list, too);
-# - the question is `is not None`, not "is it true?": a hook may return 0.
-
-# %%
-double = nn.Identity()
-with double.register_forward_pre_hook(lambda module, args: args[0] * 2):
-    wrapped = double(torch.tensor(3.0)).item()
-with double.register_forward_hook(lambda module, args, output: torch.tensor(0.0)):
-    zero = double(torch.tensor(3.0)).item()
-
-print("a value that was wrapped:", wrapped, "  a zero that counts:", zero)
-assert (wrapped, zero) == (6.0, 0.0)
-
-# %% [markdown] tags=["exercise"]
-# ### Exercise 6.2 · The second era
-# ●●○ · 8 minutes
-#
-# Write the call of the second era. Each pre-hook gets the arguments as the one before has left them; each forward hook gets
-# the final arguments, and the output as the one before has left it. Mind the two details above.
-#
-# <details><summary>Hint: forward() argument after * must be an iterable</summary>
-#
-# A pre-hook has returned one bare value. Put it into a tuple.
-# </details>
-# <details><summary>Hint: the check says that a 0 was lost</summary>
-#
-# `if result:` is false for 0, for an empty list, and it fails for tensors of several numbers.
-# </details>
-
-# %% tags=["solution"]
-def call_in_the_second_era(module, *args):
-    """Run the module: what a hook returns, unless None, replaces the arguments or the output."""
-    ### BEGIN SOLUTION
-    for change in module.pre_hooks.values():
-        new = change(module, args)
-        if new is not None:
-            args = new if isinstance(new, tuple) else (new,)
-    result = module.forward(*args)
-    for change in module.forward_hooks.values():
-        new = change(module, args, result)
-        if new is not None:
-            result = new
-    return result
-    ### END SOLUTION
-
-# %% tags=["check"]
-check("6.2", call_in_the_second_era)
-
-# %% [markdown]
-# ## Handles
-#
-# You have used handles since lesson 1. What must one know? The table, and its own id. What must it survive? Being used
-# twice, and a `with` block that raises. **Predict:** what does the second line print?
-
-# %% tags=["predict"]
-layer = nn.Identity()
-first = layer.register_forward_hook(grab)
-second = layer.register_forward_hook(grab)
-print("the same function twice:", len(layer._forward_hooks), "hooks")
-first.remove()
-first.remove()
-third = layer.register_forward_hook(grab)
-print("one removed (twice), one added:", len(layer._forward_hooks), "hooks")
-
-assert len(layer._forward_hooks) == 2
-assert third.id not in (first.id, second.id)  # an id never comes again
-second.remove()
-third.remove()
-
-# %% [markdown] tags=["exercise"]
-# ### Exercise 6.3 · A handle
-# ●●○ · 10 minutes
-#
-# `register(table, hook)` puts `hook` last into the ordered dictionary `table`, or first with `prepend=True`, and returns a
-# handle. The handle has `remove()`, which takes out this one registration, may be called twice, and works in a `with` block.
-# Complete `Handle` and `register`.
+# Write the handle. Making one puts `hook` into the ordered dictionary `table`, last, or first with `prepend=True`, under the
+# handle's `id`: a number that no other handle has or ever had. `remove()` takes out this one registration; a second time it
+# does nothing. In a `with` block the handle removes at the end, whatever happens inside.
 #
 # <details><summary>Hint: after a removal, another hook vanishes</summary>
 #
-# `len(table)` is no good id: after a removal the same number comes again. `itertools.count()` never repeats.
+# `len(table)` comes again after a removal. `next(itertools.count())` of a counter that all handles share never does.
 # </details>
 # <details><summary>Hint: prepending does nothing</summary>
 #
@@ -263,11 +133,15 @@ class Handle:
 
     ids = itertools.count()
 
-    def __init__(self, table: OrderedDict):
+    def __init__(self, table: OrderedDict, hook, prepend: bool = False):
+        ### BEGIN SOLUTION
         self.table, self.id = table, next(self.ids)
+        table[self.id] = hook
+        if prepend:
+            table.move_to_end(self.id, last=False)
+        ### END SOLUTION
 
     def remove(self) -> None:
-        """Take the hook out; a second time does nothing."""
         ### BEGIN SOLUTION
         self.table.pop(self.id, None)
         ### END SOLUTION
@@ -280,194 +154,655 @@ class Handle:
         self.remove()
         ### END SOLUTION
 
+# %% tags=["check"]
+check("6.1", Handle)
 
-def register(table: OrderedDict, hook, prepend: bool = False) -> Handle:
-    """Put `hook` into the table, last or first; return its handle."""
+# %% [markdown]
+# With it, registering is a line:
+
+# %%
+class Tables(Bare):
+    """Where hooks wait."""
+
+    def __init__(self):
+        self.pre_hooks, self.forward_hooks = OrderedDict(), OrderedDict()
+        self.backward_hooks, self.always_called = OrderedDict(), set()
+
+    def register_forward_pre_hook(self, hook, prepend=False):
+        return Handle(self.pre_hooks, hook, prepend)
+
+    def register_forward_hook(self, hook, prepend=False, always_call=False):
+        handle = Handle(self.forward_hooks, hook, prepend)
+        if always_call:
+            self.always_called.add(handle.id)
+        return handle
+
+    def register_full_backward_hook(self, hook, prepend=False):
+        return Handle(self.backward_hooks, hook, prepend)
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 6.2 · Around forward
+# ●●○ · 8 minutes
+#
+# Write the call. Each pre-hook is called with the module and `args`, a tuple, as the hook before has left it. A pre-hook's
+# value that is no tuple becomes the one argument, a list too. Then `forward`; then each forward hook, with the module, the
+# arguments that `forward` got, and the output as the hook before has left it. `None` changes nothing, all else replaces.
+#
+# <details><summary>Hint: forward() argument after * must be an iterable</summary>
+#
+# A pre-hook has returned one bare value. Put it into a tuple.
+# </details>
+# <details><summary>Hint: the check says that a 0 was lost</summary>
+#
+# `if new:` is false for 0 and for `()`, and it fails for a tensor of several numbers. What do you really want to know?
+# </details>
+
+# %% tags=["solution"]
+class WithHooks(Tables):
+    """Hooks before and after forward."""
+
+    def __call__(self, *args):
+        ### BEGIN SOLUTION
+        for change in self.pre_hooks.values():
+            new = change(self, args)
+            if new is not None:
+                args = new if isinstance(new, tuple) else (new,)
+        output = self.forward(*args)
+        for change in self.forward_hooks.values():
+            new = change(self, args, output)
+            if new is not None:
+                output = new
+        return output
+        ### END SOLUTION
+
+# %% tags=["check"]
+check("6.2", WithHooks)
+
+# %% [markdown]
+# ## Three eras
+#
+# You have just written PyTorch of 2019. There was an era before: in the `__call__` that the notes "pytorch hook" print, a hook
+# may only look. What a pre-hook returns is thrown away, and a forward hook that returns anything **raises**. Release 1.2
+# turned the rule around: a returned value **replaces**. "pytorch 中 hook 的使用" prints that version, and warns that a return
+# value spoils the forward. Today manifold mixup lives on it.
+
+# %% tags=["claim-S4.1"]
+class FirstEra(ReadyTables):
+    """Hooks may look, and that is all."""
+
+    def __call__(self, *args):
+        for hook in self.pre_hooks.values():
+            hook(self, args)
+        output = self.forward(*args)
+        for hook in self.forward_hooks.values():
+            if hook(self, args, output) is not None:
+                raise RuntimeError("forward hooks should never return any values")
+        return output
+
+
+for era in (FirstEra, nn.Module):  # 1 goes in, forward multiplies by 3, one hook returns 100
+    print(f"{era.__name__:>9}:", scripts.hooks_that_return_100(era))
+
+assert scripts.hooks_that_return_100(FirstEra) == {"pre-hook": 3, "forward hook": "RuntimeError"}
+assert scripts.hooks_that_return_100(nn.Module) == {"pre-hook": 300, "forward hook": 100}
+
+# %% [markdown]
+# The third era is today's. What has come since is what your class still lacks. What is it? Ask chance.
+#
+# ## Beside torch
+#
+# `beside_torch` draws small programs: a few hooks on a module, a few calls. Some hooks look, some replace, some take each
+# other off while they run. Each program runs on your class and on PyTorch's, and all that a hook or the caller could see is
+# written into a log. The logs are compared line by line.
+
+# %%
+duel = beside_torch(WithHooks, ["look", "replace", "come and go"])
+print(duel)
+
+# %% [markdown]
+# Is your third number smaller than the others? So was mine: nobody had told us the rule. What does PyTorch do when a hook
+# takes off another one, in the middle of the loop?
+
+# %%
+predict("6.b")
+
+# %% tags=["predict"]
+runs = []
+layer = nn.Identity()
+first = layer.register_forward_hook(lambda module, args, output: second.remove())
+second = layer.register_forward_hook(lambda module, args, output: runs.append("second"))
+layer(torch.ones(1))
+layer(torch.ones(1))
+
+print(runs)
+
+# %%
+reveal("6.b", len(runs))
+assert runs == ["second"]
+print(duel.first_difference())
+
+# %% [markdown]
+# A loop over a dictionary that changes meanwhile is an error in Python. PyTorch loops over a **copy**. Put `list(…)` around
+# what your two loops go through, in exercise 6.2, and run the programs again.
+
+# %% [markdown]
+# ## Both ends
+#
+# Where is the place for a backward hook? It wants the gradients at both ends of the module. A tensor hook would do; but on
+# *which* tensor, if `x` goes to other modules as well? So PyTorch makes new ones: the inputs **cross** an extra node before
+# `forward`, the output crosses another one behind it.
+
+# %% tags=["claim-S1.4"]
+class Watch(nn.Module):
+    def forward(self, x):
+        log.append(f"forward got x: {x is mine}")
+        return x * 2
+
+
+log, watch, mine = [], Watch(), torch.ones(2, requires_grad=True)
+watch.register_forward_pre_hook(lambda m, args: log.append(f"pre-hook got x: {args[0] is mine}"))
+watch.register_forward_hook(lambda m, args, out: log.append(f"hook got {out.grad_fn.name()}"))
+watch.register_full_backward_hook(lambda m, grad_input, grad_output: None)
+log.append(f"caller got {watch(mine).grad_fn.name()}")
+
+print("\n".join(log))
+assert log[:2] == ["pre-hook got x: True", "forward got x: False"]
+assert log[2:] == ["hook got MulBackward0", "caller got BackwardHookFunctionBackward"]
+
+# %% [markdown]
+# So the order is: pre-hooks, *inputs cross*, `forward`, forward hooks, *output crosses*. (In the older listings backward hooks
+# were attached at the very end, to the output's `grad_fn`: the legacy hook of lesson 5.)
+#
+# Here is such a node, ready to use. `cross` sends the tensors of a tuple through it. When their gradients come back there, it
+# calls your function, and what that returns goes on.
+
+# %%
+x = torch.tensor([2.0], requires_grad=True)
+(crossed,) = border.cross((x,), lambda grads: (grads[0] * 100,))
+(crossed * 3).backward()
+
+print("x.grad =", x.grad.item())
+assert x.grad.item() == 300.0
+assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # another tensor, the same memory
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 6.3 · Both ends
+# ●●○ · 10 minutes
+#
+# Let the inputs and the output cross. A backward hook is called with the module, `grad_input` and `grad_output`, both tuples;
+# what it returns, unless `None`, is the `grad_input` from then on. On the way back the node at the output comes first: let it
+# put `grad_output` into `arrived`. At the node of the inputs both are there, and the hooks run.
+#
+# The inputs cross *behind* all pre-hooks, and that loop is in `WithHooks`. How do you get in there? You know a way to have
+# something done to the arguments, for the time of a block.
+#
+# <details><summary>Hint: grad_input is wrong when a pre-hook changes x</summary>
+#
+# The crossing itself can be a pre-hook, registered last: `with self.register_forward_pre_hook(…):`. Its result is a tuple.
+# </details>
+# <details><summary>Hint: what shall the crossing at the output do?</summary>
+#
+# `self.cross((output,), arrived.append)`: the list gets `grad_output`. It gives back a tuple of one.
+# </details>
+# <details><summary>Hint: my hook cannot change a gradient</summary>
+#
+# The function that you give to `cross` at the inputs has to return the gradients that go on.
+# </details>
+
+# %% tags=["solution"]
+class WithBorder(WithHooks):
+    """Backward hooks, between two crossings."""
+
+    cross = staticmethod(border.cross)
+
+    def __call__(self, *args):
+        hooks, arrived = list(self.backward_hooks.values()), []
+        if not hooks:
+            return super().__call__(*args)
+        ### BEGIN SOLUTION
+        def at_the_inputs(grad_input):
+            for hook in hooks:
+                new = hook(self, grad_input, arrived[-1])
+                grad_input = grad_input if new is None else new
+            return grad_input
+
+        with self.register_forward_pre_hook(lambda m, args: self.cross(args, at_the_inputs)):
+            output = super().__call__(*args)
+        (output,) = self.cross((output,), arrived.append)
+        return output
+        ### END SOLUTION
+
+# %% tags=["check"]
+check("6.3", WithBorder)
+
+# %% [markdown]
+# ## Whatever happens
+#
+# A pre-hook starts a clock and a forward hook stops it; a pre-hook loads weights and a forward hook unloads them. Such a
+# pair gets out of step when something raises in between. For the second half there is `always_call=True`. Threads say that
+# such a hook gets `None` as the output, and so it does when `forward` raises. But `forward` is not all that can raise:
+
+# %%
+predict("6.c")
+
+# %% tags=["predict"]
+def raises(module, args, output):
+    raise ValueError("from the first hook")
+
+
+got = []
+layer = nn.ReLU()
+layer.register_forward_hook(raises)
+layer.register_forward_hook(lambda m, args, output: got.append(output.tolist()), always_call=True)
+print(scripts.error_of(layer, torch.tensor([-1.0, 5.0])), "  the hook got", got)
+
+# %% tags=["field", "field-35"]
+reveal("6.c", got)
+assert got == [[0.0, 5.0]]
+
+layer, got = nn.ReLU(), []
+layer.register_forward_pre_hook(lambda module, args: raises(module, args, None))
+layer.register_forward_hook(lambda m, args, output: got.append(output), always_call=True)
+print(scripts.error_of(layer, torch.ones(1)), "  the hook got", got)
+assert got == [None]  # a pre-hook raised: there is no output yet
+
+# %% [markdown]
+# ([The thread](https://github.com/pytorch/pytorch/issues/103997) in which people asked for it.) An `always_call` hook is there
+# to clean up, not to rescue: the error goes on to the caller.
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 6.4 · Whatever happens
+# ●●● · 12 minutes
+#
+# Write the call of 6.2 again, with `always_call`; copy each table when its loop begins. When a pre-hook, `forward` or a forward hook raises an
+# `Exception`, those forward hooks run whose id is in `self.always_called` and whose turn had not come yet, in the order of the
+# table, with `args` and `output` as they are by then; what they return replaces the output, for the next of them. If one of
+# these raises, that becomes a warning (`warnings.warn`). Then the first error goes to the caller.
+#
+# <details><summary>Hint: a hook runs twice</summary>
+#
+# Write down each hook's id *before* you call it. Who raises has had his turn.
+# </details>
+# <details><summary>Hint: the caller gets no error, or another one</summary>
+#
+# At the end of the `except` block, `raise` alone sends the same error on.
+# </details>
+
+# %% tags=["solution"]
+class WithAlways(WithHooks):
+    """Forward hooks that run whatever happens."""
+
+    def __call__(self, *args):
+        ### BEGIN SOLUTION
+        output, reached = None, set()
+        try:
+            for change in list(self.pre_hooks.values()):
+                new = change(self, args)
+                if new is not None:
+                    args = new if isinstance(new, tuple) else (new,)
+            output = self.forward(*args)
+            for key, change in list(self.forward_hooks.items()):
+                reached.add(key)
+                new = change(self, args, output)
+                output = output if new is None else new
+            return output
+        except Exception:
+            for key, change in self.forward_hooks.items():
+                if key in self.always_called - reached:
+                    try:
+                        new = change(self, args, output)
+                        output = output if new is None else new
+                    except Exception as second:
+                        warnings.warn(f"a hook raised after another error: {second}", stacklevel=2)
+            raise
+        ### END SOLUTION
+
+# %% tags=["check"]
+check("6.4", WithAlways)
+
+# %% [markdown]
+# ## All of it beside torch
+#
+# Your class in one piece. (If 6.4 is for another day, write `class Mine(WithBorder)`.) Each square below is a random program,
+# and it is filled where your log is PyTorch's.
+
+# %%
+class Mine(WithBorder, WithAlways):
+    """All of it."""
+
+
+duels = [beside_torch(one) for one in (FirstEra, WithHooks, WithBorder, Mine)]
+print(duels[-1])
+
+# %% tags=["figure"]
+display(figures.draw_duels(duels))
+
+# %% [markdown]
+# *What to see:* from row to row the class learns a kind of program. The first era knows only hooks that look. In the last
+# row a few squares under *go back* stay empty. What is left?
+
+# %%
+print(duels[-1].first_difference())
+
+# %% [markdown]
+# All the differences that are left are of this kind: `y` needs no gradient, `x` does. Your hook says that the gradient of `y`
+# is 3, PyTorch's says 0. Who is right? The output is $3 \cdot (x + y)$.
+
+# %%
+class Triple(nn.Module):
+    def forward(self, x, y):
+        return (x + y) * 3
+
+
+def grad_input_of_y(y_requires_grad):
+    seen, triple = [], Triple()
+    triple.register_full_backward_hook(lambda m, grad_input, grad_output: seen.append(grad_input[1].item()))
+    triple(torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=y_requires_grad)).backward()
+    return seen[0]
+
+
+print("y requires a gradient:", grad_input_of_y(True), "  y requires none:", grad_input_of_y(False))
+assert grad_input_of_y(True) == 3.0 and grad_input_of_y(False) == 0.0
+
+# %% [markdown]
+# You are. PyTorch's node marks what needs no gradient as *not differentiable*, so that nothing is computed for it in vain.
+# What the hook is told is then a zero that nobody computed. With a node that does this, no program finds a difference:
+
+# %%
+class LikeTorch(Mine):
+    cross = staticmethod(border.torchs_cross)
+
+
+print(beside_torch(LikeTorch))
+assert "mark_non_differentiable" in inspect.getsource(BackwardHookFunction.forward)
+
+# %% [markdown]
+# ## Read the real one
+#
+# `_wrapped_call_impl` asks one question, was the module compiled, and goes on to `_call_impl`. That one is longer than yours, for
+# keyword arguments, global hooks and compilers, but its parts come in your order. Here they are, from the PyTorch that is
+# installed; `nn.Module._call_impl??` in a cell of your own shows all of it.
+
+# %%
+reading.show(1, 2, 3)
+
+# %% [markdown]
+# 1 is your `Bare`. 2 is your first loop: the tuple, and `is not None`. 3 is your `self.cross`, written in line instead of as
+# a pre-hook.
+
+# %%
+reading.show(4, 5, 6, 7)
+
+# %% [markdown]
+# 5 is the copy. **Global hooks** (`register_module_forward_hook`) stand in front: they sit on no module and run for all of
+# them. 6 is your second loop, 7 the way out.
+
+# %%
+reading.show(8, 9, 10)
+
+# %% [markdown]
+# 8 is the legacy hook, the last lines of the old listings. 9 and 10 are exercise 6.4. That is all of it.
+
+# %% [markdown]
+# ## In the field
+#
+# **"A hook of one model fires for all models."** It is a global one. It lives in the process until its handle is removed, so
+# a notebook that forgets it changes every later cell.
+# ([The change that added them](https://github.com/pytorch/pytorch/pull/38972))
+
+# %% tags=["field", "field-36"]
+seen = []
+with register_module_forward_hook(lambda module, args, out: seen.append(type(module).__name__)):
+    nn.Linear(1, 1)(torch.ones(1, 1))
+    nn.Sequential(nn.ReLU())(torch.ones(1))
+nn.ReLU()(torch.ones(1))
+
+print(seen)
+assert seen == ["Linear", "ReLU", "Sequential"]  # the inner module ends before the outer one
+
+# %% [markdown]
+# **"I stop the forward half-way, and offloaded layers stay loaded."** Hooks load a layer's weights before it runs and unload
+# them afterwards. Stop the pass by an exception, as feature extractors do, and the closing hooks of every module around the
+# stop are skipped. ([A thread of this kind](https://github.com/pytorch/pytorch/issues/180425))
+
+# %% tags=["field", "field-132"]
+def still_loaded(**options):
+    """Stop a pass behind the first of two inner layers; return what is loaded afterwards."""
+    model, loaded = nn.Sequential(nn.Sequential(nn.ReLU(), nn.Tanh())), set()
+    for name, module in model.named_modules():
+        module.register_forward_pre_hook(lambda m, args, name=name: loaded.add(name))
+        module.register_forward_hook(lambda m, args, out, name=name: loaded.discard(name), **options)
+    hooklab.run_until(model, "0.0", torch.ones(1))
+    return sorted(loaded)
+
+
+print("plain hooks:", still_loaded(), "  with always_call=True:", still_loaded(always_call=True))
+assert still_loaded() == ["", "0"] and still_loaded(always_call=True) == []
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 6.5 · Mend it: a trace of all calls
+# ●●○ · 6 minutes
+#
+# This script writes down every call in `model(x)`, indented by its depth: `["Sequential", "  Linear", "  ReLU"]`. It works on
+# the first try. Then its users report: "my other models have become slow", "my model tries a part, catches its error and
+# takes another part, and that one stands too far to the right". Mend it.
+#
+# ```python
+# def trace(model, x):
+#     lines, depth = [], 0
+#
+#     def enter(module, args):
+#         nonlocal depth
+#         lines.append("  " * depth + type(module).__name__)
+#         depth += 1
+#
+#     def leave(module, args, output):
+#         nonlocal depth
+#         depth -= 1
+#
+#     register_module_forward_pre_hook(enter)
+#     register_module_forward_hook(leave)
+#     model(x)
+#     return lines
+# ```
+#
+# <details><summary>Hint: after an error of the whole model, my hooks are still there</summary>
+#
+# A handle works in a `with` block, which may have several.
+# </details>
+# <details><summary>Hint: lines stand too far to the right</summary>
+#
+# `enter` ran for the part that raised, `leave` did not.
+# </details>
+
+# %% tags=["solution"]
+def trace(model: nn.Module, x: torch.Tensor) -> list[str]:
+    """Return a line for each call in model(x), indented by two spaces for each level."""
     ### BEGIN SOLUTION
-    handle = Handle(table)
-    table[handle.id] = hook
-    if prepend:
-        table.move_to_end(handle.id, last=False)
-    return handle
+    lines, depth = [], 0
+
+    def enter(module, args):
+        nonlocal depth
+        lines.append("  " * depth + type(module).__name__)
+        depth += 1
+
+    def leave(module, args, output):
+        nonlocal depth
+        depth -= 1
+
+    with (
+        register_module_forward_pre_hook(enter),
+        register_module_forward_hook(leave, always_call=True),
+    ):
+        model(x)
+    return lines
     ### END SOLUTION
 
 # %% tags=["check"]
-check("6.3", register)
+check("6.5", trace)
+
+# %% [markdown] tags=["recap"]
+# ## Recap
+#
+# | the documents say | today |
+# |---|---|
+# | registering stores the hook in an ordered dict under the handle's id | true, and `remove()` takes it out |
+# | `__call__` runs pre-hooks, `forward`, forward hooks, then attaches backward hooks | the order holds; full backward hooks sit on two extra nodes: the inputs cross before `forward`, the output after the hooks |
+# | pre-hooks must not change the input; a forward hook that returns anything raises | the first era; since 1.2 a returned value replaces |
+#
+# | term | 中文 | in a sentence |
+# |---|---|---|
+# | `__call__` | 调用 | what Python runs for `module(x)`, taken from the class; the home of hooks |
+# | handle | 句柄 | knows the table and the id of one hook |
+# | `always_call` | 始终调用 | run the hook even if a pre-hook, `forward` or another hook has raised |
+# | global hook | 全局钩子 | runs for every module of the process |
+# | prepend | 前置 | register at the front of the line |
+# | full backward hook | 完整反向钩子 | runs between two extra nodes, one at the inputs and one at the output |
+
+# %% [markdown] tags=["quiz"]
+# ### Three questions
+#
+# **1.** Your profiler calls `model.forward(x)`. Which hooks are silent?
+#
+# <details><summary>Answer</summary>
+#
+# Those of the outermost module. Its `forward` calls the inner ones as ever, and they run theirs.
+# </details>
+#
+# **2.** An `always_call` hook gets the output `None`. What has happened?
+#
+# <details><summary>Answer</summary>
+#
+# A pre-hook or `forward` has raised (or `forward` returned `None`). If a forward hook had raised, the output would be there.
+# </details>
+#
+# **3.** A module with a full backward hook is called as `module(x, mask)`; `x` requires a gradient, `mask` does not. Are the
+# tensors that `forward` gets the ones that you passed?
+#
+# <details><summary>Answer</summary>
+#
+# Neither is: as soon as one tensor argument requires a gradient, all positional tensors cross, and come out as new tensors
+# with the same memory. If none does, or under `no_grad`, `forward` gets your own. Keyword arguments never cross.
+# </details>
+
+# %%
+progress(6)
 
 # %% [markdown]
-# ## Today
+# ## If you want more
 #
-# What has come since? Global hooks, `prepend`, `with_kwargs`, `always_call`, and another place for backward hooks. Look
-# at the order first. The explorer runs a small net, `first → second`, with the hooks that you tick.
+# The third question, asked of PyTorch:
+
+# %%
+class Same(nn.Module):
+    def forward(self, *args, key=None):
+        return args[0] * 1, [one is other for one, other in zip((*args, key), passed, strict=True)]
+
+
+x, mask, key = torch.ones(1, requires_grad=True), torch.ones(1), torch.ones(1, requires_grad=True)
+same = Same()
+same.register_full_backward_hook(lambda m, grad_input, grad_output: None)
+passed = (x, mask, key)
+print("x, mask, key are the ones passed:", same(x, mask, key=key)[1])
+assert same(x, mask, key=key)[1] == [False, False, True]
+with torch.no_grad():
+    assert same(x, mask, key=key)[1] == [True, True, True]
+passed = (mask, mask, key)
+assert same(mask, mask, key=key)[1] == [True, True, True]
+
+# %% [markdown]
+# **Who runs when**, with everything at once? In the explorer, `first → second` is the net, and all hooks sit on `first`.
 
 # %% tags=["explorer"]
 explorer.call_order()
 
-# %% [markdown]
-# Without a kernel, here are two of its positions: all forward hooks at once, and the same when `forward` raises.
-
 # %% tags=["figure", "field", "field-36"]
 forward_hooks = {"pre": True, "hook": True, "prepended": True, "always": True, "everywhere": True}
-all_of_them = explorer.record_order(**forward_hooks)
-display(explorer.draw_order(all_of_them))
+for raises_too in (False, True):  # without a kernel: two of its positions
+    moments = explorer.record_order(raises=raises_too, **forward_hooks)
+    display(explorer.draw_order(moments))
+    print(" → ".join(moment.text for moment in moments if moment.kind == "hook"))
 
-order = [moment.text for moment in all_of_them if moment.kind == "hook"]
-print(" → ".join(order))
-assert order == [
-    "pre-hook",
-    "global forward hook",
-    "forward hook, prepend",
-    "forward hook",
-    "forward hook, always_call",
-]
+assert [moment.text for moment in moments if moment.kind == "hook"] == ["pre-hook", "forward hook, always_call"]
+moments = explorer.record_order(**forward_hooks)
+order = [moment.text.removeprefix("forward hook, ") for moment in moments if moment.kind == "hook"]
+assert order == ["pre-hook", "global forward hook", "prepend", "forward hook", "always_call"]
 
 # %% [markdown]
-# *What to see:* of the forward hooks, the global one runs first, then the prepended one, then the rest in the order of
-# registration.
-
-# %% tags=["figure", "field", "field-35"]
-with_error = explorer.record_order(raises=True, **forward_hooks)
-display(explorer.draw_order(with_error))
-print(" → ".join(moment.text for moment in with_error if moment.kind == "hook"))
-assert [moment.text for moment in with_error if moment.kind == "hook"] == [
-    "pre-hook",
-    "forward hook, always_call",
-]
+# *What to see:* the global hook first, then the prepended one, then the order of registration. When `first.forward` raises,
+# only the `always_call` hook is left.
 
 # %% [markdown]
-# *What to see:* an error in `forward` skips every forward hook but the one registered with `always_call=True`.
-#
-# ## Backward hooks have moved
-#
-# The documents' call ends with "then attach the backward hooks to the output's `grad_fn`". That was the legacy hook. A
-# **full** backward hook works on both ends of the module: the inputs pass through one extra node before `forward`, the
-# output through another one after it.
+# **What becomes of an error in a hook?** Older threads report crashes and swallowed errors. Today it travels unchanged to
+# whoever called the module or `backward()`. But `backward()` stops in the middle: some `.grad` may be filled, others not.
+# ([The thread](https://github.com/pytorch/pytorch/issues/37672))
+
+# %% tags=["field", "field-43"]
+def bad(grad):
+    raise ValueError("mine")
+
+
+w, x = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
+x.register_hook(bad)
+print("from backward():", scripts.error_of((w * (x * 2)).sum().backward))
+assert w.grad.item() == 2.0 and x.grad is None  # one has its gradient, the other has none
+
+layer = nn.Identity()
+layer.register_forward_hook(lambda module, args, output: 1 / 0)
+print("from the call:  ", scripts.error_of(layer, x))
+assert scripts.error_of(layer, x) == "ZeroDivisionError: division by zero"
+
+# %% [markdown]
+# **A corner where yours may be the better one.** After an error PyTorch goes through the table itself, without a copy. Let an
+# `always_call` hook take itself off there, and the caller gets another error than the one that came:
 
 # %%
-class Watch(nn.Module):
+class Fails(nn.Module):
     def forward(self, x):
-        log.append("forward got " + type(x.grad_fn).__name__)
+        raise ValueError("the real reason")
+
+
+fails = Fails()
+once = fails.register_forward_hook(lambda m, args, out: once.remove(), always_call=True)
+fails.register_forward_hook(lambda m, args, out: None, always_call=True)
+print(scripts.error_of(fails, torch.ones(1)))
+assert scripts.error_of(Fails(), torch.ones(1)) == "ValueError: the real reason"
+
+# %% [markdown]
+# **The branch for tracing.** Both documents print it: `if tracing: self._slow_forward(…)`. It is still there. While
+# `torch.jit.trace` records a model, `_slow_forward` stands in for `forward`, so that each operation gets its module's name.
+
+# %%
+class Traced(nn.Module):
+    def _slow_forward(self, *args, **kwargs):
+        used.append("_slow_forward")
+        return super()._slow_forward(*args, **kwargs)
+
+    def forward(self, x):
         return x * 2
 
 
-log = []
-watch = Watch()
-x = torch.ones(2, requires_grad=True)
-with (
-    watch.register_forward_pre_hook(lambda m, args: log.append(f"pre-hook got x: {args[0] is x}")),
-    watch.register_forward_hook(
-        lambda m, args, out: log.append("hook got " + type(out.grad_fn).__name__)
-    ),
-    watch.register_full_backward_hook(lambda m, grad_input, grad_output: None),
-):
-    output = watch(x)
-log.append("caller got " + type(output.grad_fn).__name__)
-
-# %% tags=["claim-S1.4"]
-print("\n".join(log))
-assert log == [
-    "pre-hook got x: True",
-    "forward got BackwardHookFunctionBackward",
-    "hook got MulBackward0",
-    "caller got BackwardHookFunctionBackward",
-]
+used, traced = [], Traced()
+traced(torch.ones(1))
+assert used == []
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # torch.jit is on its way out
+    torch.jit.trace(traced, torch.ones(1), check_trace=False)
+print(used)
+assert "_slow_forward" in used
 
 # %% [markdown]
-# Read it as an order: pre-hooks, *wrap the inputs*, `forward`, forward hooks, *wrap the output*. The document's order still
-# holds for what it knew; the wrapping is new.
-
-# %% [markdown]
-# ## After an error
-#
-# Timers and context managers made of a pre-hook and a forward hook get out of step when `forward` raises: the second half
-# is skipped. This is what `always_call=True` is for. It runs with the output so far, which is `None`; if the hook itself
-# fails, its error becomes a warning, and the first error reaches the caller.
-# ([The thread](https://github.com/pytorch/pytorch/issues/103997))
-
-# %% tags=["field", "field-35"]
-class Boom(nn.Module):
-    def forward(self, x):
-        raise ValueError("boom")
-
-
-def fails(module, args, output):
-    raise KeyError("in the hook")
-
-
-log, boom = [], Boom()
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    with (
-        boom.register_forward_hook(lambda m, args, out: log.append("plain")),
-        boom.register_forward_hook(lambda m, args, out: log.append(out), always_call=True),
-        boom.register_forward_hook(fails, always_call=True),
-    ):
-        try:
-            boom(torch.ones(1))
-        except ValueError as error:
-            print("the caller gets:", error)
-
-print("always_call got:", log, "  warnings:", len(caught))
-assert log == [None]
-assert "silenced" in str(caught[0].message)
-
-# %% [markdown] tags=["exercise"]
-# ### Exercise 6.4 · Hooks that run after an error
-# ●●● · 12 minutes
-#
-# Write a call with `module.forward_hooks` and `module.always_called`, a set of ids. When `forward` raises, run the hooks
-# with those ids, in the order of the table, with the output `None`; turn an error of theirs into a warning (`warnings.warn`);
-# then let the first error go to the caller. If `forward` succeeds, run every forward hook once, in order; now an error of a
-# hook goes to the caller. (No pre-hooks, and nothing is replaced.)
-#
-# <details><summary>Hint: the caller gets no error</summary>
-#
-# After `except … as error:` and your loop, `raise` alone sends the same error on.
-# </details>
-# <details><summary>Hint: hooks run twice</summary>
-#
-# Keep the two ways apart: hooks after an error in `except`, hooks after success behind it or in `else`.
-# </details>
-
-# %% tags=["solution"]
-def call_today(module, *args):
-    """Run forward, then its hooks; after an error only those in always_called."""
-    ### BEGIN SOLUTION
-    try:
-        result = module.forward(*args)
-    except Exception:
-        for number, late in module.forward_hooks.items():
-            if number in module.always_called:
-                try:
-                    late(module, args, None)
-                except Exception as error:
-                    warnings.warn(f"a hook failed after another error: {error!r}", stacklevel=2)
-        raise
-    for late in module.forward_hooks.values():
-        late(module, args, result)
-    return result
-    ### END SOLUTION
-
-# %% tags=["check"]
-check("6.4", call_today)
-
-# %% [markdown]
-# ## All of it, to read in one sitting: `hooklab.mini`
-#
-# The package contains the machinery again, in five small files without a line of torch. Its tests run random programs in it
-# and in torch, and compare. Here is the heart of its call. You have met each station; `border` is the pair of extra nodes.
+# **`hooklab.mini`** is the whole machinery again, tensors and autograd included, in five small files without a line of torch.
+# Where your class leaves something out (keyword arguments, global hooks, several outputs, inputs that need no gradient), mini
+# has it. Its tests run ten thousand random programs in it and in torch. This is the heart of its call:
 
 # %%
 from hooklab import mini
 from hooklab.mini import module as mini_module
 
 print(inspect.getsource(mini_module._Call.run))
-print(inspect.getsource(mini_module._Call._run_forward_hook))
 
-# %% [markdown]
-# It runs. The same program in `mini` and in torch gives the same log:
 
-# %%
 def program(base, tensor):
     log = []
 
@@ -485,154 +820,5 @@ def program(base, tensor):
     return log, x.grad.tolist()
 
 
-in_torch = program(nn.Module, torch.tensor)
-in_mini = program(mini.Module, mini.Tensor)
-print(*in_mini)
-assert in_mini == in_torch
-assert in_torch == (["forward", "first", "second", "backward"], [3.0, 3.0])
-
-# %% [markdown]
-# Now read torch's own. It is longer, for speed and for compilers, but the stations are the ones you have met. Open it with
-# `nn.Module._call_impl??` in a cell of your own; here are its landmarks, found in the source.
-
-# %%
-source = inspect.getsource(nn.Module._call_impl)
-landmarks = {
-    "no hooks at all: straight to forward": "return forward_call(*args, **kwargs)",
-    "global and own pre-hooks": "_global_forward_pre_hooks.items()",
-    "a single value is wrapped": "args_result = (args_result,)",
-    "wrap the inputs": "setup_input_hook(args)",
-    "forward": "result = forward_call(*args, **kwargs)",
-    "forward hooks": "_global_forward_hooks.items()",
-    "wrap the output": "setup_output_hook(result)",
-    "the legacy hook, on grad_fn": "grad_fn.register_hook(_WrappedHook(hook, self))",
-    "after an error": "always_called",
-}
-for station, code in landmarks.items():
-    assert code in source, station
-    print(f"{station:<37} {code}")
-
-# %% [markdown]
-# ## In the field
-#
-# **"What happens to an error in my hook?"** Older threads report crashes and swallowed errors. Today it travels unchanged to
-# whoever called the module or `backward()`. But `backward()` stops in the middle: some `.grad` may be filled, others not.
-# ([The thread](https://github.com/pytorch/pytorch/issues/37672))
-
-# %% tags=["field", "field-43"]
-def bad(grad):
-    raise ValueError("mine")
-
-
-w, x = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
-with x.register_hook(bad):
-    try:
-        (w * (x * 2)).sum().backward()
-        raise AssertionError("no error came")
-    except ValueError as error:
-        print("from backward():", error)
-
-layer = nn.Identity()
-with layer.register_forward_hook(lambda module, args, output: 1 / 0):
-    try:
-        layer(x)
-        raise AssertionError("no error came")
-    except ZeroDivisionError as error:
-        print("from the call:  ", error)
-
-assert w.grad.item() == 2.0 and x.grad is None  # one has its gradient, the other has none
-
-# %% [markdown]
-# **"A hook of one model fires for all models."** It is a global one. It lives in the process, not in the model, until its
-# handle is removed, so a notebook that forgets it changes every later cell.
-# ([The change that added them](https://github.com/pytorch/pytorch/pull/38972))
-
-# %% tags=["field", "field-36"]
-seen = []
-with register_module_forward_hook(lambda module, args, out: seen.append(type(module).__name__)):
-    nn.Linear(1, 1)(torch.ones(1, 1))
-    nn.Sequential(nn.ReLU())(torch.ones(1))
-nn.ReLU()(torch.ones(1))
-
-print(seen)
-assert seen == ["Linear", "ReLU", "Sequential"]  # the inner module ends before the outer one
-assert not nn.modules.module._global_forward_hooks
-
-# %% [markdown] tags=["exercise"]
-# ### Exercise 6.5 · Count every call
-# ●●○ · 8 minutes
-#
-# Return how often a module of each type is called in one run of `model(x)`, by the type's name, the outermost included:
-# `{"Sequential": 1, "Linear": 2}`. Modules that `forward` makes on the spot count, too. Use a global hook, and leave none
-# behind, **even if the model raises**.
-#
-# <details><summary>Hint: a ReLU that is used twice is counted once</summary>
-#
-# Do not count modules; count calls, in the hook.
-# </details>
-# <details><summary>Hint: after an error, my hook is still there</summary>
-#
-# `with register_module_forward_hook(…):` removes it in any case.
-# </details>
-
-# %% tags=["solution"]
-def count_calls(model: nn.Module, x: torch.Tensor) -> dict[str, int]:
-    """Return type name -> number of calls during model(x)."""
-    ### BEGIN SOLUTION
-    counts = {}
-
-    def count(module, args, output):
-        kind = type(module).__name__
-        counts[kind] = counts.get(kind, 0) + 1
-
-    with register_module_forward_hook(count):
-        model(x)
-    return counts
-    ### END SOLUTION
-
-# %% tags=["check"]
-check("6.5", count_calls)
-
-# %% [markdown] tags=["recap"]
-# ## Recap
-#
-# | the documents say | today |
-# |---|---|
-# | registering stores the hook in an ordered dict under the handle's id | true, and `remove()` takes it out |
-# | `__call__` runs pre-hooks, `forward`, forward hooks, then attaches backward hooks | the order holds; full backward hooks wrap the inputs before `forward` and the output after it |
-# | pre-hooks must not change the input; a forward hook that returns anything raises | the first era; since 1.2 a returned value replaces |
-#
-# | term | 中文 | in a sentence |
-# |---|---|---|
-# | `__call__` | 调用 | what Python runs for `module(x)`; the home of hooks |
-# | handle | 句柄 | knows the table and the id of one hook |
-# | global hook | 全局钩子 | runs for every module of the process |
-# | prepend | 前置 | register at the front of the line |
-# | `always_call` | 始终调用 | run the hook even when `forward` raised |
-
-# %% [markdown] tags=["quiz"]
-# ### Three questions
-#
-# **1.** Your profiler calls `model.forward(x)`. Why are all its hooks silent?
-#
-# <details><summary>Answer</summary>
-#
-# Hooks are run by `__call__`. `model.forward` goes past it for the outermost module (the inner ones are still called).
-# </details>
-#
-# **2.** Two forward hooks both return something. What is the module's output?
-#
-# <details><summary>Answer</summary>
-#
-# What the second returns: it gets the first one's result as its output, and replaces it.
-# </details>
-#
-# **3.** A module has a full backward hook. Does `forward` get the very tensor that you passed in?
-#
-# <details><summary>Answer</summary>
-#
-# No, if the tensor requires grad: it gets what came out of the extra node at the inputs. A pre-hook still sees yours.
-# </details>
-
-# %%
-progress(6)
+assert program(mini.Module, mini.Tensor) == program(nn.Module, torch.tensor)
+assert program(nn.Module, torch.tensor) == (["forward", "first", "second", "backward"], [3.0, 3.0])

@@ -19,6 +19,7 @@ class Match:
     program: Program
     yours: list[str]
     torchs: list[str]
+    errors: Sequence[Exception] = ()  # of yours, those that are not the program's own
 
     @property
     def is_same(self) -> bool:
@@ -36,10 +37,11 @@ class Match:
         return log[self.place] if self.place < len(log) else "(nothing more)"
 
     def __str__(self) -> str:
-        lines = [f"both    {line}" for line in self.yours[: self.place]]
+        lines = [line if line.startswith(">>>") else f"both    {line}" for line in self.yours[: self.place]]
         if not self.is_same:
             lines += [f"yours   {self.line(self.yours)}", f"torch   {self.line(self.torchs)}"]
-        return "\n".join([str(self.program), "-" * 30, *lines])
+            lines += [f"        ({error})" for error in self.errors[:1]]
+        return "\n".join([*self.program.made, *lines])
 
 
 class Duel:
@@ -56,13 +58,21 @@ class Duel:
     def differences(self) -> list[Match]:
         """The matches whose logs differ, those of the shortest programs first."""
         found = [match for match in self.matches if not match.is_same]
-        return sorted(found, key=lambda match: 10 * match.place + len(str(match.program)))
+        return sorted(found, key=lambda match: 3 * len(match.program.hooks) + match.place)
+
+    def first_difference(self) -> str:
+        """Return the shortest program whose logs differ, with both logs up to the line in which they do."""
+        if self.unfinished or not self.differences:
+            return f"{self.name}: {self.unfinished or 'no difference was found.'}"
+        return str(self.differences[0])
 
     def __str__(self) -> str:
         if self.unfinished:
             return f"{self.name}: {self.unfinished}"
         counts = {group: [match.is_same for match in self.of(group)] for group in GROUPS}
-        lines = [f"   {group:<12}{sum(same):>3} of {len(same)} logs are torch's" for group, same in counts.items() if same]
+        lines = [
+            f"   {group:<12}{sum(same):>3} of {len(same)} logs are torch's" for group, same in counts.items() if same
+        ]
         return "\n".join([f"{self.name}:", *lines])
 
 
@@ -88,5 +98,5 @@ def beside_torch(module_class: type, groups: Sequence[str] | None = None, each: 
         except NotImplementedError as error:
             where = list(traceback.walk_tb(error.__traceback__))[-1][0].f_code.co_qualname
             return Duel(module_class.__name__, [], f"{where} is not written yet. Write it, and run this cell again.")
-        matches.append(Match(program, yours, run(nn.Module, program)))
+        matches.append(Match(program, yours.log, run(nn.Module, program).log, yours.errors))
     return Duel(module_class.__name__, matches)

@@ -15,7 +15,7 @@ METHODS = {
 LOOKS = "looks"
 KEEPS_TENSORS = {
     "pre": (LOOKS, "doubles", "returns_a_tuple"),
-    "forward": (LOOKS, "adds_one", "returns_the_same"),
+    "forward": (LOOKS, "adds_one", "triples", "returns_the_same"),
     "backward": (LOOKS, "doubles_each", "returns_the_same"),
 }
 REPLACES = {
@@ -25,7 +25,7 @@ REPLACES = {
 CALLS = ("m(x)", "m(x, y)", "m(x, 5, y)")
 BACKWARD = (
     "m(x).sum().backward()",
-    "m(x, y).sum().backward()",
+    "m(x, 5, y).sum().backward()",
     "(m(x) + m(x)).sum().backward()",
     "z = m(x).sum(); z.backward(retain_graph=True); z.backward()",
     "z = m(x).sum(); a.remove(); z.backward()",
@@ -61,9 +61,11 @@ class Program:
     group: str = ""
     forward_raises: bool = False
 
-    def __str__(self) -> str:
+    @property
+    def made(self) -> list[str]:
+        """How its module and its hooks are made, in lines of Python."""
         forward = "raises Boom" if self.forward_raises else "returns 3 * sum(args)"
-        return "\n".join([f"m = Module()   # forward {forward}", *map(str, self.hooks), *self.steps])
+        return [f"m = Module()   # forward {forward}", *map(str, self.hooks)]
 
 
 def random_programs(each: int = 36, seed: int = 0, groups: Sequence[str] | None = None) -> list[Program]:
@@ -84,15 +86,16 @@ def _replace(chance: random.Random) -> Program:
 
 
 def _come_and_go(chance: random.Random) -> Program:
+    names = "abcde"[: chance.randint(2, 5)]
+
     def does(kind: str) -> str:
         verb = chance.choice(("removes", "removes", "adds", *KEEPS_TENSORS[kind]))
-        return f"{verb} {chance.choice('abcde')}" if verb in ("removes", "adds") else verb
+        return f"{verb} {chance.choice(names)}" if verb in ("removes", "adds") else verb
 
-    hooks = [
-        replace(hook, at_start=chance.random() < 0.7) for hook in _hooks(chance, ("pre", "forward"), does, number=5)
-    ]
-    later = [f"{chance.choice('abcde')}.remove()", f"with {chance.choice('abcde')}: m(x)", *CALLS]
-    return Program(tuple(hooks), ("m(x)", *chance.choices(later, k=2), "m(x)"))
+    hooks = _hooks(chance, ("pre", "forward"), does, number=len(names))
+    hooks = tuple(replace(hook, at_start=chance.random() < 0.7) for hook in hooks)
+    later = (f"{chance.choice(names)}.remove()", f"with {chance.choice(names)}: m(x)", *CALLS)
+    return Program(hooks, ("m(x)", *chance.choices(later, k=2), "m(x)"))
 
 
 def _raise(chance: random.Random) -> Program:
@@ -113,7 +116,7 @@ def _go_back(chance: random.Random) -> Program:
 
 def _everything(chance: random.Random) -> Program:
     parts = [draw(chance) for draw in (_come_and_go, _raise, _go_back)]
-    hooks = [replace(chance.choice(chance.choice(parts).hooks), name=name) for name in "abcde"]
+    hooks = [replace(chance.choice(chance.choice(parts).hooks), name=name) for name in "abcde"]  # all that are named
     steps = [chance.choice(chance.choice(parts).steps) for _ in range(3)]
     return Program(tuple(hooks), tuple(steps), forward_raises=chance.random() < 0.1)
 

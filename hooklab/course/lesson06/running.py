@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from hooklab.course.lesson06.programs import METHODS, Hook, Program
 
+NOT_THEIRS = "no error of the program's own"
 MOST = 12  # registrations in a program: hooks that add hooks that add hooks
 
 
@@ -17,8 +18,15 @@ class Boom(Exception):
     """Raised by the programs' own modules and hooks."""
 
 
-def run(base: type, program: Program, second_requires_grad: bool = False) -> list[str]:
-    """Run a program with a module class on top of `base`, and return all that could be seen.
+class Ran(NamedTuple):
+    """What could be seen of a program, line by line, and the errors that were not the program's own."""
+
+    log: list[str]
+    errors: list[Exception]
+
+
+def run(base: type, program: Program, second_requires_grad: bool = False) -> Ran:
+    """Run a program with a module class on top of `base`, and return what could be seen.
 
     Args:
         base: the class that has `__call__` and the three methods of METHODS.
@@ -26,16 +34,19 @@ def run(base: type, program: Program, second_requires_grad: bool = False) -> lis
         second_requires_grad: whether its `y` does, too.
 
     Returns:
-        A line for each step, each call of a hook or of forward with all it got, each result, error and warning.
+        In its log, a line for each step, each call of a hook or of forward with all it got, each result, error and
+        warning.
 
     Raises NotImplementedError when the class does: it is not written yet.
     """
-    return _Run(base, program, second_requires_grad).log
+    one = _Run(base, program, second_requires_grad)
+    return Ran(one.log, one.errors)
 
 
 class _Run:
     def __init__(self, base: type, program: Program, second_requires_grad: bool) -> None:
         self.log: list[str] = []
+        self.errors: list[Exception] = []
         self.hooks = {hook.name: hook for hook in program.hooks}
         self.added = 0
         self.raised: list[Boom] = []
@@ -49,7 +60,7 @@ class _Run:
             if hook.at_start:
                 self.add(hook)
         for step in program.steps:
-            self.log.append(step)
+            self.log.append(f">>> {step}")
             self.take(step)
 
     def take(self, step: str) -> None:
@@ -58,12 +69,13 @@ class _Run:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                exec(step, self.names)
+                exec(compile(step, __file__, "exec"), self.names)  # in a traceback, a line of this file
             except NotImplementedError:
                 raise
             except Exception as error:
                 is_known = any(error is one for one in self.raised)
-                self.log.append(f"raises {error!r}" if is_known else f"raises a {type(error).__name__} of its own")
+                self.log.append(f"raises {error!r}" if is_known else f"raises {type(error).__name__}, {NOT_THEIRS}")
+                self.errors += [] if is_known else [error]
         self.log += ["a warning"] * len(caught)
         if "backward" in step:
             self.log.append(f"x.grad = {shown(self.x.grad)}")
@@ -132,6 +144,8 @@ def _returned(verb: str, received: tuple[Any, ...]) -> Any:
             return ()
         case "adds_one":
             return _total(last) + 1
+        case "triples":
+            return _total(last) * 3
         case "returns_a_pair":
             return (last, 7.0)
         case "returns_the_same":

@@ -56,19 +56,25 @@ def test_every_exercise_has_three_wrong_answers_with_different_messages(one):
 
 @pytest.mark.parametrize("one", EXERCISES, ids=name_of)
 def test_the_stub_is_not_attempted_and_the_solution_is_correct(one, tmp_path):
-    imports, cell, name = solution_of(one.id)
-    assert attempt(one.id, run(f"{imports}\n{stubbed(cell)}", name, tmp_path / "stub.py")).state == "not attempted"
-    assert attempt(one.id, run(f"{imports}\n{cell}", name, tmp_path / "solved.py")).state == "correct"
+    before, cell, name = solution_of(one.id)
+    assert attempt(one.id, run(f"{before}\n{stubbed(cell)}", name, tmp_path / "stub.py")).state == "not attempted"
+    assert attempt(one.id, run(f"{before}\n{cell}", name, tmp_path / "solved.py")).state == "correct"
 
 
 def solution_of(id):
-    """Return a lesson's imports, an exercise's solution cell, and the name that its check is called with."""
+    """Return what stands before an exercise's solution cell, that cell, and the name that its check is called with.
+
+    Before it stand the lesson's imports, and its cells of classes: an answer may be built on them.
+    """
     made = draft_of(int(id.split(".")[0]))
     exercise = next(one for one in made.exercises if one.id == id)
     lines = [line for cell in made.cells for line in cell.parsed().body]
-    imports = "\n".join(ast.unparse(line) for line in lines if isinstance(line, ast.Import | ast.ImportFrom))
+    before = [ast.unparse(line) for line in lines if isinstance(line, ast.Import | ast.ImportFrom)]
+    for cell in made.cells[: exercise.solution.number - 1]:
+        if cell.kind == "code" and all(isinstance(line, ast.ClassDef) for line in cell.parsed().body):
+            before.append(cell.text)
     (call,) = [node for node in ast.walk(exercise.check.parsed()) if isinstance(node, ast.Call)]
-    return imports, exercise.solution.text, ast.unparse(call.args[1])
+    return "\n".join(before), exercise.solution.text, ast.unparse(call.args[1])
 
 
 @functools.cache

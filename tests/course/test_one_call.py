@@ -1,0 +1,78 @@
+"""The moving picture of one call: its values and memories come from a real call, and every position can be drawn."""
+
+import itertools
+
+import matplotlib.pyplot as plt
+import pytest
+
+from hooklab.course import one_call
+from hooklab.course.explorers import png
+from hooklab.course.one_call import BOXES, HOOKS, LAST, PRE_HOOKS, describe_call, draw_call, moving_call, record_call
+
+EVERY = list(itertools.product(PRE_HOOKS, HOOKS, [False, True]))
+
+
+def test_what_hooks_return_goes_on():
+    record = record_call("return args[0] * 10", "return output + 1")
+    assert record.values[-1] == [2, 20, 20, 60, 61, 61]
+    assert record.memory == ["A", "B", "B", "C", "D", "D"]
+
+
+def test_a_tuple_and_a_bare_value_do_the_same():
+    assert record_call("return (args[0] * 10,)").values == record_call("return args[0] * 10").values
+
+
+def test_a_pre_hook_that_writes_in_place_changes_the_callers_tensor():
+    record = record_call("args[0].mul_(10)")
+    assert [values[0] for values in record.values] == [2, 20, 20, 20, 20, 20]
+    assert record.memory[:3] == ["A", "A", "A"]
+    assert [record.is_changed(place, LAST) for place in range(6)] == [True, True, False, False, False, False]
+
+
+def test_a_forward_hook_that_writes_in_place_changes_what_forward_has_made():
+    record = record_call(hook="output.add_(1)")
+    assert [values[3] for values in record.values[3:]] == [6, 7, 7]
+    assert record.is_changed(3, LAST) and not record.is_changed(3, 3)
+
+
+@pytest.mark.parametrize(("pre", "hook"), list(itertools.product(PRE_HOOKS, HOOKS)))
+def test_wrapping_changes_no_value_and_no_memory(pre, hook):
+    plain, wrapped = record_call(pre, hook), record_call(pre, hook, backward=True)
+    assert (plain.values, plain.memory) == (wrapped.values, wrapped.memory)
+
+
+@pytest.mark.parametrize("chosen", EVERY)
+def test_every_position_can_be_drawn_and_said(chosen):
+    record = record_call(*chosen)
+    for step in (0, LAST):
+        texts = [text.get_text() for text in draw_call(record, step).axes[0].texts]
+        assert set(BOXES) <= set(texts)
+        assert sum(text.startswith("memory") for text in texts) == step + 1
+        assert describe_call(record, step).endswith(".")
+
+
+def test_what_shares_memory_stands_side_by_side():
+    for chosen in EVERY:
+        memory = record_call(*chosen).memory
+        assert [letter for letter, _ in itertools.groupby(memory)] == sorted(set(memory))
+
+
+def test_a_step_tells_who_else_has_changed():
+    assert "The value at 'you pass' has changed as well" in describe_call(record_call("args[0].mul_(10)"), 1)
+    assert "has changed" not in describe_call(record_call("return args[0] * 10"), 1)
+
+
+def test_the_explorer_follows_its_controls_and_leaves_no_figure():
+    explorer = moving_call()
+    _, choices, steps, picture, sentence = explorer.children
+    before = picture.value
+    choices.children[0].value = "args[0].mul_(10)"
+    assert picture.value != before
+    steps.children[1].value = 1
+    assert "writes 20 into your tensor" in sentence.value
+    assert plt.get_fignums() == []
+
+
+def test_the_stored_positions_are_pictures():
+    pictures = [png(figure) for figure in one_call.positions()]
+    assert len(set(pictures)) == len(pictures) == 2
