@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 6 · How does `__call__` run hooks? Build it yourself
 #
-# **Time** 60 minutes, and 22 for the ●●● exercise and what stands behind the recap &nbsp;·&nbsp; **You need** lessons 3 to 5
+# **Time** 60 minutes, and 23 for the ●●● exercise and what stands behind the recap &nbsp;·&nbsp; **You need** lessons 3 to 5
 #
 # After this lesson you can
 #
@@ -65,12 +65,12 @@ class Bare:
         return self.forward(*args)
 
 # %% [markdown]
-# In this lesson the class grows, exercise by exercise, until hundreds of random programs cannot tell it from PyTorch's.
-# Almost: in the end they will find one difference, and you will be the one who is right.
+# In this lesson it grows, exercise by exercise, until random programs cannot tell it from PyTorch's. Almost: they will find one
+# difference in the end, and you will be the one who is right.
 #
 # ## One call in slow motion
 #
-# What does the call have to do? Go through it. The module multiplies by 3, and it gets a 2.
+# What does the call have to do? Go through it: the module multiplies by 3, and it gets a 2.
 
 # %% tags=["explorer"]
 one_call.moving_call()
@@ -463,8 +463,8 @@ check("6.4", WithAlways)
 # %% [markdown]
 # ## All of it beside torch
 #
-# Your class in one piece. (If 6.4 is for another day, write `class Mine(WithBorder)`.) Each square below is a random program,
-# and it is filled where your log is PyTorch's.
+# Your class in one piece. (If 6.4 is for another day: `class Mine(WithBorder)`. If you have changed an earlier class, run the
+# cells of those built on it again.) Each square below is a random program, filled where your log is PyTorch's.
 
 # %%
 class Mine(WithBorder, WithAlways):
@@ -519,7 +519,7 @@ assert "mark_non_differentiable" in inspect.getsource(BackwardHookFunction.forwa
 # %% [markdown]
 # ## Read the real one
 #
-# `_wrapped_call_impl` asks one question, was the module compiled, and goes on to `_call_impl`. That one is longer than yours, for
+# `_wrapped_call_impl` asks whether the module was compiled, and goes on to `_call_impl`. That one is longer than yours, for
 # keyword arguments, global hooks and compilers, but its parts come in your order. Here they are, from the PyTorch that is
 # installed; `nn.Module._call_impl??` in a cell of your own shows all of it.
 
@@ -559,25 +559,6 @@ nn.ReLU()(torch.ones(1))
 
 print(seen)
 assert seen == ["Linear", "ReLU", "Sequential"]  # the inner module ends before the outer one
-
-# %% [markdown]
-# **"I stop the forward half-way, and offloaded layers stay loaded."** Hooks load a layer's weights before it runs and unload
-# them afterwards. Stop the pass by an exception, as feature extractors do, and the closing hooks of every module around the
-# stop are skipped. ([A thread of this kind](https://github.com/pytorch/pytorch/issues/180425))
-
-# %% tags=["field", "field-132"]
-def still_loaded(**options):
-    """Stop a pass behind the first of two inner layers; return what is loaded afterwards."""
-    model, loaded = nn.Sequential(nn.Sequential(nn.ReLU(), nn.Tanh())), set()
-    for name, module in model.named_modules():
-        module.register_forward_pre_hook(lambda m, args, name=name: loaded.add(name))
-        module.register_forward_hook(lambda m, args, out, name=name: loaded.discard(name), **options)
-    hooklab.run_until(model, "0.0", torch.ones(1))
-    return sorted(loaded)
-
-
-print("plain hooks:", still_loaded(), "  with always_call=True:", still_loaded(always_call=True))
-assert still_loaded() == ["", "0"] and still_loaded(always_call=True) == []
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 6.5 · Mend it: a trace of all calls
@@ -731,6 +712,25 @@ assert order == ["pre-hook", "global forward hook", "prepend", "forward hook", "
 # %% [markdown]
 # *What to see:* the global hook first, then the prepended one, then the order of registration. When `first.forward` raises,
 # only the `always_call` hook is left.
+
+# %% [markdown]
+# **"I stop the forward half-way, and offloaded layers stay loaded."** Hooks load a layer's weights before it runs and unload
+# them afterwards. Stop the pass by an exception, as feature extractors do, and the closing hooks of every module around the
+# stop are skipped. ([A thread of this kind](https://github.com/pytorch/pytorch/issues/180425))
+
+# %% tags=["field", "field-132"]
+def still_loaded(**options):
+    """Stop a pass behind the first of two inner layers; return what is loaded afterwards."""
+    model, loaded = nn.Sequential(nn.Sequential(nn.ReLU(), nn.Tanh())), set()
+    for name, module in model.named_modules():
+        module.register_forward_pre_hook(lambda m, args, name=name: loaded.add(name))
+        module.register_forward_hook(lambda m, args, out, name=name: loaded.discard(name), **options)
+    hooklab.run_until(model, "0.0", torch.ones(1))
+    return sorted(loaded)
+
+
+print("plain hooks:", still_loaded(), "  with always_call=True:", still_loaded(always_call=True))
+assert still_loaded() == ["", "0"] and still_loaded(always_call=True) == []
 
 # %% [markdown]
 # **What becomes of an error in a hook?** Older threads report crashes and swallowed errors. Today it travels unchanged to

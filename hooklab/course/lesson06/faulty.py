@@ -1,7 +1,7 @@
 """Calls with one fault each: what people write, and what it is called.
 
-When the reader's class falls short, a check runs them on the same programs. If one of them does there, line by line, what
-the reader's class does, the check gives its reason. To add a misconception, add a line.
+When the reader's class falls short, a check runs them on the same programs. If one of them does there, line by line,
+what the reader's class does, the check gives its reason. To add a misconception, add a line.
 """
 
 from __future__ import annotations
