@@ -47,6 +47,7 @@ layer.forward = lambda x: x * 10
 layer.__call__ = lambda x: 99
 
 result = layer(torch.tensor(1.0)).item()
+print("forward gives x * 10, __call__ gives 99, the hook adds 1; the layer gives")
 print(result)
 
 # %%
@@ -274,7 +275,8 @@ second = layer.register_forward_hook(lambda module, args, output: runs.append("s
 layer(torch.ones(1))
 layer(torch.ones(1))
 
-print(runs)
+print("after two calls, the second hook has run")
+print(len(runs), "time(s)")
 
 # %%
 reveal("6.b", len(runs))
@@ -394,7 +396,8 @@ got = []
 layer = nn.ReLU()
 layer.register_forward_hook(raises)
 layer.register_forward_hook(lambda m, args, output: got.append(output.tolist()), always_call=True)
-print(scripts.error_of(layer, torch.tensor([-1.0, 5.0])), "  the hook got", got)
+print(scripts.error_of(layer, torch.tensor([-1.0, 5.0])))
+print("the always_call hook got", got)
 
 # %% tags=["field", "field-35"]
 reveal("6.c", got)
