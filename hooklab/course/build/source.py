@@ -13,8 +13,6 @@ import tokenize
 from dataclasses import dataclass
 from typing import Literal
 
-import jupytext
-
 from hooklab.course.build.course import Problem, called_with
 
 TAGS = frozenset(
@@ -70,6 +68,8 @@ def read_cells(text: str, file: str) -> tuple[list[Cell], list[Problem]]:
         lines = _marker_lines(text)
     except (tokenize.TokenError, SyntaxError) as error:
         return [], [Problem(file, f"this is not valid Python: {error.args[0]}", _line_of(error))]
+    import jupytext  # not above: a learner's pytest, which compares notebooks and reads no source, has none
+
     read = jupytext.reads(text, fmt="py:percent").cells
     if len(read) != len(lines):
         return [], [Problem(file, _why_uneven(text, len(read), len(lines)), 1)]

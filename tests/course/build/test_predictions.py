@@ -25,7 +25,12 @@ def test_a_prediction_in_order_has_no_problems(tmp_path: Path) -> None:
     ("old", "new", "where", "said"),
     [
         ("print(three)\n\n", "assert three == 3\n\n", ' cell 9 "three = 1 + 2": ', "an assert in a cell with the tag"),
-        ("print(three)\n\n", "if three:\n    assert three\n\n", " cell 9 ", "an assert in a cell with the tag 'predict'"),
+        (
+            "print(three)\n\n",
+            "if three:\n    assert three\n\n",
+            " cell 9 ",
+            "an assert in a cell with the tag 'predict'",
+        ),
         (QUESTION, "", " cell 8 ", "a cell with the tag 'predict' follows a cell with predict("),
         (MEANING, "# %%\n", " cell 9 ", "is followed by a cell that begins with reveal("),
         ('# %% tags=["predict"]', "# %%", " cell 8 ", "predict(…) is not followed by a cell with the tag"),

@@ -293,5 +293,6 @@ def test_of_two_launches_at_once_the_second_finds_everything_done(course: Course
 def test_a_new_venv_gets_a_real_pip(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     (course.root / "ensurepip.py").unlink()
+    course.requirements.write_text("tiny==1.0\n")
     with pytest.raises(LauncherError, match=r"No matching distribution found for tiny==1\.0"):
         ready_python(course.requirements)

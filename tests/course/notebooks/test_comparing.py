@@ -85,3 +85,13 @@ def test_a_cell_that_was_never_run_fails(outcomes: Outcomes) -> None:
 def test_a_global_hook_left_behind_fails(outcomes: Outcomes) -> None:
     assert outcomes("faulty")["Cell 2"] == "PASSED"
     assert outcomes("faulty")["no global hook is left behind"] == "FAILED"
+
+
+def test_the_packages_of_a_learner_are_enough(tmp_path: Path) -> None:
+    (tmp_path / "good.ipynb").write_text(writes(new_notebook(cells=NOTEBOOKS["good"])), encoding="utf-8")
+    arguments = ["-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider", str(tmp_path)]
+    program = "import sys; sys.modules.update(jupytext=None, playwright=None); import pytest; "
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}sys.exit(pytest.main({arguments}))"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
