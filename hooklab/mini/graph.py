@@ -116,7 +116,6 @@ class Operation(Node):
 def run_backward(root: Edge, seed: Tensor, *, retain_graph: bool) -> None:
     """Send ``seed`` from ``root`` to all leaves: each node runs once, when all its gradients have come together."""
     expected = _count_arrivals(root[0])
-    expected[root[0]] = 1
     arrived: dict[Node, list[Gradient]] = {}
     ready: list[tuple[float, int, Node]] = []
     ticket = count()  # decides between nodes of equal order: first come, first served
@@ -166,7 +165,7 @@ def _through_hooks(grad: Any, table: HookTable) -> Any:
 
 def _count_arrivals(root: Node) -> dict[Node, int]:
     """How many gradients each node has to wait for."""
-    counts: dict[Node, int] = {root: 0}
+    counts: dict[Node, int] = {root: 1}  # the gradient that backward() begins with
     to_visit = [root]
     while to_visit:
         for edge in to_visit.pop().edges:

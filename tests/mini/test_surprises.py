@@ -511,6 +511,22 @@ def test_a_tensor_hook_registered_while_one_runs_waits_for_the_next_backward(eng
     assert log == ["new"]
 
 
+def test_the_first_hook_of_another_output_registered_while_one_runs_waits_as_well(engine: Any) -> None:
+    module, log = module_of(engine, lambda x: (x * 2.0, x * 3.0)), []
+    module.register_full_backward_hook(lambda *_: None)  # now one node makes both outputs
+    first, second = module(engine.tensor([1.0], True))
+
+    def hook(grad: Any) -> None:
+        second.register_hook(lambda grad: log.append("new"))
+
+    first.register_hook(hook)
+    total = (first + second).sum()
+    total.backward(retain_graph=True)
+    assert log == []
+    total.backward()
+    assert log[:1] == ["new"]
+
+
 def test_a_tensor_hook_removed_while_one_runs_still_runs_in_this_backward(engine: Any) -> None:
     x, log = engine.tensor([1.0], True), []
     x.register_hook(lambda grad: handle.remove())

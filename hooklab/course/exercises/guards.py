@@ -5,6 +5,7 @@ They work by comparing before and after, on private hook tables of torch 2.13; n
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -16,9 +17,19 @@ from torch.nn.modules import module as torch_module
 from hooklab.course.exercises.frames import name_of
 from hooklab.leftover import GLOBAL_TABLES, MODULE_TABLES, TENSOR_TABLES
 
+optimizer = importlib.import_module("torch.optim.optimizer")  # torch.optim takes the name for a class
+
 # Hooks that watch how modules are built, which `hooklab.leftover_hooks` leaves out.
 _REGISTRATION_TABLES = {
     f"{what}_registration_hook": f"_global_{what}_registration_hooks" for what in ("buffer", "module", "parameter")
+}
+_OPTIMIZER_TABLES = {
+    "step pre-hook": "_optimizer_step_pre_hooks",
+    "step post-hook": "_optimizer_step_post_hooks",
+    "state dict pre-hook": "_optimizer_state_dict_pre_hooks",
+    "state dict post-hook": "_optimizer_state_dict_post_hooks",
+    "load state dict pre-hook": "_optimizer_load_state_dict_pre_hooks",
+    "load state dict post-hook": "_optimizer_load_state_dict_post_hooks",
 }
 # Tables beside a table of hooks: which of their ids were registered with an option.
 _OPTIONS = ("_with_kwargs", "_always_called")
@@ -93,15 +104,22 @@ def _tables(objects: Sequence[Any]) -> list[Table]:
                 tables += [_table(module, at, _words(kind, is_old), where) for kind, at in MODULE_TABLES.items()]
             for name, parameter in one.named_parameters():
                 tables += _tensor_tables(parameter, f"parameter {name!r}")
+        elif isinstance(one, torch.optim.Optimizer):
+            where = f"the {type(one).__name__} optimizer"
+            tables += [Table(f"{kind} on {where}", getattr(one, at)) for kind, at in _OPTIMIZER_TABLES.items()]
     return tables
 
 
 def _global_tables() -> list[Table]:
     is_old = torch_module._global_is_full_backward_hook is False
     everywhere = GLOBAL_TABLES | _REGISTRATION_TABLES
-    return [
+    tables = [
         _table(torch_module, at, f"global {_words(kind, is_old)}", "all modules") for kind, at in everywhere.items()
     ]
+    for kind in ("pre", "post"):
+        hooks = getattr(optimizer, f"_global_optimizer_{kind}_hooks")
+        tables.append(Table(f"global step {kind}-hook on all optimizers", hooks))
+    return tables
 
 
 def _table(owner: Any, attribute: str, kind: str, where: str) -> Table:

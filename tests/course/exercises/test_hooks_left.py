@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import hooklab
 from hooklab.course.exercises import attempt
@@ -77,6 +78,30 @@ def test_a_global_hook_is_removed_even_when_the_answer_raises():
 
     attempt("1.2", answer)
     assert not torch_module._global_forward_hooks
+
+
+@pytest.mark.parametrize("kind", ["step_pre", "step_post", "state_dict_post", "load_state_dict_pre"])
+def test_a_hook_left_on_an_optimizer_is_reported_and_removed(kind, monkeypatch):
+    optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)])
+
+    def verify(trial):
+        trial.call(optimizer)
+        return "it ran"
+
+    def answer(optimizer):
+        getattr(optimizer, f"register_{kind}_hook")(grab)
+
+    outcome = outcome_of(verify, answer, monkeypatch)
+    assert f"{kind.replace('_p', ' p').replace('_', ' ')}-hook `grab` on the SGD optimizer" in str(outcome)
+    assert not getattr(optimizer, f"_optimizer_{kind}_hooks")
+
+
+def test_a_global_hook_on_optimizers_is_reported_and_removed(monkeypatch):
+    def answer(x):
+        register_optimizer_step_post_hook(grab)
+
+    outcome = outcome_of(lambda trial: trial.call(1) or "it ran", answer, monkeypatch)
+    assert "global step post-hook `grab` on all optimizers (it was removed)" in str(outcome)
 
 
 def test_an_old_global_backward_hook_is_named_and_leaves_torch_free_for_full_ones(monkeypatch):
