@@ -91,7 +91,7 @@ class _Call:
     def __init__(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.module, self.args, self.kwargs = module, args, kwargs
         self.output: Any = None
-        self.started: set[int] = set()  # the always_call hooks that were reached
+        self.started: set[int] = set()  # the forward hooks that were reached
 
     def run(self) -> Any:
         """The whole order: global hooks before the module's own, and the border outside of ``forward``."""
@@ -128,10 +128,9 @@ class _Call:
 
     def _run_forward_hooks(self) -> None:
         own = self.module.forward_hooks
-        with_kwargs, always_call = _all_forward.with_kwargs, _all_forward.always_call
+        with_kwargs = _all_forward.with_kwargs
         for hook_id, hook in _all_forward.snapshot() + own.snapshot():
-            if hook_id in own.always_call or hook_id in always_call:
-                self.started.add(hook_id)  # before it runs: if it raises, it is not run again
+            self.started.add(hook_id)  # before it runs: if it raises, it is not run again
             self._run_forward_hook(hook, hook_id in own.with_kwargs or hook_id in with_kwargs)
 
     def _run_forward_hook(self, hook: Hook, with_kwargs: bool) -> None:

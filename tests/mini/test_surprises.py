@@ -404,6 +404,21 @@ def test_always_call_hooks_do_not_run_after_an_interrupt(engine: Any) -> None:
     assert log == []
 
 
+def test_an_interrupt_in_an_always_call_hook_comes_out_even_after_another_error(engine: Any) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    module = module_of(engine, failing)
+    module.register_forward_hook(interrupted, always_call=True)
+    with pytest.raises(KeyboardInterrupt):
+        module(1.0)
+
+
+def test_a_module_without_a_forward_says_so(engine: Any) -> None:
+    with pytest.raises(NotImplementedError, match="forward"):
+        engine.Module()(1.0)
+
+
 # gradients that are kept
 
 

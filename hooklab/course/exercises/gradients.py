@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
 
 from hooklab.course.exercises.frames import first_words, whose
-from hooklab.course.exercises.misconceptions import named_by
+from hooklab.course.exercises.misconceptions import Reason, in_torchs_line, named_by
 from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
 
 
@@ -28,7 +28,7 @@ def _missing_argument(error: BaseException) -> str | None:
 
 
 # Words of an exception that a hook brings about, and the misconception behind it.
-_LIKELY: dict[str, str | Callable[[BaseException], str | None]] = {
+_LIKELY: dict[str, Reason] = {
     "doesn't require gradient": "no gradient to hook: ask a tensor for requires_grad before you hook it",
     "more than one element of the written-to tensor": "in place: the gradient that sum() sends is one number seen "
     "many times, so it cannot be written to; make a new tensor",
@@ -36,8 +36,12 @@ _LIKELY: dict[str, str | Callable[[BaseException], str | None]] = {
     "expected Variable, but hook returned": "not a tensor: a hook returns None or one tensor, and a lambda returns "
     "whatever its expression is worth",
     "missing 1 required positional argument": _missing_argument,
-    "takes 1 positional argument but 2 were given": "no place for the gradient: in a class, a hook takes self and grad",
-    "'NoneType' object is not callable": "called instead of handed over: register_hook takes the function, without ()",
+    "takes 1 positional argument but 2 were given": in_torchs_line(
+        "no place for the gradient: in a class, a hook takes self and grad"
+    ),
+    "'NoneType' object is not callable": in_torchs_line(
+        "called instead of handed over: register_hook takes the function, without ()"
+    ),
 }
 
 

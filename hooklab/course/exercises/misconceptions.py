@@ -6,12 +6,14 @@ that was seen, and no other one does.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from hooklab.course.exercises.frames import whose
 from hooklab.course.exercises.trial import NotYet, same
 
 
@@ -62,8 +64,21 @@ def _does(program: Callable[[Any], Any], one: Any, seen: Any) -> bool:
         return False
 
 
+Reason = str | Callable[[BaseException], str | None]
+
+
+def in_torchs_line(reason: str) -> Reason:
+    """Give a reason only where a line of torch's ran into the error, as when it calls a hook."""
+
+    def given(error: BaseException) -> str | None:
+        frames = traceback.extract_tb(error.__traceback__)
+        return reason if frames and whose(frames[-1].filename) == "library" else None
+
+    return given
+
+
 @contextmanager
-def named_by(likely: Mapping[str, str | Callable[[BaseException], str | None]]) -> Iterator[None]:
+def named_by(likely: Mapping[str, Reason]) -> Iterator[None]:
     """Add the likely misconception to an exception of the learner's. A context manager, and so a decorator too.
 
     Args:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.expectations import expect_still_there, expect_unused, is_handle
-from hooklab.course.exercises.misconceptions import named_by
+from hooklab.course.exercises.misconceptions import Reason, in_torchs_line, named_by
 from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
 # Words of an exception that a module hook brings about, and the misconception behind it.
-LIKELY = {
+LIKELY: dict[str, Reason] = {
     "BackwardHookFunction is a view": "a module's backward hook, full or pre-, cannot stand beside an in-place module: "
     "hook the tensor",
     "invalid number of grad_input": "not a tuple of the same length: return one entry for each entry of "
@@ -23,12 +23,17 @@ LIKELY = {
     "invalid number of grad_output": "not a tuple of the same length: return one entry for each entry of "
     "grad_output, None for None; a bare tensor counts by its rows",
     "'generator' has no len()": "a generator: (… for …) alone makes no tuple; write tuple(… for …)",
-    "values to unpack": "three gradients: only the legacy hook has them, and only in some layers",
-    "RemovableHandle": "accidental return: what a forward hook returns replaces the output",
+    "values to unpack (expected 3": "three gradients: only the legacy hook has them, and only in some layers",
+    "RemovableHandle": in_torchs_line("accidental return: what a forward hook returns replaces the output"),
     "doesn't require gradient": "no gradient to hook: ask a tensor for requires_grad before you hook it",
+    "'NoneType' object is not callable": in_torchs_line(
+        "called instead of handed over: a method that registers takes the function, without ()"
+    ),
     "NoneType": "None in a tuple: no gradient belongs to this place; leave it as it is",
-    "positional argument": "another hook's arguments: (module, grad_input, grad_output) for a backward hook, "
-    "(module, grad_output) for a backward pre-hook, (module, args, output) for a forward hook",
+    "positional argument": in_torchs_line(
+        "another hook's arguments: (module, grad_input, grad_output) for a backward hook, "
+        "(module, grad_output) for a backward pre-hook, (module, args, output) for a forward hook"
+    ),
     "has changed the size of value": "another shape: a gradient is replaced by one of the same shape",
 }
 

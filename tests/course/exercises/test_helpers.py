@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from hooklab.course.exercises import forward
 from hooklab.course.exercises.expectations import error_comes_out, expect_handle, expect_unused, hidden_error
 from hooklab.course.exercises.faults import NotYet, PlannedError
 from hooklab.course.exercises.gradients import misconception_named
@@ -81,6 +82,46 @@ def test_a_hook_with_another_number_of_parameters_is_no_unbound_method():
 
 def test_a_call_with_too_few_arguments_inside_a_hook_is_none_of_these():
     assert raised_by(lambda grad: Keeper().keep()) is None
+
+
+@forward.misconception_named()
+def run_with(layer):
+    """Run a layer with a learner's hook on it, as a check of forward hooks does."""
+    forward.run_with_hooks(Trial(run_with), layer, torch.ones(1, 2))
+
+
+def reason_of(hook):
+    layer = nn.Linear(2, 1)
+    layer.register_forward_hook(hook)
+    with pytest.raises(NotYet) as caught:
+        run_with(layer)
+    return dict(caught.value.details).get("likely")
+
+
+def test_a_hook_with_a_pre_hooks_arguments_is_told_so():
+    assert reason_of(lambda module, args: None).startswith("another hook's arguments")
+
+
+def test_a_call_with_wrong_arguments_inside_a_hook_is_not_called_another_hooks_arguments():
+    def helper(output):
+        return None
+
+    assert reason_of(lambda module, args, output: helper(output, 1)) is None
+
+
+def test_a_tuple_given_to_torch_in_a_hooks_own_line_is_no_accidental_return():
+    assert reason_of(lambda module, args, output: nn.functional.linear(args, module.weight)) is None
+
+
+def test_a_hook_that_calls_its_own_module_is_told_why_there_is_no_end():
+    assert "calls its own module" in reason_of(lambda module, args, output: module(args[0]))
+
+
+def test_a_function_that_calls_itself_is_told_so():
+    def walk(value):
+        return [walk(one) for one in value]
+
+    assert "a function that calls itself" in reason_of(lambda module, args, output: walk("text") and None)
 
 
 # --- what is varied, and counted
