@@ -16,6 +16,9 @@ from hooklab.mini.graph import Gradient, Node, check_gradient, is_recording
 from hooklab.mini.handles import Hook
 from hooklab.mini.tensor import Tensor
 
+# Surprise: torch 2.8 to 2.14 warn of inputs without gradient even when only pre-hooks were registered.
+WARNS_WITHOUT_HOOKS = True
+
 Grads = Sequence[Gradient]
 # gets the gradients that leave a crossing, and those that arrived; returns what shall leave instead, or None
 Inspector = Callable[[Grads, Grads], Grads | None]
@@ -108,10 +111,10 @@ class Border:
 
     def _run_hooks_without_inputs(self) -> None:
         """No input requires gradient, so there is no second stop, and no gradient to replace."""
-        # Surprise: this warns even when only pre-hooks were registered.
-        warnings.warn(
-            "Full backward hook is firing when grad_output is there: no input requires gradients", stacklevel=2
-        )
+        if self._hooks or WARNS_WITHOUT_HOOKS:
+            warnings.warn(
+                "Full backward hook is firing when grad_output is there: no input requires gradients", stacklevel=2
+            )
         for hook in self._hooks:
             returned = hook(self._module, (None,) * self._n_inputs, self._grad_output)
             nothing = returned is None or (isinstance(returned, tuple) and all(grad is None for grad in returned))
