@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
-from tests.mini.changes import CHANGES
+from tests.mini.changes import CHANGES, HARMLESS
 
 ROOT = Path(__file__).parents[1]
 PYTEST = ["-x", "-q", "-o", "addopts=", "-p", "no:cacheprovider", "--no-header", "-W", "ignore"]
@@ -303,7 +303,8 @@ def main() -> int:
     for number, mutant in enumerate(mutants, start=1):
         if survives(mutant, target, logs, options.seconds):
             alive.append(mutant)
-            print(f"alive: {mutant}", flush=True)
+            why = HARMLESS.get(f"{mutant.path.name}: {mutant.what}")
+            print(f"alive: {mutant}{f'  ({why})' if why else ''}", flush=True)
         elif number % 50 == 0:
             print(f"{number} of {len(mutants)}, {len(alive)} alive", flush=True)
     killed = len(mutants) - len(alive)

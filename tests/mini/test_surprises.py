@@ -444,9 +444,9 @@ def test_a_retained_gradient_requires_no_gradient_even_if_the_one_that_flowed_do
 def test_whoever_holds_the_gradient_of_a_leaf_sees_it_grow(engine: Any) -> None:
     x = engine.tensor([1.0, 2.0], True)
     (x * 2.0).sum().backward()
-    held = x.grad
+    held, view = x.grad, x.grad.detach()
     (x * 3.0).sum().backward()
-    assert held.tolist() == [5.0, 5.0]
+    assert held.tolist() == view.tolist() == [5.0, 5.0]
 
 
 def test_whoever_holds_a_retained_gradient_does_not_see_it_grow(engine: Any) -> None:
@@ -519,6 +519,22 @@ def test_relu_keeps_what_is_no_number(engine: Any) -> None:
     y.sum().backward()
     assert repr(y.tolist()) == "[nan, 0.0, 2.0]"
     assert x.grad.tolist() == [1.0, 0.0, 1.0]
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_relu_keeps_the_sign_of_a_zero(engine: Any) -> None:
+    assert (engine.tensor([-0.0]).relu() ** -1.0).tolist() == [float("-inf")]
+
+
+@pytest.mark.parametrize("wants_grad", [0, 1])
+def test_a_factor_may_be_changed_in_place_if_the_other_one_wants_no_gradient(engine: Any, wants_grad: int) -> None:
+    leaf = engine.tensor([2.0], True)
+    factors = [engine.tensor([3.0]), engine.tensor([3.0])]
+    factors[wants_grad] = leaf * 1.0
+    total = (factors[0] * factors[1]).sum()
+    factors[wants_grad].mul_(5.0)
+    total.backward()
+    assert leaf.grad.tolist() == [3.0]
 
 
 # tensor hooks that come and go
