@@ -29,5 +29,5 @@ HARMLESS = {
     "handles.py: left out: `self.always_call.discard(hook_id)`": "ids do not come again: it only frees memory",
     "handles.py: False: `False`": "of the tables that rely on the default, nobody reads the option",
     "tensor.py: 1 + 1: `1`": "versions are only compared: any change of the number will do",
-    "tensor.py: 0 + 1: `0`": "versions may begin anywhere, and a tensor without a node has no use for its output number",
+    "tensor.py: 0 + 1: `0`": "versions may begin anywhere; a tensor without a node has no use for its output number",
 }
