@@ -17,9 +17,10 @@ def printing(source: str, text: str, count: int | None = 1) -> Any:
     return new_code_cell(source, execution_count=count, outputs=outputs)
 
 
+# Stands for torch, which takes seconds to import.
 LEAVES_A_HOOK = (
-    "from torch.nn.modules.module import register_module_forward_hook\n"
-    "handle = register_module_forward_hook(lambda *_: None)"
+    "import sys, types\n"
+    "sys.modules['torch.nn.modules.module'] = types.SimpleNamespace(_global_forward_hooks={1: print})"
 )
 NOTEBOOKS = {
     "good": [
