@@ -62,23 +62,24 @@ class Patches:
             is_class = isinstance(owner, type)
             for name, old in before.items():
                 new = now.get(name, _MISSING)
-                if new is not old and _is_behaviour(old) and not _is_torchs_own(name, new, old):
+                if new is not old and _is_behaviour(old) and not self._is_torchs_own(name, new):
                     yield owner, name, old
             if is_class and len(now) > len(before):  # a method that was inherited so far
                 for name in now.keys() - before.keys():
                     if _is_behaviour(now[name]):
                         yield owner, name, _MISSING
 
+    def _is_torchs_own(self, name: str, new: Any) -> bool:
+        """Torch replaces a few things itself, by functions that it makes on the spot, such as an optimizer's `step`."""
+        if name == "Storage":  # a new default dtype brings another one
+            return True
+        is_old = any(value is new for _, before in self._before for value in before.values())
+        return hasattr(new, "__code__") and whose(new.__code__.co_filename) == "library" and not is_old
+
 
 def _is_behaviour(value: Any) -> bool:
     """Whether it can be called, by one way or another: modules and classes keep caches and flags, too."""
     return callable(value) or isinstance(value, staticmethod | classmethod | property)
-
-
-def _is_torchs_own(name: str, new: Any, old: Any) -> bool:
-    """Torch replaces a few things itself: the first optimizer wraps its `step`, a default dtype brings its Storage."""
-    wraps_it = getattr(new, "__wrapped__", None) is old and hasattr(new, "__code__")
-    return name == "Storage" or (wraps_it and whose(new.__code__.co_filename) == "library")
 
 
 def _owners() -> list[Owner]:

@@ -1,4 +1,4 @@
-"""The state of the process that an answer may change, or an earlier cell has changed: modes, defaults, filters, folder.
+"""The state of the process that an answer may change, or an earlier cell has changed; `settings` says what it is.
 
 A check runs in the usual state: what was unusual when it began is noted, and is back when it ends. What an answer
 leaves changed is put back after each of its calls, and noted. It works by comparing before and after.
@@ -6,42 +6,15 @@ leaves changed is put back after each of its calls, and noted. It works by compa
 
 from __future__ import annotations
 
-import os
 import random
-import sys
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from torch import overrides
-from torch._tensor_str import PRINT_OPTS
-from torch.autograd import forward_ad
-from torch.utils import _device, _python_dispatch
 
-_ANY = object()
-
-
-class _Setting(NamedTuple):
-    name: str
-    read: Callable[[], Any]
-    write: Callable[[Any], Any]
-    usual: Any = _ANY  # the value that a check runs with; _ANY: whatever it is
-    way_back: str = ""  # how a learner gets it back for good
-    words: Callable[[Any], str] | None = None  # how a value is told; None: not at all
-
-    def told(self, value: Any) -> str:
-        return "" if self.words is None else f" {self.words(value)}"
-
-
-def _on(value: Any) -> str:
-    return "on" if value else "off"
-
-
-def _at(value: Any) -> str:
-    return f"at {value}"
+from hooklab.course.exercises.settings import ANY, INNER_MODES, SETTINGS
 
 
 @contextmanager
@@ -53,7 +26,7 @@ def usual_state(notes: list[str]) -> Iterator[None]:
     earlier = _read_all()
     with _inference_mode_put_back(), torch.inference_mode(False):
         for setting, value in zip(SETTINGS, earlier, strict=True):
-            if setting.usual is not _ANY and value != setting.usual:
+            if setting.usual is not ANY and value != setting.usual:
                 setting.write(setting.usual)
                 way_back = f"; for good: {setting.way_back}" if setting.way_back else ""
                 was, usual = setting.told(value) or " unusual", setting.told(setting.usual) or " as usual"
@@ -98,270 +71,8 @@ def _read_all() -> list[Any]:
 @contextmanager
 def _inference_mode_put_back() -> Iterator[None]:
     """End with the inference mode of the beginning, whichever guards are open: only a guard's end can do that."""
-    inner = [(read(), write) for read, write in _INNER_MODES]
+    inner = [(read(), write) for read, write in INNER_MODES]
     with torch.inference_mode(torch.is_inference_mode_enabled()):
         for value, write in inner:
             write(value)  # a guard sets these, too
         yield
-
-
-_INNER_MODES: list[tuple[Callable[[], bool], Callable[[bool], Any]]] = [
-    (torch.is_grad_enabled, torch._C._set_grad_enabled),
-    (torch._C._is_fwd_grad_enabled, torch._C._set_fwd_grad_enabled),
-    (torch._C._is_multithreading_enabled, torch._C._set_multithreading_enabled),
-]
-
-
-def _inner_mode(number: int, name: str, way_back: str = "") -> _Setting:
-    """A mode that inference mode switches off; it counts as on there, so that only inference mode is told."""
-    read, write = _INNER_MODES[number]
-    return _Setting(name, lambda: read() or torch.is_inference_mode_enabled(), write, True, way_back, _on)
-
-
-class _FunctionModes(NamedTuple):
-    """The stack of torch-function modes; the default device is one, and kept in two more places."""
-
-    stack: tuple[Any, ...] = ()
-    device_context: Any = None
-    current_device: Any = None
-
-    @classmethod
-    def read(cls) -> _FunctionModes:
-        stack = tuple(overrides._get_current_function_mode_stack())
-        return cls(stack, getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None), _device.CURRENT_DEVICE)
-
-    def write(self) -> None:
-        for _ in overrides._get_current_function_mode_stack():
-            overrides._pop_mode()
-        for mode in self.stack:
-            overrides._push_mode(mode)
-        torch._GLOBAL_DEVICE_CONTEXT.device_context = self.device_context
-        _device.CURRENT_DEVICE = self.current_device
-
-    def __str__(self) -> str:
-        devices = [str(mode.device) for mode in self.stack if isinstance(mode, _device.DeviceContext)]
-        others = [type(mode).__name__ for mode in self.stack if not isinstance(mode, _device.DeviceContext)]
-        return f"on ({', '.join([*devices, *others])})" if self.stack else "off"
-
-
-def _dispatch_modes() -> tuple[Any, ...]:
-    return tuple(_python_dispatch._get_current_dispatch_mode_stack())
-
-
-def _set_dispatch_modes(modes: tuple[Any, ...]) -> None:
-    for _ in _dispatch_modes():
-        _python_dispatch._pop_mode()
-    for mode in modes:
-        _python_dispatch._push_mode(mode)
-
-
-def _saved_tensors_hooks() -> tuple[Any, ...]:
-    """All pairs of hooks, the innermost last: torch shows only the top one."""
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
-        return ()
-    pairs = _pop_saved_tensors_hooks()
-    _push_saved_tensors_hooks(pairs)
-    return pairs
-
-
-def _pop_saved_tensors_hooks() -> tuple[Any, ...]:
-    pairs: list[Any] = []
-    while (top := torch._C._autograd._top_saved_tensors_default_hooks(True)) is not None:
-        pairs.insert(0, top)
-        torch._C._autograd._pop_saved_tensors_default_hooks()
-    return tuple(pairs)
-
-
-def _push_saved_tensors_hooks(pairs: tuple[Any, ...]) -> None:
-    _pop_saved_tensors_hooks()
-    for pack, unpack in pairs:
-        torch._C._autograd._push_saved_tensors_default_hooks(pack, unpack)
-
-
-_AUTOCAST_DEVICES = ("cpu", "cuda", "mps")
-
-
-def _autocast() -> tuple[Any, ...]:
-    nesting = torch.autocast_increment_nesting() - 1
-    torch.autocast_decrement_nesting()
-    return (*map(torch.is_autocast_enabled, _AUTOCAST_DEVICES), torch.is_autocast_cache_enabled(), nesting)
-
-
-def _set_autocast(value: tuple[Any, ...]) -> None:
-    *enabled, cache, nesting = value
-    for device, is_enabled in zip(_AUTOCAST_DEVICES, enabled, strict=True):
-        torch.set_autocast_enabled(device, is_enabled)
-    torch.set_autocast_cache_enabled(cache)
-    for _ in range(nesting, _autocast()[-1]):
-        torch.autocast_decrement_nesting()
-    for _ in range(_autocast()[-1], nesting):
-        torch.autocast_increment_nesting()
-    torch.clear_autocast_cache()
-
-
-def _autocast_dtypes() -> list[torch.dtype]:
-    return list(map(torch.get_autocast_dtype, _AUTOCAST_DEVICES))
-
-
-def _set_autocast_dtypes(dtypes: list[torch.dtype]) -> None:
-    for device, dtype in zip(_AUTOCAST_DEVICES, dtypes, strict=True):
-        torch.set_autocast_dtype(device, dtype)
-
-
-class _WarningFilters:
-    """The warning filters, and who shows a warning.
-
-    Libraries add filters for their own categories or modules when they are imported: these stay, and are no change.
-    """
-
-    def __init__(self) -> None:
-        self.all = list(warnings.filters)
-        self.show = (warnings.showwarning, getattr(warnings, "_showwarnmsg_impl", None))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _WarningFilters) and (self._general(), self.show) == (other._general(), other.show)
-
-    def write(self) -> None:
-        added = [one for one in warnings.filters if one not in self.all and not _is_general(one)]
-        warnings.resetwarnings()  # it also tells the module that the list is another one
-        warnings.filters[:] = [*self.all, *added]  # type: ignore[index]
-        warnings.showwarning, warnings._showwarnmsg_impl = self.show  # type: ignore[attr-defined]
-
-    def _general(self) -> list[Any]:
-        return [one for one in self.all if _is_general(one)]
-
-
-def _is_general(one: Any) -> bool:
-    _, _, category, module, _ = one
-    return category.__module__ == "builtins" and module is None
-
-
-def _errors_for_warnings() -> list[Any]:
-    """The filters that make an error of any warning of torch's."""
-    return [one for one in warnings.filters if one[0] == "error" and issubclass(UserWarning, one[2]) and not one[1]]
-
-
-def _set_errors_for_warnings(errors: list[Any]) -> None:
-    others = [one for one in warnings.filters if one not in _errors_for_warnings()]
-    warnings.resetwarnings()
-    warnings.filters[:] = [*errors, *others]  # type: ignore[index]
-
-
-def _forward_ad_level() -> int:
-    return forward_ad._current_level
-
-
-def _set_forward_ad_level(level: int) -> None:
-    while forward_ad._current_level > level:
-        forward_ad.exit_dual_level()
-    while forward_ad._current_level < level:
-        forward_ad.enter_dual_level()
-
-
-def _folder() -> str | None:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return None
-
-
-def _set_folder(folder: str | None) -> None:
-    if folder is not None and os.path.isdir(folder):
-        os.chdir(folder)
-
-
-def _streams() -> tuple[Any, ...]:
-    return sys.stdin, sys.stdout, sys.stderr
-
-
-def _set_streams(streams: tuple[Any, ...]) -> None:
-    sys.stdin, sys.stdout, sys.stderr = streams
-
-
-# Modes that see torch's own calls come first, so that they do not see what the rest of this file does.
-SETTINGS: list[_Setting] = [
-    _Setting(
-        "the default device, or another torch-function mode,",
-        _FunctionModes.read,
-        _FunctionModes.write,
-        _FunctionModes(),
-        "`torch.set_default_device(None)`",
-        str,
-    ),
-    _Setting("a torch-dispatch mode", _dispatch_modes, _set_dispatch_modes, (), words=_on),
-    _Setting(
-        "inference mode",
-        torch.is_inference_mode_enabled,
-        lambda value: None,  # the guards around a block do it
-        False,
-        "a restart of the kernel, or the guard's `__exit__`",
-        _on,
-    ),
-    _inner_mode(0, "gradient mode", "`torch.set_grad_enabled(True)`"),
-    _inner_mode(1, "forward-mode gradients"),
-    _inner_mode(2, "multithreading of backward", "`torch.autograd.set_multithreading_enabled(True)`"),
-    _Setting("a level of forward-mode gradients", _forward_ad_level, _set_forward_ad_level, -1),
-    _Setting(
-        "autocast",
-        _autocast,
-        _set_autocast,
-        (*[False] * len(_AUTOCAST_DEVICES), True, 0),
-        '`torch.set_autocast_enabled("cpu", False)`',
-        lambda value: _on(any(value[:-2])),
-    ),
-    _Setting("autocast's dtype", _autocast_dtypes, _set_autocast_dtypes),
-    _Setting("the hooks on saved tensors", _saved_tensors_hooks, _push_saved_tensors_hooks, (), words=_on),
-    _Setting(
-        "anomaly detection",
-        lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
-        lambda value: torch.autograd.set_detect_anomaly(*value),
-        (False, True),
-        "`torch.autograd.set_detect_anomaly(False)`",
-        lambda value: _on(value[0]),
-    ),
-    _Setting(
-        "the default dtype",
-        torch.get_default_dtype,
-        torch.set_default_dtype,
-        torch.float32,
-        "`torch.set_default_dtype(torch.float32)`",
-        _at,
-    ),
-    _Setting(
-        "torch's deterministic mode",
-        torch.get_deterministic_debug_mode,
-        torch.set_deterministic_debug_mode,
-        0,
-        "`torch.use_deterministic_algorithms(False)`",
-        _on,
-    ),
-    _Setting(
-        "the precision of matrix products",
-        torch.get_float32_matmul_precision,
-        torch.set_float32_matmul_precision,
-        "highest",
-        '`torch.set_float32_matmul_precision("highest")`',
-        _at,
-    ),
-    _Setting("torch's number of threads", torch.get_num_threads, torch.set_num_threads, words=_at),
-    _Setting(
-        "the fast path of attention",
-        torch.backends.mha.get_fastpath_enabled,
-        torch.backends.mha.set_fastpath_enabled,
-        words=_on,
-    ),
-    _Setting("torch's print options", lambda: dict(vars(PRINT_OPTS)), lambda value: vars(PRINT_OPTS).update(value)),
-    _Setting("NumPy's answer to invalid numbers", np.geterr, lambda value: np.seterr(**value)),
-    _Setting(
-        "errors for warnings",
-        _errors_for_warnings,
-        _set_errors_for_warnings,
-        [],
-        "`warnings.resetwarnings()`",
-        _on,
-    ),
-    _Setting("the warning filters", _WarningFilters, _WarningFilters.write),
-    _Setting("the working folder", _folder, _set_folder),
-    _Setting("sys.stdin, sys.stdout or sys.stderr", _streams, _set_streams),
-    _Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, words=_at),
-]

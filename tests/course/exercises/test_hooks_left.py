@@ -245,6 +245,14 @@ def test_a_replaced_function_is_named_and_put_back(name, monkeypatch):
     assert (attribute in vars(owner)) == own
 
 
+def test_a_function_replaced_by_another_one_of_torchs_is_named(monkeypatch):
+    def answer(x):
+        nn.Linear.forward = nn.Identity.forward
+
+    outcome = outcome_of(calls_with_tensor, answer, monkeypatch)
+    assert "replaced torch.nn.Linear.forward" in outcome.summary
+
+
 def test_a_function_that_is_deleted_is_put_back(monkeypatch):
     def answer(x):
         del torch.autograd.grad

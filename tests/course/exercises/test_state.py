@@ -13,7 +13,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hooklab.course.exercises import attempt
-from hooklab.course.exercises.state import SETTINGS, usual_state
+from hooklab.course.exercises.settings import SETTINGS
+from hooklab.course.exercises.state import usual_state
 from tests.course.exercises.made_up import calls_with_tensor, outcome_of
 
 
