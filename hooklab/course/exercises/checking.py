@@ -33,7 +33,8 @@ def check(id: str, answer: Any, *, seconds: float | None = 10.0) -> None:
     Args:
         id: the exercise's id, such as "2.1".
         answer: the function (or class) that the exercise asks for; not the result of calling it.
-        seconds: when the answer is stopped; None: never. A long call of C code cannot be stopped.
+        seconds: when the answer is stopped (later where others use the machine as well); None: never. A long call of C
+            code cannot be stopped.
 
     Raises:
         LookupError: there is no such exercise; the near ones are named.
@@ -100,7 +101,7 @@ def _outcome(one: Exercise, trial: Trial, seconds: float | None) -> Outcome:
     except NotYet as fault:
         return _not_yet(one, fault, trial)
     except TookTooLong as error:
-        return _not_yet(one, _too_long(error, one, trial, seconds), trial)
+        return _not_yet(one, _too_long(error, one, trial), trial)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -156,9 +157,9 @@ def _notes(trial: Trial) -> tuple[tuple[str, str], ...]:
     return tuple(("note", note) for note in dict.fromkeys(trial.notes))
 
 
-def _too_long(error: TookTooLong, one: Exercise, trial: Trial, seconds: float | None) -> NotYet:
+def _too_long(error: TookTooLong, one: Exercise, trial: Trial) -> NotYet:
     return NotYet(
-        f"{trial.name} was stopped after {seconds:g} seconds, {learners_line(error)}",
+        f"{trial.name} was stopped after {error.seconds:.2g} seconds, {learners_line(error)}",
         expected=f'an end: the inputs are small. For more time: check("{one.id}", {trial.name}, seconds=60)',
     )
 

@@ -22,6 +22,10 @@ class StillTheStub(Exception):
 class TookTooLong(BaseException):
     """Raised in the learner's own line when a check's time is over; `except Exception` does not catch it."""
 
+    def __init__(self, seconds: float):
+        super().__init__(seconds)
+        self.seconds = seconds
+
 
 class PlannedError(Exception):
     """Raised by a check inside a learner's block or through a learner's function."""

@@ -1,5 +1,7 @@
 """In a real kernel: an endless answer is stopped, an interrupt still is one, and the kernel lives on."""
 
+import re
+
 import pytest
 from jupyter_client.manager import start_new_kernel
 
@@ -32,7 +34,7 @@ def run(kernel, code, interrupt_at=None):
 def test_an_endless_answer_is_stopped_and_the_kernel_lives_on(kernel):
     run(kernel, "from hooklab import check\nstarted = []\n" + ENDLESS)
     text = run(kernel, 'check("1.1", leaves, seconds=1)')
-    assert "✗ 1.1 not yet: leaves was stopped after 1 seconds, at line 5: `while True:`" in text
+    assert re.search(r"✗ 1.1 not yet: leaves was stopped after \S+ seconds, at line 5: `while True:`", text)
     assert run(kernel, "print(1 + 1)") == "2"
 
 
