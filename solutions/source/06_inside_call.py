@@ -424,7 +424,7 @@ assert got == [None]  # a pre-hook raised: there is no output yet
 #
 # <details><summary>Hint: a hook runs twice</summary>
 #
-# Write down each hook's id *before* you call it. Who raises has had his turn.
+# Write down each hook's id *before* you call it. One that raises has had its turn.
 # </details>
 # <details><summary>Hint: the caller gets no error, or another one</summary>
 #
@@ -489,7 +489,7 @@ print(duels[-1].first_difference())
 
 # %% [markdown]
 # All the differences that are left are of this kind: `y` needs no gradient, `x` does. Your hook says that the gradient of `y`
-# is 3, PyTorch's says 0. Who is right? The output is $3 \cdot (x + y)$.
+# is 3, PyTorch's says 0. Who is right? The output is three times the sum of the arguments.
 
 # %%
 class Triple(nn.Module):

@@ -129,9 +129,8 @@ def _fault(trial: Trial, rule: str, program: Program, ran: Ran, torchs: list[str
         missing = learners_error(error, trial.name).missing if learners_line(error) else missing
     fault = NotYet(missing, expected=wanted, got=got, likely=why)
     steps = [line.removeprefix(">>> ") for line in torchs[: place + (wanted != NOTHING)] if line.startswith(">>> ")]
-    forward = ["forward raises Boom"] if program.forward_raises else []
-    used = [str(hook) for hook in program.hooks]
-    fault.details = (("program", "; ".join([*forward, *used, *steps])), *fault.details)
+    made = [line.removeprefix("m = Module()   # ") for line in program.made]
+    fault.details = (("program", "; ".join([*made, *steps])), *fault.details)
     return fault
 
 
