@@ -9,6 +9,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 
 from hooklab.course.browser.installed import NOT_FOUND, find_browser
+from hooklab.course.launcher import LEARN
 from hooklab.course.launcher.environment import pins
 from hooklab.course.root import find_root
 
@@ -19,30 +20,25 @@ def main(argv: list[str]) -> int:
     """Print a line for each thing that the course needs; 0 if all is there, 1 if not."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # paths may hold any letter
     print(f"  {'ok':<9}{'Python':<15}{sys.version.split()[0]}, {sys.executable}")
-    root, fine = find_root(), True
-    for name, tested in pins(root / "requirements.txt").items():
-        fine &= report(name, partial(installed, name, tested))
-    for label, question in {"torch works": torch_hook, "kernel": kernel, "figures": font, "lessons": lessons}.items():
-        fine &= report(label, question)
+    pinned = pins(find_root() / LEARN).items()
+    questions: dict[str, Callable[[], str]] = {name: partial(installed, name, tested) for name, tested in pinned}
+    questions |= {"torch works": torch_hook, "kernel": kernel, "figures": font, "lessons": lessons}
+    fine = True
+    for label, question in questions.items():
+        try:
+            mark, text = "ok", question()
+        except Exception as error:  # whatever is wrong with an installation
+            mark, text, fine = "MISSING", f"{type(error).__name__}: {error}".partition("\n")[0], False
+        print(f"  {mark:<9}{label:<15}{text}", flush=True)
     browser = find_browser()
     print(f"  {'ok' if browser else '-':<9}{'browser':<15}{browser or NOT_FOUND + ' (only tests need it)'}")
     print("\n" + ("All that the course needs is there." if fine else ADVICE))
     return 0 if fine else 1
 
 
-def report(label: str, question: Callable[[], str]) -> bool:
-    """Print what the question answers, or why it does not, and return whether it did."""
-    try:
-        mark, text = "ok", question()
-    except Exception as error:  # whatever is wrong with an installation
-        mark, text = "MISSING", f"{type(error).__name__}: {error}".partition("\n")[0]
-    print(f"  {mark:<9}{label:<15}{text}", flush=True)
-    return mark == "ok"
-
-
 def installed(name: str, tested: str) -> str:
     """Which version is installed, and whether it is the tested one."""
-    found = version(name)
+    found = str(version(name))
     return found if found.partition("+")[0] == tested else f"{found}; the course is tested with {tested}"
 
 

@@ -46,7 +46,8 @@ def python_at_hand(requirements: Path) -> Path:
 def has_all(requirements: Path) -> bool:
     """Whether the running Python has the tested versions; a local part such as ``+cpu`` makes no difference."""
     try:
-        same = [version(name).partition("+")[0] == tested for name, tested in pins(requirements).items()]
+        # str: the version of a package that was removed by half is None
+        same = [str(version(name)).partition("+")[0] == tested for name, tested in pins(requirements).items()]
     except PackageNotFoundError:
         return False
     return all(same) and not (Path(sys.prefix) / UNFINISHED).exists()
