@@ -32,7 +32,7 @@ class Does:
 PRE_HOOKS: dict[str, Does] = {
     "no pre-hook": Does(None, ""),
     "return None": Does(lambda x: None, "returns None:\nnothing changes"),
-    "return args[0] * 10": Does(lambda x: x * 10, "returns 20:\nwrapped, (20,)"),
+    "return args[0] * 10": Does(lambda x: x * 10, "returns 20:\nput into (20,)"),
     "return (args[0] * 10,)": Does(lambda x: (x * 10,), "returns (20,):\nthe new args"),
     "args[0].mul_(10)": Does(lambda x: _nothing(x.mul_(10)), "writes 20 into\nyour tensor"),
 }

@@ -291,8 +291,8 @@ print(duel.first_difference())
 # ## Both ends
 #
 # Where is the place for a backward hook? It wants the gradients at both ends of the module. A tensor hook would do; but on
-# *which* tensor, if `x` goes to other modules as well? So PyTorch makes new ones: the inputs **cross** an extra node before
-# `forward`, the output crosses another one behind it.
+# *which* tensor, if `x` goes to other modules as well? So PyTorch makes new ones, the *wrap* of the picture: the inputs
+# **cross** an extra node before `forward`, the output crosses another one behind it.
 
 # %% tags=["claim-S1.4"]
 class Watch(nn.Module):
@@ -331,7 +331,7 @@ assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # another tensor
 # ### Exercise 6.3 · Both ends
 # ●●○ · 10 minutes
 #
-# Let the inputs and the output cross. A backward hook is called with the module, `grad_input` and `grad_output`, both tuples;
+# Let the inputs and the output cross, by `self.cross`. A backward hook is called with the module, `grad_input` and `grad_output`, both tuples;
 # what it returns, unless `None`, is the `grad_input` from then on. On the way back the node at the output comes first: let it
 # put `grad_output` into `arrived`. At the node of the inputs both are there, and the hooks run.
 #
