@@ -331,9 +331,9 @@ assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # another tensor
 # ### Exercise 6.3 · Both ends
 # ●●○ · 10 minutes
 #
-# Let the inputs and the output cross, by `self.cross`. A backward hook is called with the module, `grad_input` and `grad_output`, both tuples;
-# what it returns, unless `None`, is the `grad_input` from then on. On the way back the node at the output comes first: let it
-# put `grad_output` into `arrived`. At the node of the inputs both are there, and the hooks run.
+# Let the inputs and the output cross, by `self.cross`. A backward hook is called with the module, `grad_input` and
+# `grad_output`, both tuples; what it returns, unless `None`, is the `grad_input` from then on. On the way back the node at the
+# output comes first: let it put `grad_output` into `arrived`. At the node of the inputs both are there, and the hooks run.
 #
 # The inputs cross *behind* all pre-hooks, and that loop is in `WithHooks`. How do you get in there? You know a way to have
 # something done to the arguments, for the time of a block.
