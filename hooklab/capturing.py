@@ -42,7 +42,7 @@ def capture(
             pass before are dropped. A part of it that is called from outside counts to the pass before; called a second
             time, it starts a new one. So steps stay apart where ``model`` itself is never called, as by a trainer that
             calls ``model.training_step(x)``; what was called in its place is said where you read.
-        *what: which modules, as in :func:`hooklab.select`; without any, all leaf modules.
+        *what: which modules, as in :func:`hooklab.select`; without any, all layers.
         inputs: also record the arguments of each call, as they were before the module ran.
         grads: also record the gradient of each output, when ``backward`` runs inside the block.
         clone: copy every value. Without it nothing is copied: values share memory with the model's own tensors, and
@@ -110,6 +110,8 @@ def capture(
 
 class Capture(Block):
     """What :func:`capture` returns; see there."""
+
+    tool = "capture"
 
     def __init__(
         self,

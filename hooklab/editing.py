@@ -29,7 +29,7 @@ def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> E
             autograd graph). What it returns takes the output's place; None leaves it as it is. ``call`` is an
             :class:`EditCall` with ``name``, ``module``, ``args``, ``kwargs``, ``index`` (0 at the module's first use in
             the pass) and ``pass_index`` (0 in the first pass of the block: the steps of a ``generate`` loop).
-        *what: which modules, as in :func:`hooklab.select`; without any, all leaf modules.
+        *what: which modules, as in :func:`hooklab.select`; without any, all layers.
 
     Returns:
         A context manager; it may be entered any number of times, and leaves no hooks behind.
@@ -70,18 +70,24 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
 
     Returns:
         The output as the module gave it, after all its forward hooks: live, part of the autograd graph, not copied.
-        Nothing after the module has run: of the modules around it, only forward hooks with ``always_call=True`` run.
-        Where the others close what a pre-hook has opened (offloading, resharding), let the forward end and use
-        :func:`hooklab.capture`. A full backward hook on the module itself sees nothing of this output: torch puts it
-        in place after the forward hooks. A gradient mode or autocast that the model has switched by hand is put back.
-        In train mode the forward moves BatchNorm's statistics, as any forward does: call ``model.eval()`` to look.
-        At a module inside a reentrant checkpoint it has no graph, since such a
-        checkpoint runs its part without one and computes it again in the backward.
 
     Raises:
         MissingName: (a ``LookupError``) if there is no such module, or if the model finished without using it.
         ValueError: if a glob matches several modules.
         RuntimeError: if the module takes no hooks, because ``torch.jit.script`` compiled it.
+
+    Nothing after the module runs, and that includes
+
+    - *closing hooks*: of the modules around it, only forward hooks with ``always_call=True`` run. Where others close
+      what a pre-hook has opened (offloading, resharding), let the forward end and use :func:`hooklab.capture`;
+    - *a full backward hook* on the module itself: torch puts it in place after the forward hooks, so it sees nothing of
+      a loss that is made from this output;
+    - what the model does to put things back. Its ``with`` blocks end as after any exception, and a gradient mode or an
+      autocast that it switched by hand is put back here.
+
+    In train mode the forward moves BatchNorm's statistics, as any forward does: call ``model.eval()`` to look. At a
+    module inside a reentrant checkpoint the output has no graph: such a checkpoint runs its part without one, and
+    again in the backward.
 
     Example:
         >>> import torch
@@ -95,7 +101,7 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
         raise ValueError(f"run_until stops at one module; {name!r} matches {len(targets)}: {first_few(targets)}.")
     session = _StopSession(uncompiled(model), *targets.values())
     session.open()
-    modes = _modes()
+    modes = _Modes()
     try:
         model(*args, **kwargs)
     except Exception:
@@ -105,7 +111,7 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
     finally:
         session.close()
         if session.output:
-            _put_back(modes)
+            modes.put_back()
     if not session.output:
         raise MissingName(
             f"the model finished without running {next(iter(targets))!r}: it was not used for this input, or it was "
@@ -114,16 +120,20 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
     return session.output[0]
 
 
-def _modes() -> tuple[bool, dict[str, bool]]:
-    devices = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
-    return torch.is_grad_enabled(), {device: torch.is_autocast_enabled(device) for device in devices}
+class _Modes:
+    """What a model may have switched by hand when its forward is stopped; a ``with`` of its own it leaves itself."""
 
+    def __init__(self) -> None:
+        accelerator = torch.accelerator.current_accelerator()
+        devices = {"cpu", accelerator.type} if accelerator is not None else {"cpu"}
+        self.grad = torch.is_grad_enabled()
+        self.autocast = {one: (torch.is_autocast_enabled(one), torch.get_autocast_dtype(one)) for one in devices}
 
-def _put_back(modes: tuple[bool, dict[str, bool]]) -> None:
-    grad, autocast = modes
-    torch.set_grad_enabled(grad)
-    for device, enabled in autocast.items():
-        torch.set_autocast_enabled(device, enabled)
+    def put_back(self) -> None:
+        torch.set_grad_enabled(self.grad)
+        for device, (enabled, dtype) in self.autocast.items():
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
 
 
 class EditCall:
@@ -161,6 +171,8 @@ class EditCall:
 
 class Edit(Block):
     """What :func:`edit` returns; see there."""
+
+    tool = "edit"
 
     def __init__(self, model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> None:
         require_module(model)

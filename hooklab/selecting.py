@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from torch import nn
 
@@ -38,17 +38,18 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
             - a module of the model, the object itself (``model.fc``);
             - a predicate ``f(name, module) -> bool``.
 
-            Without any: all layers. A layer is a module without children. What torch hangs on a layer to compute its
-            weight or to watch it (parametrizations, the observers of quantization) counts neither as a child nor as
-            a layer, and an ``nn.MultiheadAttention`` is one layer: it uses the weights of its ``out_proj`` and never
-            calls it.
+            Without any: all layers. A layer is a module with a ``forward`` and without children that have one. What
+            torch hangs on a layer to make its weight or to watch it (parametrizations, the observers and packed
+            weights of quantization) counts neither as a child nor as a layer, and an ``nn.MultiheadAttention`` is one
+            layer: it uses the weights of its ``out_proj`` and never calls it.
 
     Returns:
         The names and modules, in the order of ``model.named_modules()``. A module that has several names (a shared
         module) appears once, under the first name that was asked for; a name written out in full always appears.
 
     Raises:
-        MissingName: (a ``LookupError``) if one of ``what`` matches nothing, with the nearest names.
+        MissingName: (a ``LookupError``) if one of ``what`` matches nothing, with the nearest names; without any, if the
+            model has no layers.
         TypeError: if one of ``what`` is none of these things, or if ``model`` is no module.
 
     Example:
@@ -68,7 +69,9 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
     named = list(named_modules(model))
     if not what:
         layers = _layers(named)
-        what = (lambda name, module: name in layers,)
+        if not layers:
+            raise MissingName(f"this {type(uncompiled(model)).__name__} has no layers: nothing in it has a forward.")
+        return each_once({name: module for name, module in named if name in layers})
     picked: dict[str, nn.Module] = {}
     taken: set[int] = set()
     for item in what:
@@ -157,70 +160,37 @@ def _walk(module: nn.Module, name: str, above: tuple[nn.Module, ...]) -> Iterato
 
 def _layers(named: list[tuple[str, nn.Module]]) -> set[str]:
     """The names of what a person calls the layers; see :func:`select`."""
-    found: set[str] = set()
-    closed: list[str] = []  # beginnings of names that lie inside a layer
+    may_be_called: set[str] = set()
+    around_others: set[str] = set()
+    for name, module in reversed(named):  # the children before their parents
+        if _is_called(module) if has_forward(module) else name in around_others:
+            may_be_called.add(name)
+            if name:
+                around_others.add(_parent(name))
+    layers: set[str] = set()
+    entered: set[str] = set()
     for name, module in named:
-        if any(name.startswith(beginning) for beginning in closed):
-            continue
-        inside = [child for child in module._modules.values() if child is not None]
-        if _is_hung_on(module):
-            closed.append(f"{name}.")
-        elif isinstance(module, nn.MultiheadAttention) or all(map(_is_hung_on, inside)):
-            found.add(name)
-            if inside:
-                closed.append(f"{name}." if name else "")
-    return found
+        if name in may_be_called and (name == "" or _parent(name) in entered):
+            is_layer = name not in around_others or isinstance(module, nn.MultiheadAttention)
+            (layers if is_layer else entered).add(name)
+    return layers
 
 
-def _is_hung_on(module: nn.Module) -> bool:
-    """Whether torch has hung this on a layer. Known by the names of its classes: importing those takes long."""
-    if isinstance(module, nn.ModuleDict) and len(module._modules) > 0:  # what holds the parametrizations of a layer
-        return all(child is not None and _is_hung_on(child) for child in module._modules.values())
-    return not _HUNG_ON.isdisjoint(kind.__name__ for kind in type(module).__mro__)
+def _parent(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
-_HUNG_ON = frozenset(["ParametrizationList", "ObserverBase", "FakeQuantizeBase"])
+def has_forward(module: nn.Module) -> bool:
+    """Whether it can be called: an ``nn.ModuleList``, an ``nn.ParameterList`` or a bare ``nn.Module()`` cannot."""
+    return "forward" in vars(module) or getattr(type(module), "forward", None) is not nn.Module.forward
 
 
-class Edge(NamedTuple):
-    """One step on the way from a model to a module: which child, and what it was when the tool was made."""
-
-    parent: nn.Module
-    key: str
-    child: nn.Module
-    name: str
+# the names of classes, since importing those takes long
+_HUNG_ON_LAYERS = {"ParametrizationList", "ObserverBase", "FakeQuantizeBase", "LinearPackedParams"}
 
 
-def edges_to(model: nn.Module, modules: dict[str, nn.Module]) -> list[Edge]:
-    """The steps from ``model`` down to each of ``modules``, each step once."""
-    edges: dict[str, Edge] = {}
-    for name in modules:
-        parent, path = uncompiled(model), ""
-        for key in name.split(".") if name else ():
-            path = f"{path}.{key}" if path else key
-            child = uncompiled(parent._modules[key])  # type: ignore[arg-type]
-            edges.setdefault(path, Edge(parent, key, child, path))
-            parent = child
-    return list(edges.values())
-
-
-def require_unchanged(edges: list[Edge], tool: str) -> None:
-    """Raise RuntimeError if a name means another module now than when ``tool`` was made."""
-    for parent, key, child, name in edges:
-        now = parent._modules.get(key)
-        if now is child or (now is not None and uncompiled(now) is child):
-            continue
-        was = f"{name!r} was {_named(child)} when this {tool} was made"
-        if now is None:
-            raise RuntimeError(f"{was}, and is no part of the model any more: make the {tool} anew.")
-        inside = next((inner for inner, module in named_modules(now) if module is child), None)
-        holds = f", which holds the old one as {name}.{inside}" if inside else ""
-        raise RuntimeError(f"{was}, and is {_named(now)} now{holds}: make the {tool} anew, after the change.")
-
-
-def _named(module: nn.Module) -> str:
-    kind = type(uncompiled(module)).__name__
-    return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
+def _is_called(module: nn.Module) -> bool:
+    return _HUNG_ON_LAYERS.isdisjoint(kind.__name__ for kind in type(module).__mro__)
 
 
 def _matches(item: What, named: list[tuple[str, nn.Module]]) -> dict[str, nn.Module]:

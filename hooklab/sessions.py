@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 import threading
 from types import FrameType, TracebackType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import nn
 
 from hooklab.eager import never_compile, run_eagerly, stop_running_eagerly
-from hooklab.selecting import edges_to, first_few, named_modules, require_unchanged, uncompiled
+from hooklab.selecting import first_few, named_modules, uncompiled
+from hooklab.stale import require_unchanged, steps_to
 from hooklab.torch_private import backward_number, call_code
 
 
@@ -170,14 +171,16 @@ class Block:
     Where generators or asyncio tasks take turns, make an object for each.
     """
 
+    tool: ClassVar[str]  # the function that makes it, as messages name it
+
     def __init__(self, model: nn.Module, modules: dict[str, nn.Module]) -> None:
         self.model = uncompiled(model)
         self.modules = modules
-        self._edges = edges_to(self.model, modules)
+        self._steps = steps_to(self.model, modules)
         self._open: list[Session] = []
 
     def _enter(self, session: Session) -> None:
-        require_unchanged(self._edges, type(self).__name__)
+        require_unchanged(self._steps, self.tool)
         self._open.append(session)
         try:
             session.open()
@@ -189,7 +192,7 @@ class Block:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._open:
-            raise RuntimeError(f"this {type(self).__name__.lower()} is not open: begin its block by `with`.")
+            raise RuntimeError(f"this {self.tool} is not open: begin its block by `with`.")
         mine = [session for session in self._open if session.thread == threading.get_ident()]
         # a generator that holds the block may be closed by another thread than the one that started it
         session = (mine or self._open)[-1]

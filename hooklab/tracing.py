@@ -132,6 +132,8 @@ class Timeline(Sequence[Event]):
 class Tracer(Block):
     """What :func:`timeline` returns; see there."""
 
+    tool = "timeline"
+
     def __init__(self, model: nn.Module, *what: What) -> None:
         super().__init__(model, select_for_hooks(model, *(what or (lambda name, module: True,))))
 
@@ -210,6 +212,8 @@ class _TraceSession(Session):
         self.arrivals.clear()
 
     def start(self, module: nn.Module, inputs: Any) -> None:
+        if not self.in_pass:
+            self.note_outside_call()
         again = backward_number() != -1
         parent = self.running[-1] if self.running else None
         depth = self.depths.get(id(module), 0) if again else (parent.depth + 1 if parent else 0)

@@ -39,7 +39,7 @@ def test_none_leaves_the_output_as_it_is() -> None:
     assert torch.equal(inside, model(x))
 
 
-def test_without_names_all_leaf_modules_are_edited() -> None:
+def test_without_names_all_layers_are_edited() -> None:
     model, edited = mlp(), []
     with edit(model, lambda output, call: edited.append(call.name)):
         model(ones(2, 3))
@@ -467,7 +467,48 @@ def test_where_the_model_itself_is_never_called_each_step_is_a_pass() -> None:
     assert seen == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
 
 
-# run_until leaves torch as it was
+def test_the_steps_of_a_second_block_are_counted_anew() -> None:
+    model, seen = LanguageModel(), []
+    steering = edit(model, lambda output, call: seen.append(call.pass_index), "layer")
+    for _ in range(2):
+        with steering:
+            model.generate(torch.ones(1, 2), 2)
+    assert seen == [0, 0, 1, 1] * 2
+
+
+def test_one_step_of_a_loop_can_be_edited() -> None:
+    model, x = LanguageModel(), torch.ones(1, 2)
+    with edit(model, lambda output, call: output * 0 if call.pass_index == 1 else None, "layer"):
+        steps = model.generate(x, 3)
+    expected = [x, model(x), torch.zeros(1, 2)]
+    assert torch.equal(steps, torch.cat([*expected, model(expected[-1])]))
+
+
+def test_where_a_trainer_calls_several_parts_they_are_one_pass() -> None:
+    model, seen = nn.ModuleDict({"encoder": nn.Linear(2, 2), "decoder": nn.Linear(2, 2)}), []
+    with edit(model, lambda output, call: seen.append((call.name, call.pass_index, call.index))):
+        for _ in range(2):
+            model["decoder"](model["encoder"](torch.ones(1, 2)))
+    assert seen == [("encoder", 0, 0), ("decoder", 0, 0), ("encoder", 1, 0), ("decoder", 1, 0)]
+
+
+# what run_until leaves out, and what it puts back
+
+
+def test_the_closing_hooks_around_the_stop_run_only_if_they_are_always_called() -> None:
+    model, closed = nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.ReLU())), []
+    model[0].register_forward_hook(lambda *args: closed.append("plain"))
+    model[0].register_forward_hook(lambda *args: closed.append("always"), always_call=True)
+    run_until(model, "0.0", torch.ones(1, 2))
+    assert closed == ["always"]
+
+
+def test_a_full_backward_hook_on_the_stop_sees_nothing_and_one_before_it_does() -> None:
+    model, seen = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), []
+    for module in model:
+        module.register_full_backward_hook(lambda module, *grads: seen.append(module))
+    run_until(model, "1", torch.ones(1, 2, requires_grad=True)).sum().backward()
+    assert seen == [model[0]]
 
 
 def test_run_until_puts_back_a_mode_that_the_model_switched_by_hand() -> None:
@@ -480,15 +521,19 @@ def test_run_until_puts_back_a_mode_that_the_model_switched_by_hand() -> None:
             before = torch.is_grad_enabled()
             torch.set_grad_enabled(False)
             torch.set_autocast_enabled("cpu", True)
+            torch.set_autocast_dtype("cpu", torch.float16)
             out: torch.Tensor = self.layer(x)
             torch.set_grad_enabled(before)
             torch.set_autocast_enabled("cpu", False)
             return out
 
+    dtype = torch.get_autocast_dtype("cpu")
     run_until(Switches(), "layer", torch.ones(1, 2))
     try:
         assert torch.is_grad_enabled()
         assert not torch.is_autocast_enabled("cpu")
+        assert torch.get_autocast_dtype("cpu") == dtype
     finally:
         torch.set_grad_enabled(True)
         torch.set_autocast_enabled("cpu", False)
+        torch.set_autocast_dtype("cpu", dtype)

@@ -21,7 +21,7 @@ class Net(nn.Module):
 LEAVES = ["layer1.0", "layer1.1", "layer2.0", "layer2.1", "fc"]
 
 
-def test_without_anything_all_leaf_modules_are_selected() -> None:
+def test_without_anything_all_layers_are_selected() -> None:
     assert list(select(Net())) == LEAVES
 
 
@@ -215,3 +215,50 @@ def test_observers_of_quantization_do_not_stand_in_for_the_layers():
 
 def test_a_layer_of_ones_own_with_layers_inside_is_still_looked_into():
     assert list(select(nn.TransformerEncoderLayer(4, 2, 8)))[:2] == ["self_attn", "linear1"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_quantized_layer_is_a_layer_and_its_packed_weights_are_none():
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.LSTM(3, 3))
+    quantized = torch.ao.quantization.quantize_dynamic(model, {nn.Linear, nn.LSTM})
+    assert "0._packed_params" in select(quantized, "0.*")
+    assert list(select(quantized)) == ["0", "1", "2"]
+
+
+def test_what_cannot_be_called_is_no_layer():
+    net = Net()
+    net.scales = nn.ParameterList([torch.ones(1)])
+    net.more = nn.ModuleList()
+    net.named = nn.ModuleDict({"deeper": nn.ModuleList([nn.ParameterDict()])})
+    net.space = nn.Module()
+    assert list(select(net)) == LEAVES
+
+
+def test_a_function_put_in_place_of_forward_makes_a_layer():
+    net = Net()
+    net.space = nn.Module()
+    net.space.forward = lambda x: x + 1
+    assert list(select(net)) == [*LEAVES, "space"]
+
+
+def test_a_model_whose_layers_stand_in_a_list_has_them():
+    assert list(select(nn.ModuleList([nn.ModuleList([nn.ReLU()]), nn.ParameterList(), nn.Linear(1, 1)]))) == [
+        "0.0",
+        "2",
+    ]
+
+
+@pytest.mark.parametrize("model", [nn.ParameterList([torch.ones(1)]), nn.Module()], ids=["list", "bare"])
+def test_a_model_without_layers_is_told_so(model: nn.Module) -> None:
+    with pytest.raises(LookupError, match=r"this \w+ has no layers: nothing in it has a forward"):
+        select(model)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_scripted_has_its_layers_too():
+    assert list(select(torch.jit.script(nn.Sequential(nn.Linear(2, 2), nn.ReLU())))) == ["0", "1"]
+
+
+def test_a_module_shared_with_an_attention_is_a_layer_under_its_other_name():
+    attention = nn.MultiheadAttention(4, 2)
+    assert list(select(nn.Sequential(attention, attention.out_proj))) == ["0", "1"]

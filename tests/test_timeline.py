@@ -349,6 +349,19 @@ def test_an_interrupted_pass_does_not_push_the_next_one_deeper() -> None:
     assert [event.depth for event in events] == [0, 1, 0, 1]
 
 
+def test_where_the_model_itself_is_never_called_an_interrupted_step_does_not_push_the_next_one_deeper() -> None:
+    class Interrupts(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise KeyboardInterrupt
+
+    part = nn.Sequential(nn.ReLU(), Interrupts())
+    with timeline(nn.ModuleList([part])) as events:
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                part(torch.ones(2))
+    assert [event.depth for event in events if event.name == "0"] == [0, 0, 0]
+
+
 def test_after_the_block_nothing_more_is_recorded() -> None:
     model = mlp()
     with timeline(model) as events:

@@ -3,33 +3,59 @@
 from __future__ import annotations
 
 import ast
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import hooklab
-from hooklab import torch_private
+from hooklab import leftover, torch_private
 
 LIBRARY = list(Path(hooklab.__file__).parent.glob("*.py"))
 FILES = [*LIBRARY, *Path(hooklab.__file__).parent.glob("mini/*.py")]
 each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 
 
+LISTED = {name for names in torch_private.NAMES.values() for name in names}
+
+
 def test_this_torch_has_every_private_name_that_the_library_uses() -> None:
     assert torch_private.missing() == []
 
 
-def test_a_name_that_torch_lost_is_told_with_what_it_was_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(torch_private.ATTRIBUTES, "a tensor", {"_gone": "capture: something"})
-    (said,) = torch_private.missing()
-    assert said.endswith("has no _gone on a tensor, which is for capture: something")
+def test_a_torch_that_lost_what_no_block_can_do_without_is_refused_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(torch._C, "_current_graph_task_id")
+    with pytest.raises(
+        ImportError, match=r"has no _current_graph_task_id in torch\._C: that is for every hook: it asks"
+    ):
+        runpy.run_path(torch_private.__file__)
+
+
+def test_the_library_does_without_a_name_that_only_one_thing_needs_and_says_which(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(torch._C._dynamo.eval_frame, "_FrameAction")
+    monkeypatch.delattr(torch_private.global_hooks, "_WrappedHook")
+    monkeypatch.delattr(torch, "jit")
+    names = runpy.run_path(torch_private.__file__)
+    wrapped, scripted, compiling = names["missing"]()
+    assert wrapped.endswith(
+        "has no _WrappedHook in torch.nn.modules.module: that is for leftover_hooks, which looks through torch's "
+        "wrapper to the user's function."
+    )
+    assert "has no RecursiveScriptModule in torch.jit: that is for every tool" in scripted
+    assert "has no _FrameAction in torch._C._dynamo.eval_frame: that is for keeping torch.compile out" in compiling
+    names["skip_when_compiling"](lambda: None, "because")
+    assert not isinstance(torch.nn.Linear(1, 1), names["ScriptModule"])
 
 
 @pytest.mark.parametrize("path", LIBRARY, ids=lambda path: path.name)
 def test_a_private_name_of_torch_is_one_of_the_list(path: Path) -> None:
-    listed = {name for names in torch_private.ATTRIBUTES.values() for name in names}
     tree = ast.parse(path.read_text(encoding="utf-8"))
     used = {
         node.attr
@@ -39,7 +65,12 @@ def test_a_private_name_of_torch_is_one_of_the_list(path: Path) -> None:
     }
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)} | OWN
     if path.name != "torch_private.py":
-        assert used - own - listed == set()
+        assert used - own - LISTED == set()
+
+
+def test_the_tables_of_leftover_hooks_are_on_the_list() -> None:
+    tables = (leftover.MODULE_TABLES, leftover.TENSOR_TABLES, leftover.GLOBAL_TABLES)
+    assert {attribute for table in tables for attribute in table.values()} <= LISTED
 
 
 # private names of the library's own classes, and of other packages
@@ -59,6 +90,7 @@ def test_the_library_imports_neither_the_course_nor_its_packages(path: Path) -> 
     if path.name == "__main__.py":
         modules -= {name for name in modules if name.startswith("hooklab.course.launcher")}
     assert {name for name in modules if name.startswith("hooklab.course")} == set()
+    assert {name for name in modules if name.startswith("torch") and "._" in name} == set()
     roots = {name.partition(".")[0] for name in modules}
     own = {"numpy"} if path.parent.name == "mini" else {"torch"}  # mini computes with numpy, and needs no torch
     assert roots <= {"hooklab", *own, *sys.stdlib_module_names}

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.nn.modules import module as torch_module
 
 from hooklab.course.exercises.frames import name_of
 from hooklab.leftover import GLOBAL_TABLES, MODULE_TABLES, TENSOR_TABLES
+from hooklab.torch_private import global_hooks
 
 optimizer = importlib.import_module("torch.optim.optimizer")  # torch.optim takes the name for a class
 
@@ -64,20 +64,20 @@ def remove_new_hooks(objects: Sequence[Any], before: set[tuple[str, int]]) -> li
 @contextmanager
 def global_hooks_set_aside(notes: list[str]) -> Iterator[None]:
     """Run the block without the global hooks of an earlier cell, and note them; at the end they are back."""
-    kind = torch_module._global_is_full_backward_hook
+    kind = global_hooks._global_is_full_backward_hook
     saved = [(table, dict(table.hooks), [dict(one) for one in table.options]) for table in _global_tables()]
     for table, hooks, _ in saved:
         for hook in hooks.values():
             what = table.place.replace("hook on", f"hook `{name_of(hook)}` on", 1)
             notes.append(f"a {what}, from an earlier cell, was set aside while your answer was checked")
         _set(table, {}, [{} for _ in table.options])
-    torch_module._global_is_full_backward_hook = None
+    global_hooks._global_is_full_backward_hook = None
     try:
         yield
     finally:
         for table, hooks, options in saved:
             _set(table, hooks, options)
-        torch_module._global_is_full_backward_hook = kind
+        global_hooks._global_is_full_backward_hook = kind
 
 
 def _set(table: Table, hooks: dict[int, Any], options: Sequence[dict[int, bool]]) -> None:
@@ -88,8 +88,8 @@ def _set(table: Table, hooks: dict[int, Any], options: Sequence[dict[int, bool]]
 
 def _forget_the_kind_of_no_hooks() -> None:
     """Torch keeps one kind of global backward hooks, old or full, and refuses the other one, even when all are gone."""
-    if not torch_module._global_backward_hooks:
-        torch_module._global_is_full_backward_hook = None
+    if not global_hooks._global_backward_hooks:
+        global_hooks._global_is_full_backward_hook = None
 
 
 def _tables(objects: Sequence[Any]) -> list[Table]:
@@ -111,10 +111,10 @@ def _tables(objects: Sequence[Any]) -> list[Table]:
 
 
 def _global_tables() -> list[Table]:
-    is_old = torch_module._global_is_full_backward_hook is False
+    is_old = global_hooks._global_is_full_backward_hook is False
     everywhere = GLOBAL_TABLES | _REGISTRATION_TABLES
     tables = [
-        _table(torch_module, at, f"global {_words(kind, is_old)}", "all modules") for kind, at in everywhere.items()
+        _table(global_hooks, at, f"global {_words(kind, is_old)}", "all modules") for kind, at in everywhere.items()
     ]
     for kind in ("pre", "post"):
         hooks = getattr(optimizer, f"_global_optimizer_{kind}_hooks")

@@ -1,0 +1,51 @@
+"""Noticing that a name means another module than before: a layer was replaced, or an adapter put around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from torch import nn
+
+from hooklab.selecting import named_modules, uncompiled
+
+
+class Step(NamedTuple):
+    """One step on the way from a model down to a module: which child, and what it was when the tool was made."""
+
+    parent: nn.Module
+    key: str
+    child: nn.Module
+    name: str
+
+
+def steps_to(model: nn.Module, names: Iterable[str]) -> list[Step]:
+    """The steps from ``model`` down to each of the modules with these names, each step once."""
+    steps: dict[str, Step] = {}
+    for name in names:
+        parent, path = uncompiled(model), ""
+        for key in name.split(".") if name else ():
+            path = f"{path}.{key}" if path else key
+            child = uncompiled(parent._modules[key])  # type: ignore[arg-type]
+            steps.setdefault(path, Step(parent, key, child, path))
+            parent = child
+    return list(steps.values())
+
+
+def require_unchanged(steps: list[Step], tool: str) -> None:
+    """Raise RuntimeError if a name means another module now than when ``tool`` was made."""
+    for parent, key, child, name in steps:
+        now = parent._modules.get(key)
+        if now is child or (now is not None and uncompiled(now) is child):
+            continue
+        was = f"{name!r} was {_named(child)} when this {tool} was made"
+        if now is None:
+            raise RuntimeError(f"{was}, and is no part of the model any more: make the {tool} anew.")
+        inside = next((inner for inner, module in named_modules(now) if module is child), None)
+        holds = f", which holds the old one as {name}.{inside}" if inside else ""
+        raise RuntimeError(f"{was}, and is {_named(now)} now{holds}: make the {tool} anew, after the change.")
+
+
+def _named(module: nn.Module) -> str:
+    kind = type(uncompiled(module)).__name__
+    return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
