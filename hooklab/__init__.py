@@ -1,14 +1,15 @@
 """hooklab: see, keep and change what flows through a PyTorch model.
 
-What it does, and the file where each is:
+What it does, and the files where each is:
 
-    capture          keep the outputs of modules, and their inputs and gradients       capturing, recording, seen
-    edit, run_until  replace outputs; stop half-way                                    editing
-    timeline         who runs when, forward and backward                               tracing
-    leftover_hooks   which hooks are still registered                                  leftover
-    ManifoldMixup    train with mixed hidden layers                                    mixup
-    select           parts of a model by name, glob, type, object or predicate         selecting
-    mini             the machinery of hooks once more, small enough to read            mini/
+    capture          keep the outputs of modules, and their inputs and gradients    capturing, recording, seen
+    edit, run_until  replace outputs; stop half-way                                 editing
+    timeline         who runs when, forward and backward                            tracing
+    leftover_hooks   which hooks are still registered                               leftover
+    ManifoldMixup    train with mixed hidden layers                                 mixup, and from there: places,
+                                                                                    drawing, mixing, blending, mixed
+    select           parts of a model by name, glob, type, object or predicate      selecting
+    mini             the machinery of hooks once more, small enough to read         mini/
 
 What they share: ``sessions`` (hooks that live as long as a ``with`` block, and what a pass is), ``stale`` (names that
 mean another module than before), ``trees`` (tensors in tuples, dicts and so on), ``eager`` (torch.compile stays away

@@ -23,7 +23,8 @@ from hooklab.drawing import Dice, draw_box, draw_lambda
 from hooklab.mixed import INPUT, NOWHERE, Mixed
 from hooklab.mixing import MixBlock, refuse_two_batch_dims
 from hooklab.places import find_layers, for_each, has_batch_second, require_what_sequence_layers_need, warn_of_insides
-from hooklab.selecting import What, edges_to, require_module, require_unchanged, uncompiled
+from hooklab.selecting import What, require_module, uncompiled
+from hooklab.stale import require_unchanged, steps_to
 from hooklab.trees import describe, tensors
 
 __all__ = ["ManifoldMixup", "Mixed", "draw_lambda"]
@@ -143,7 +144,7 @@ class ManifoldMixup:
             if name not in self._batch_dims and (second or isinstance(found.get(name), nn.RNNBase))
         }
         self._batches = 0
-        self._edges = edges_to(model, found)
+        self._steps = steps_to(model, found)
         warn_of_insides(model, found)
 
     @property
@@ -157,7 +158,7 @@ class ManifoldMixup:
         With ``like``, a batch that was mixed before, by this or another ManifoldMixup, nothing is drawn: place, λ and
         permutation are the same, as two views of the same examples or two models need.
         """
-        require_unchanged(self._edges, "ManifoldMixup")
+        require_unchanged(self._steps, "ManifoldMixup")
         self._batches += 1
         length, device = self._check_batch(x, y)
         if like is None:

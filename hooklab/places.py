@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from hooklab.bypassing import goes_past
-from hooklab.selecting import What, first_few, named_modules, select_for_hooks
+from hooklab.selecting import What, first_few, has_forward, named_modules, select_for_hooks
 
 _SEQUENCE_LAYERS = (
     nn.RNNBase,
@@ -44,7 +44,7 @@ def find_layers(model: nn.Module, what: list[What]) -> dict[str, nn.Module]:
 
 
 def _called_for(modules: Mapping[str, nn.Module], name: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    if _has_forward(module):
+    if has_forward(module):
         attention, _, last = name.rpartition(".")
         if last == "out_proj" and isinstance(modules[attention], nn.MultiheadAttention):
             raise ValueError(
@@ -57,10 +57,6 @@ def _called_for(modules: Mapping[str, nn.Module], name: str, module: nn.Module) 
             yield from _called_for(modules, f"{name}.{child_name}" if name else child_name, child)
     else:
         raise ValueError(f"{name!r}, a {type(module).__name__}, has no forward and is never called: choose another")
-
-
-def _has_forward(module: nn.Module) -> bool:
-    return type(module).forward is not nn.Module.forward or "forward" in vars(module)
 
 
 def warn_of_insides(model: nn.Module, layers: Mapping[str, nn.Module]) -> None:

@@ -26,7 +26,7 @@ class Lora(nn.Module):
 TOOLS = {
     "capture": lambda model, *what: capture(model, *what),
     "edit": lambda model, *what: edit(model, lambda output, call: None, *what),
-    "mixup": lambda model, *what: ManifoldMixup(model, list(what), include_input=False),
+    "ManifoldMixup": lambda model, *what: ManifoldMixup(model, list(what), include_input=False),
     "timeline": lambda model, *what: timeline(model, *what),
 }
 
