@@ -3,11 +3,11 @@
     python -m tests.mutants mini
     python -m tests.mutants named
     python -m tests.mutants lesson04 --sample 100
-    python -m tests.mutants exercises --seconds 60
+    python -m tests.mutants exercises
 
 Each mutant lives in a process of its own, made by fork (so not on Windows), where an import finds the changed source.
-For mini, random programs come first, their logs in torch known beforehand; then, as for the checks, pytest. A mutant
-that a test notices, or that runs for too long, is killed.
+There run, for mini, random programs whose logs in torch are known beforehand; for checks, the solutions and the wrong
+answers; then pytest. What a test notices is killed; so is what runs five times as long as without a change.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import random
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
@@ -37,23 +38,30 @@ PYTEST = ["-x", "-q", "-o", "addopts=", "-p", "no:cacheprovider", "--no-header",
 
 @dataclass(frozen=True)
 class Target:
-    """What is changed, and the arguments for pytest that should notice."""
+    """What is changed, and who should notice: pytest with these arguments, and `is_well`.
+
+    That function is made in the parent and runs in the child, where it finds the changed module.
+    """
 
     files: tuple[Path, ...]
-    tests: tuple[str, ...]
-    programs: bool = False
+    tests: tuple[str, ...] = ()
+    is_well: Callable[[], bool] = lambda: True
 
 
-def target_of(name: str) -> Target:
+def target_of(name: str, programs: int) -> Target:
     """Return the target: mini, named (ten changes of it), exercises (what runs the checks), or a lesson's checks."""
     course = ROOT / "hooklab" / "course"
     if name in ("mini", "named"):
-        return Target(_files(ROOT / "hooklab" / "mini", "*.py"), ("tests/mini/test_surprises.py",), programs=True)
+        surprises, logs = ("tests/mini/test_surprises.py",), logs_in_torch(programs)
+        return Target(_files(ROOT / "hooklab" / "mini", "*.py"), surprises, lambda: programs_agree(logs))
     if name == "exercises":
-        return Target(_files(course / "exercises", "*.py"), ("tests/course/exercises",))
+        lessons = [int(path.name.removeprefix("lesson")) for path in sorted(course.glob("lesson0[1-9]"))]
+        tests = tuple(str(path) for path in _files(ROOT / "tests" / "course" / "exercises", "test_*.py"))
+        slow = ("test_wrong_answers.py", "test_in_a_kernel.py")
+        quick = tuple(path for path in tests if not path.endswith(slow))
+        return Target(_files(course / "exercises", "*.py"), quick, answers_are_judged(lessons))
     number = int(name.removeprefix("lesson"))
-    tests = ("tests/course/exercises/test_wrong_answers.py", f"tests/course/{name}", "-k", f"{number}. or {name}")
-    return Target(_files(course / name, "check*.py"), tests)
+    return Target(_files(course / name, "check*.py"), (f"tests/course/{name}",), answers_are_judged([number]))
 
 
 def _files(folder: Path, pattern: str) -> tuple[Path, ...]:
@@ -220,24 +228,24 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self.mutant.source, str(self.mutant.path), "exec"), module.__dict__)
 
 
-def survives(mutant: Mutant, target: Target, logs: list[tuple[object, object]], seconds: float) -> bool:
-    """Run the tests on a mutant, in a child process."""
+def fate(mutant: Mutant, target: Target, seconds: float) -> str:
+    """Run the tests on a mutant, in a child process: "killed", "alive", or "slow" if they did not come to an end."""
     child = os.fork()
     if child == 0:
         os.setsid()
-        _end_child(mutant, target, logs)
+        _end_child(mutant, target)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
-            return os.waitstatus_to_exitcode(status) == 0
+            return "alive" if os.waitstatus_to_exitcode(status) == 0 else "killed"
         time.sleep(0.02)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return False
+    return "slow"
 
 
-def _end_child(mutant: Mutant, target: Target, logs: list[tuple[object, object]]) -> None:
+def _end_child(mutant: Mutant, target: Target) -> None:
     """Exit with 0 if no test notices."""
     code = 1
     try:
@@ -245,24 +253,25 @@ def _end_child(mutant: Mutant, target: Target, logs: list[tuple[object, object]]
             sys.meta_path.insert(0, _Changed(mutant))
             for name in [name for name in sys.modules if name.split(".")[0] in ("hooklab", "tests")]:
                 del sys.modules[name]
-            code = 0 if _programs_agree(logs) and _pytest_passes(target) else 1
+            code = 0 if target.is_well() and _pytest_passes(target) else 1
     finally:
         os._exit(code)
-
-
-def _programs_agree(logs: list[tuple[object, object]]) -> bool:
-    if not logs:
-        return True
-    from tests.mini.driver import run
-    from tests.mini.engines import Mini
-
-    return all(run(Mini, program).log == log for program, log in logs)
 
 
 def _pytest_passes(target: Target) -> bool:
     import pytest
 
     return not target.tests or pytest.main([*PYTEST, *target.tests]) == 0
+
+
+def programs_agree(logs: list[tuple[object, object]]) -> bool:
+    """Whether random programs of mini's do what they do in torch."""
+    if not logs:
+        return True
+    from tests.mini.driver import run
+    from tests.mini.engines import Mini
+
+    return all(run(Mini, program).log == log for program, log in logs)
 
 
 def logs_in_torch(number: int) -> list[tuple[object, object]]:
@@ -276,39 +285,73 @@ def logs_in_torch(number: int) -> list[tuple[object, object]]:
     return [(program, run(Torch, program).log) for program in programs]
 
 
+def answers_are_judged(lessons: list[int]) -> Callable[[], bool]:
+    """Return a function: whether the solutions of these lessons are correct, and their wrong answers told why not."""
+    from hooklab.course.exercises.exercise import exercises_of
+    from tests.course.exercises.test_wrong_answers import solution_of
+
+    solutions = [(one.id, *solution_of(one.id)) for number in lessons for one in exercises_of(number)]
+
+    def are_judged() -> bool:
+        import importlib
+
+        from hooklab.course.exercises import attempt
+        from tests.course.exercises.wrong import wrong_answers
+
+        for id, imports, cell, name in solutions:
+            space: dict[str, object] = {"__name__": "answer"}
+            exec(f"{imports}\n{cell}", space)
+            if attempt(id, space[name]).state != "correct":
+                return False
+        for number in lessons:
+            for wrong in wrong_answers(importlib.import_module(f"tests.course.lesson{number:02d}.wrong")):
+                outcome = attempt(wrong.id, wrong.answer)
+                if outcome.state != "not yet" or wrong.says not in str(outcome):
+                    return False
+        return True
+
+    return are_judged
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("target", help="mini, exercises, or a lesson such as lesson04")
+    parser.add_argument("target", help="mini, named, exercises, or a lesson such as lesson04")
     parser.add_argument("--sample", type=int, help="only so many, drawn at random")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
-    parser.add_argument("--seconds", type=float, default=120, help="for one mutant; one that takes longer is killed")
     parser.add_argument("--only", default="", help="only mutants whose description holds this text")
     parser.add_argument("--programs", type=int, default=3000, help="random programs, for mini")
     parser.add_argument("--no-pytest", action="store_true", help="random programs alone, for mini")
     options = parser.parse_args()
-    target = target_of(options.target)
+    import hypothesis
+    import pytest
+    import torch  # these are imported once, in the parent
+
+    torch.set_num_threads(1)
+    target = target_of(options.target, options.programs)
     if options.no_pytest:
         target = replace(target, tests=())
     made = named() if options.target == "named" else [mutant for path in target.files for mutant in mutants_of(path)]
     mutants = [mutant for mutant in made if options.only in str(mutant)]
     if options.sample is not None and options.sample < len(mutants):
         mutants = random.Random(options.seed).sample(mutants, options.sample)
-    import hypothesis
-    import pytest
-    import torch  # these are imported once, in the parent
-
-    torch.set_num_threads(1)
-    logs = logs_in_torch(options.programs) if target.programs else []
-    alive = []
+    began = time.monotonic()
+    unchanged = Mutant(target.files[0], 0, "nothing", target.files[0].read_text(encoding="utf-8"))
+    if fate(unchanged, target, 3600) != "alive":
+        print("the tests fail without any change")
+        return 1
+    seconds = 30 + 5 * (time.monotonic() - began)  # a mutant that takes longer has a loop without an end
+    fates = Counter[str]()
     for number, mutant in enumerate(mutants, start=1):
-        if survives(mutant, target, logs, options.seconds):
-            alive.append(mutant)
+        came = fate(mutant, target, seconds)
+        fates[came] += 1
+        if came != "killed":
             why = HARMLESS.get(f"{mutant.path.name}: {mutant.what}")
-            print(f"alive: {mutant}{f'  ({why})' if why else ''}", flush=True)
-        elif number % 50 == 0:
-            print(f"{number} of {len(mutants)}, {len(alive)} alive", flush=True)
-    killed = len(mutants) - len(alive)
-    print(f"{options.target}: {killed} of {len(mutants)} killed, {killed / max(1, len(mutants)):.1%}")
+            print(f"{came}: {mutant}{f'  ({why})' if why else ''}", flush=True)
+        if number % 50 == 0:
+            print(f"{number} of {len(mutants)}: {fates['alive']} alive", flush=True)
+    killed = len(mutants) - fates["alive"]
+    share, slow = killed / max(1, len(mutants)), fates["slow"]
+    print(f"{options.target}: {killed} of {len(mutants)} killed ({slow} of them by the clock), {share:.1%}")
     del hypothesis, pytest
     return 0
 
