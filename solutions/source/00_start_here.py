@@ -37,9 +37,9 @@ torch.set_num_threads(1)
 # %% [markdown]
 # ## How a lesson works
 #
-# **You guess before you see.** A question comes with a few choices. Choose one: nobody counts how often you are wrong, and
-# a wrong guess is what makes an answer stick. Then run the next cell, and the one after it says what came out, and which
-# picture of the machine leads to each answer. Try it:
+# **You guess before you see.** A question comes with a few choices, or asks for a number. Choose one: nobody counts how often you are wrong, and
+# a wrong guess is what makes an answer stick. Then run the next cell; the cell after it says which choice was right, and
+# which way of thinking leads to the others. You cannot know this first one yet: go by the picture that you have.
 
 # %%
 predict("0.a")
@@ -114,10 +114,11 @@ figure = figures.hook_map(names)
 plt.show()
 
 # %% [markdown]
-# *What to see:* blue is the way forward, from left to right, vermilion the way back, from right to left. The weight's own
-# hooks run before the layer's full backward hook. A global hook runs right before the module's own hook of its kind.
+# *What to see:* blue is the way forward, from left to right, vermilion the way back, from right to left. Where the input wants
+# a gradient, as here, the weight's own hooks run before the layer's full backward hook (otherwise the order turns round:
+# lesson 5). A *global* hook, one that is called for every module, runs right before the module's own hook of its kind.
 #
-# Three more belong to the family and sit elsewhere: the *legacy* `register_backward_hook`, which lesson 5 takes apart;
+# Three more groups belong to the family and sit elsewhere: the *legacy* `register_backward_hook`, which lesson 5 takes apart;
 # hooks on the *nodes* of the autograd graph, on several gradients at once and on what autograd saves; and hooks around
 # state dicts and optimizer steps.
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 1 · Why is `y.grad` None, and where did the gradient go?
 #
-# **Time** 60 minutes, and 25 for what stands behind the recap &nbsp;·&nbsp; **You need** Python classes, `torch.tensor`, and to have seen an `nn.Linear`; no hooks yet
+# **Time** 60 minutes, and 25 for what comes after the recap &nbsp;·&nbsp; **You need** Python classes, `torch.tensor`, and to have seen an `nn.Linear`; no hooks yet
 #
 # After this lesson you can
 #
@@ -44,12 +44,10 @@ assert x.grad.item() == 3.0
 # %% [markdown]
 # Now the same with two numbers at once, $x = (1, 3)$, as the oldest of our documents has it: $y = x + 2 = (3, 5)$ and
 # $z = \tfrac12(y_1^2 + y_2^2) = 17$, which is the mean of the two squares. The gradient comes back from $z$ to $x$, and on its
-# way it must pass through $y$.
+# way it must pass through $y$. (`requires_grad=True` tells PyTorch to record what is computed from a tensor; a result has it
+# as soon as one of its inputs has.)
 
-# %%
-predict("1.a")
-
-# %% tags=["predict"]
+# %% tags=["claim-S0.2", "claim-S0.3"]
 x = torch.tensor([[1.0], [3.0]], requires_grad=True)
 y = x + 2
 z = torch.mean(torch.pow(y, 2))
@@ -57,9 +55,6 @@ z.backward()
 
 print("x.grad =", x.grad.flatten().tolist())
 print("y.grad =", y.grad)
-
-# %% tags=["claim-S0.2", "claim-S0.3"]
-reveal("1.a", y.grad)
 assert z.item() == 17.0  # the mean of two squares is half their sum
 assert x.grad.flatten().tolist() == [3.0, 5.0]  # dz/dy = y and dy/dx = 1
 assert y.grad is None and type(y.grad).__name__ == "NoneType"
@@ -79,13 +74,16 @@ assert caught[0].category is UserWarning
 assert "use .retain_grad() on the non-leaf Tensor" in message
 
 # %% [markdown]
-# ## It did come by
+# ## Was it ever there?
 #
 # Was there ever a gradient of `y`? Stand at the roadside and look. A **hook** is a function that PyTorch calls at an agreed
 # moment; `y.register_hook(function)` has it called when the gradient of `y` arrives. What you get is a **handle**, which
 # takes the hook off again.
 
 # %%
+predict("1.a")
+
+# %% tags=["predict"]
 grad_list = []
 y = x + 2
 handle = y.register_hook(grad_list.append)
@@ -93,13 +91,18 @@ z = torch.mean(torch.pow(y, 2))
 z.backward()
 handle.remove()
 
-print("the hook saw", grad_list[0].flatten().tolist(), " and y.grad is", y.grad)
+print("y.grad is", y.grad)
+print("the hook saw", [grad.flatten().tolist() for grad in grad_list])
+
+# %%
+reveal("1.a", [grad.flatten().tolist() for grad in grad_list])
 assert grad_list[0].flatten().tolist() == [3.0, 5.0] and y.grad is None
 
 # %% [markdown]
 # So it came, and it went. Who keeps a gradient, and who does not, is decided by how a tensor came to be:
 #
-# - A **leaf tensor** is where a computation begins: you made it. `x` is one. With `requires_grad=True`, it keeps its gradient.
+# - A **leaf tensor** was made by no recorded operation: you made it, or nothing was recorded. `x` is one. With
+#   `requires_grad=True`, it keeps its gradient.
 # - A **non-leaf tensor** is the result of a recorded operation. It knows its operation, the node `grad_fn`. `y` and `z` are two.
 #
 # The nodes and the way between them are the **autograd graph**, recorded while you compute.
@@ -183,7 +186,8 @@ plt.show()
 # ### Exercise 1.2 · Pass it on
 # ●●○ · 12 minutes
 #
-# Here is an autograd for single numbers. `backward` visits each value after all that use it. Write the heart of it,
+# Here is an autograd for single numbers. `backward` comes to a value when every value
+# computed from it is done. Write the heart of it,
 # `arrive`: a `gradient` has arrived at this value.
 #
 # 1. Call the value's `hooks`, one after the other, with the gradient. What a hook returns, unless `None`, is the gradient
@@ -270,8 +274,8 @@ assert steps[-1].grads == {"x": (3.0, 5.0), "y": None, "s": None, "z": None}
 # %% [markdown]
 # ## How much of it is there at a time?
 #
-# Why not keep every gradient, it might be of use? Because of memory. A hook can find out how much that would be: put one on
-# every layer of a deep network, and each time a gradient arrives, count those that are still in memory.
+# Where is a gradient kept until it is passed on, and for how long? A hook can find out: put one on every layer of a deep
+# network, and each time a gradient arrives, count those that are in memory.
 
 # %%
 predict("1.c")
@@ -279,14 +283,14 @@ predict("1.c")
 # %% tags=["predict"]
 in_a_chain = figures.gradients_alive(figures.chain)
 print("What came out:")
-print("forty gradients came by; in memory at the same time, at most:", max(in_a_chain))
+print("forty gradients came by; found in memory at one time, at most:", max(in_a_chain))
 
 # %% tags=["claim-S0.4", "claim-S3.1"]
 reveal("1.c", max(in_a_chain))
 assert len(in_a_chain) == 40 and max(in_a_chain) == 1
 
 # %% [markdown]
-# That is why deep networks fit into memory at all. But a chain is a special shape. A U-Net adds the outputs of its first
+# So nothing is kept "for later": all forty would cost as much memory again as the forty outputs. But a chain is a special shape. A U-Net adds the outputs of its first
 # layers to its last ones again. Each of these **long skips** is a fork, and at a fork a gradient must *wait*.
 
 # %% tags=["figure"]
@@ -298,12 +302,12 @@ assert max(with_long_skips) == 20 and with_long_skips[-1] == 1
 
 # %% [markdown]
 # *What to see:* with long skips, half of all gradients wait in memory in the middle of the pass: each for the layer that
-# it skipped to. Nothing in the model's code says so, and no tool prints it. Two lines in a hook did.
+# it skipped to. Nothing in the model's code says so; a hook of two lines did.
 
 # %% [markdown]
 # Values are treated the same way: an intermediate value is let go when nobody needs it. A node that needs it for its
-# derivative **saves** it, and `backward()` frees that. This is the other half of "released", which older pages mix up
-# with the first, and you meet it as an error:
+# derivative **saves** it, and `backward()` frees that. So two things are let go, gradients that have been passed on and values
+# that were saved, and older pages mix them up. Running `backward()` twice shows you the second:
 
 # %% tags=["claim-S0.4"]
 def second_backward(z: torch.Tensor) -> str:
@@ -368,7 +372,7 @@ assert x.grad is None and y.grad.tolist() == [3.0, 5.0]
 # ●○○ · 5 minutes
 #
 # This script is broken: it returns `None`. Mend it, so that it returns the gradient of `w * x`, and `w.grad` grows as in any
-# training step.
+# training step. (`hidden.detach()` is a new tensor with the same numbers and no link to the graph.)
 #
 # ```python
 # def gradient_of_hidden(w, x):
@@ -467,7 +471,7 @@ weight = torch.ones(2, requires_grad=True).double()  # or .to(another device), o
 weight.sum().backward()
 assert not weight.is_leaf and weight.grad is None
 
-weight = torch.ones(2, dtype=torch.float64, requires_grad=True)
+weight = torch.ones(2).double().requires_grad_()
 weight.sum().backward()
 assert weight.is_leaf and weight.grad.tolist() == [1.0, 1.0]
 print("made as wanted: .grad =", weight.grad.tolist())
@@ -520,7 +524,7 @@ assert (first.grad.item(), second.grad.item()) == (2.0, 3.0)
 # | the documents say | today |
 # |---|---|
 # | asking for the gradient of `y` is an error (S0) | it is `None`, with a warning that names `retain_grad()` |
-# | the gradients of intermediates are released when their work is done (S0, S3) | true: in a chain never more than one is there. Something else is freed as well, what nodes had *saved*: hence the error of a second `backward()` |
+# | the gradients of intermediates are released when their work is done (S0, S3) | true: in a chain a hook never finds more than one. Something else is freed as well, what nodes had *saved*: hence the error of a second `backward()` |
 # | `forward()` and `backward()` give you no values in between (S1, S2) | true |
 # | leaves and parameters need no hook (S2) | true: their `.grad` is there |
 # | step down with `x.data -= lr * x.grad.data` (S0) | under `torch.no_grad()`, see below |

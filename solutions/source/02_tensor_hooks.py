@@ -1,12 +1,12 @@
 # %% [markdown]
 # # 2 · How do I read, keep or change a gradient while it flows?
 #
-# **Time** 50 minutes, and 55 for what stands behind the recap &nbsp;·&nbsp; **You need** lesson 1
+# **Time** 50 minutes, and 55 for what comes after the recap &nbsp;·&nbsp; **You need** lesson 1
 #
 # After this lesson you can
 #
-# - keep the gradient of any tensor, with one line and no trace left behind;
-# - change a gradient on its way, and say why you return a new one instead of writing into the old one;
+# - keep the gradient of any tensor that requires one, with one line and no trace left behind;
+# - change a gradient on its way, safely;
 # - say in which order hooks run, and what `.grad` holds in the end;
 # - watch the gradients of a network while it trains, and find out why it does not.
 
@@ -183,13 +183,13 @@ with y.register_hook(lambda grad: 10 * grad):
     z.backward()
 
 print("x.grad =", x.grad.flatten().tolist(), "  and y.grad is", y.grad)
-assert x.grad.flatten().tolist() == [30.0, 50.0]  # everything before y gets it
+assert x.grad.flatten().tolist() == [30.0, 50.0]  # everything that y was computed from gets it
 assert y.grad is None  # it was offered nowhere: it flowed on
 
 # %% [markdown]
 # **"`hook '<lambda>' has changed the size of value`."** You meant to look at a norm, and got this error. What you return
 # must fit the gradient's place: one tensor, with its shape and its dtype. And a lambda returns the value of its
-# expression, whether you want that or not. The mend: a hook that looks must return `None`.
+# expression, whether you want that or not. The mend: a hook that looks returns `None`.
 # ([A thread about it](https://github.com/pytorch/pytorch/issues/5022))
 
 # %% tags=["claim-S0.6", "field", "field-06"]
@@ -465,6 +465,9 @@ assert grad.item() == 50.0 and log == ["tensor hook"] and x.grad is None
 # on it. It removes the hooks at the end.
 
 # %%
+norms, cut = {}, []
+
+
 def watch(name, parameter):
     norms[name] = []
     return parameter.register_hook(lambda grad: norms[name].append(grad.norm().item()))
@@ -487,7 +490,8 @@ assert large["right"] < 0.2 and len(large["norms"]) == 100
 assert not (network[:2](images).any() and network[:4](images).any())  # a whole layer puts out zeros only
 
 # %% [markdown]
-# Exactly zero. A few giant steps have pushed every neuron of a layer below zero for every picture, and a ReLU that is off
+# Exactly zero. (A zero on the way may be one for that batch only; the last line of the cell tests all the pictures.) A few
+# giant steps have pushed every neuron of a layer below zero for every picture, and a ReLU that is off
 # passes no gradient that could switch it on again. The network is not slow, it is **dead**, and no further step can help.
 #
 # People reach for **clipping** then: keep each number of a gradient within a limit. A hook does it, and a second hook, put
@@ -499,7 +503,7 @@ def clip(name, parameter):
 
 
 def count(name, parameter):
-    return parameter.register_hook(lambda grad: cut.append((grad.abs() > 0.01).float().mean().item()))
+    return parameter.register_hook(lambda grad: cut.append(((grad.abs() > 0.01).sum().item(), grad.numel())))
 
 
 cut, norms = [], {}
@@ -510,7 +514,7 @@ norms = {}
 _, right = training.run(0.03, watch)  # no clipping at all, a smaller step
 small = {"norms": norms["0.weight"], "right": right}
 
-share = sum(cut) / len(cut)
+share = sum(number for number, _ in cut) / sum(of for _, of in cut)
 print("of all numbers, more than 4 in 10 were cut:", share > 0.4)
 print("digits read right: with clipping more than 8 in 10:", clipped["right"] > 0.8)
 print("                   with a smaller step too:        ", small["right"] > 0.8)
@@ -526,13 +530,13 @@ assert max(clipped["norms"]) <= ceiling + 1e-6 and max(large["norms"]) > 5 * cei
 assert large["norms"][-1] == 0.0 and min(clipped["norms"][-10:]) > 0.0 and min(small["norms"][-10:]) > 0.0
 
 # %% [markdown]
-# *What to see:* without clipping the gradients shoot up in the first steps and end at nothing. The clipped ones lie close
-# under their ceiling (dashed) all the way. A step of 0.03 needs no hook, and does as well. (The axis is logarithmic above
+# *What to see:* without clipping the gradients shoot up in the first steps and end at nothing. The clipped ones stay
+# near their ceiling (dashed) all the way. A step of 0.03 needs no hook, and does as well. (The axis is logarithmic above
 # 0.1, and reaches down to 0.)
 #
 # So the hooks have found out two things that the loss does not tell. The layer had **died**: that is why waiting did not
-# help. And the clipping that seemed to mend it was no safety net for rare moments: it rewrote **half of all numbers** in
-# every step, so that hardly more than their signs were left. The fault was the size of the step.
+# help. And the clipping that seemed to mend it was no safety net for rare moments: it cut **about half of all numbers**, all
+# through the training. The fault was a step too large for pixels that nobody had scaled, and a smaller one mends it.
 
 # %% [markdown]
 # ## The documents' example
@@ -677,7 +681,7 @@ assert x.grad.tolist() == [2.0, 2.0, 2.0, 2.0]  # returning a new tensor works
 # %% [markdown]
 # **It can reach others.** *"I zeroed one tensor's gradient in a hook, and another tensor lost its gradient as well."* The
 # gradient of `a + b` is the same for both, so PyTorch hands them the same tensor. Write into it, and whoever gets it
-# later gets what you wrote. Here the one that is hooked, `b`, is served first, so `a` loses its gradient as well; hook
+# later gets what you wrote. Here `b * 1` was computed last and is served first: hook it, and `a` loses its gradient as well; hook
 # `a`, which comes last, and `b` has its gradient already.
 # ([A thread about hooks that edit their arguments](https://github.com/meta-pytorch/opacus/issues/9))
 

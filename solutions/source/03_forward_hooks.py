@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 3 · How do I see, and replace, what a layer puts out?
 #
-# **Time** 60 minutes, and 35 for what stands behind the recap &nbsp;·&nbsp; **You need** lessons 1 and 2: `detach()`, a hook, its handle
+# **Time** 60 minutes, and 35 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 1 and 2: `detach()`, a hook, its handle
 #
 # After this lesson you can
 #
@@ -128,21 +128,16 @@ assert torch.equal(hook_list[1][0][0], net.layers[0](x))  # the norm's: what the
 assert torch.equal(hook_list[1][1], net.layers[1](net.layers[0](x)))  # before the ReLU: a layer's own output
 
 # %% [markdown]
-# Two things to know about `args`. A module that is called by keyword, `layer(input=x)`, has nothing in it: register with
-# `with_kwargs=True`, and the hook gets `(module, args, kwargs, output)`. And a layer's output is its own, not "activated":
-# the ReLU and the dropout behind it are modules with outputs of their own.
+# A layer's output is its own, not "activated": the ReLU and the dropout behind it are modules with outputs of their own.
 
 # %%
-seen = []
-linear = nn.Linear(2, 3)
-with (
-    linear.register_forward_hook(lambda module, args, output: seen.append(args)),
-    linear.register_forward_hook(lambda *four: seen.append(four[2]), with_kwargs=True),
-):
-    linear(input=torch.ones(1, 2))
+behind = nn.Sequential(nn.Identity(), nn.ReLU(), nn.Dropout(0.5))
+with capture(behind) as seen:
+    behind(torch.tensor([-1.0, 1.0]))
 
-print("args:", seen[0], "  kwargs:", list(seen[1]))
-assert seen[0] == () and list(seen[1]) == ["input"]
+print({name: value.tolist() for name, value in list(seen.items())[:2]})
+assert seen["0"].tolist() == [-1.0, 1.0] and seen["1"].tolist() == [0.0, 1.0]
+assert seen["2"].tolist() in ([0.0, 2.0], [0.0, 0.0])  # in training, a dropout keeps a number and doubles it, or drops it
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 3.1 · One layer's output
@@ -227,8 +222,8 @@ assert one.tolist() == two.tolist() == [20.0, 0.0]  # setdefault returns what is
 # error, a later one warns that it "must not return". Since PyTorch 1.2 it is a feature; the accident has stayed.)
 #
 # The quietest accident: a hook that ends in `return output.detach()`. Each number is right, and no error comes. But the new
-# output has no graph behind it, so **neither this layer nor anything before it learns any more**, while the layers after
-# it go on learning:
+# output has no graph behind it, so **neither this layer nor what leads to the loss through it alone learns any more**, while
+# the layers after it go on learning:
 
 # %% tags=["claim-S4.2"]
 def weights_that_learn(hook) -> list[bool]:
@@ -348,8 +343,8 @@ assert torch.equal(maps[cnn.relu1], maps[cnn.conv1].clamp(min=0))
 # *What to see:* each channel of `conv1` answers to something else in the same 3. `relu1` shows the same eight maps without
 # their negative parts (vermilion). In `relu2` some maps are empty. That may mean that they wait for another digit. Or not.
 #
-# Pictures invite stories. Your hook from 3.2 can ask a harder question: **switch one channel of `relu2` off, and let the
-# network read all 1,797 digits.** Which channels does it need?
+# Pictures invite stories. A hook like yours from 3.2 can ask a harder question: **switch one channel of `relu2` off, and let the
+# network read all 1,797 digits.** How many can it do without?
 
 # %%
 predict("3.c")
@@ -388,11 +383,15 @@ figure = figures.worth(costs, unchanged)
 plt.show()
 
 # %% [markdown]
-# *What to see:* one channel carries several points of accuracy on its own; most cost a little, since others step in; and
+# *What to see:* one channel carries several points of accuracy on its own; the others cost less than one point each, or even gain a little; and
 # those with a cross cost exactly nothing. Look at what goes **into** their ReLU, over all digits:
 
 # %%
-with cnn.relu2.register_forward_hook(lambda module, args, output: maps.update(into=args[0].detach())):
+def keep_what_goes_in(module, args, output):
+    maps["into"] = args[0].detach()
+
+
+with cnn.relu2.register_forward_hook(keep_what_goes_in):
     _ = cnn(images)
 
 largest = maps["into"].amax(dim=(0, 2, 3))  # per channel, over all digits and places
@@ -401,10 +400,17 @@ for channel in unchanged:
 assert unchanged and (largest[unchanged] <= 0).all()
 assert (largest[[c for c in range(16) if c not in unchanged]] > 1).all()
 
+untrained = trained_digits_cnn(seed=0, epochs=0)
+with untrained.relu2.register_forward_hook(keep_what_goes_in):
+    _ = untrained(images)
+born_dead = [channel for channel in unchanged if (maps["into"][:, channel] <= 0).all()]
+assert len(born_dead) == 1
+
 # %% [markdown]
-# They wait for no digit at all: they **never fire**. They are *dead units*. Some step of the training pushed them below zero
-# for every picture; a ReLU that is off lets no gradient through, and so nothing ever brings them back. They take memory and
-# time, and the accuracy does not tell. (At which step it happened is a question for a later lesson.)
+# They wait for no digit at all: they **never fire**. They are *dead units*, below zero for every picture. A ReLU that is off
+# lets no gradient through, so their own weights no longer move; only a change in the layers before them could bring them
+# back. They take memory and time, and the accuracy does not tell. (One of the two was dead before the first step of the
+# training already, by its first weights.)
 
 # %% [markdown]
 # ## A captured value is the same memory

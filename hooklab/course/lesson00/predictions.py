@@ -17,7 +17,8 @@ which_runs_first = prediction(
     Choice(
         "the weight's",
         lambda order: order == ["weight", "layer"],
-        "The layer's hook reports the gradient of the layer's input; the weight's gradient is complete before that.",
+        "The layer's hook reports the gradient of the layer's input; where that wants one, as here, the weight's "
+        "gradient is complete before.",
     ),
     Choice(
         "only one of them runs",

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from torch import Tensor
-
 from hooklab.course.exercises.predict import Choice, number, prediction
-
-
-def _is(value: Any, numbers: list[float]) -> bool:
-    return isinstance(value, Tensor) and value.flatten().tolist() == numbers
-
 
 gradient_of_y = prediction(
     "1.a",
-    "`x.grad` is [3, 5] after `z.backward()`. And `y.grad`?",
+    "`y.grad` is None. The hook on y appends each gradient that it is given to a list. What will be in the list?",
     Choice(
-        "[3, 5] as well",
-        lambda came: _is(came, [3.0, 5.0]),
-        "The gradient of y is [3, 5], and every tensor has a place to keep its own. The first half is right; but only "
-        "x keeps it.",
+        "nothing: only gradients of leaves are computed",
+        lambda came: came == [],
+        "What is not kept was never there. But x's gradient is computed from y's: without one there is not the other.",
     ),
     Choice(
-        "`None`",
-        lambda came: came is None,
-        "y was computed, not made by you: its gradient was passed on to x and kept nowhere.",
+        "[3, 5]",
+        lambda came: came == [[3.0, 5.0]],
+        "The gradient of y passes y on its way to x, and nobody keeps it, unless a hook does.",
     ),
     Choice(
-        "[0, 0]",
-        lambda came: _is(came, [0.0, 0.0]),
-        "A gradient that was used up. But nobody has written into `y.grad` at all, not even zeros.",
-    ),
-    Choice(
-        "an error",
-        lambda came: isinstance(came, Exception),
-        "The oldest document says so, and on old releases you may have met one. Today it is a warning.",
+        "None, the same as `y.grad`",
+        lambda came: came == [None],
+        "The hook as a look at `.grad`. It is given the gradient itself, before anybody could store it.",
     ),
 )
 
@@ -62,12 +47,11 @@ hook_at_a_fork = prediction(
 
 gradients_at_once = number(
     "1.c",
-    "Forty layers in a chain: forty gradients are made on the way back. How many of them are in memory at the same "
-    "time, at most?",
+    "Forty layers in a chain: forty gradients are made on the way back. Each time a hook is called, how many of the "
+    "forty does it find in memory, at most?",
     {
         1: "Each gradient is needed once: to make the next. Then it is let go.",
-        2: "One that is being read and one that is being made. For a moment there are two; but when a hook is called, "
-        "its gradient is the only one.",
+        2: "One that is being read and one that is being made. When a hook is called, the next one is not made yet.",
         40: "All are kept until `backward()` is over. That is what `retain_grad()` on each would do.",
     },
     otherwise="A number that grows with the depth would mean that gradients are kept for later. In a chain nobody "
