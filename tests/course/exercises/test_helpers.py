@@ -9,9 +9,9 @@ from hooklab.course.exercises.expectations import error_comes_out, expect_handle
 from hooklab.course.exercises.faults import NotYet, PlannedError
 from hooklab.course.exercises.gradients import misconception_named
 from hooklab.course.exercises.misconceptions import alike, fitting
-from hooklab.course.exercises.passes import hooked
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.varying import every_pass, homes, returns_of_pre_hooks, runs_of
+from hooklab.course.lesson05.passes import hooked
 
 # --- guesses
 

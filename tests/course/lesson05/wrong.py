@@ -15,7 +15,7 @@ def keeps_the_tuples(model, layer, x):
     return found[0]
 
 
-@wrong("5.1", says="the other way round")
+@wrong("5.1", says="order: the input's gradient comes first")
 def the_other_way_round(model, layer, x):
     found = []
     with layer.register_full_backward_hook(lambda module, gin, gout: found.append((gout[0], gin[0]))):
@@ -40,7 +40,7 @@ def never_sends_a_gradient(model, layer, x):
     return found[0]
 
 
-@wrong("5.1", says="these are values, not gradients")
+@wrong("5.1", says="it sees the values that flow forward")
 def looks_forward(model, layer, x):
     found = []
     with layer.register_forward_hook(lambda module, args, output: found.append((args[0], output))):
@@ -48,7 +48,7 @@ def looks_forward(model, layer, x):
     return found[0]
 
 
-@wrong("5.1", says="the weight's gradient is one of the two")
+@wrong("5.1", says="weight.grad is neither of the two")
 def takes_the_weights_gradient(model, layer, x):
     found = []
     with layer.register_full_backward_hook(lambda module, gin, gout: found.append(gout[0])):
@@ -56,7 +56,7 @@ def takes_the_weights_gradient(model, layer, x):
     return layer.weight.grad, found[0]
 
 
-@wrong("5.1", says="the weight's gradient is one of the two")
+@wrong("5.1", says="the gradient of the output has another shape")
 def unpacks_the_legacy_hook_like_a_convolution(model, layer, x):
     found = []
     with layer.register_backward_hook(lambda module, gin, gout: found.append((gin[1], gin[2].T))):
@@ -79,7 +79,7 @@ def keeps_it_to_itself(model, layer, x):
         model(x).sum().backward()
 
 
-@wrong("5.1", says="the gradient of the input is another one")
+@wrong("5.1", says="sent from the mean of the output")
 def sends_from_the_mean(model, layer, x):
     found = []
     with layer.register_full_backward_hook(lambda module, gin, gout: found.append((gin[0], gout[0]))):
@@ -95,7 +95,7 @@ def returns_a_tensor(layer, factor):
     return layer.register_full_backward_hook(lambda module, gin, gout: factor * gin[0])
 
 
-@wrong("5.2", says="forgotten return in the hook")
+@wrong("5.2", says="forgotten return: your hook returns None")
 def computes_and_forgets(layer, factor):
     def brake(module, gin, gout):
         gin = tuple(factor * grad for grad in gin)
@@ -187,12 +187,12 @@ def expects_a_bias(layer, weight_factor, bias_factor):
     ]
 
 
-@wrong("5.3", says="the gradient of the bias is as it was")
+@wrong("5.3", says="no hook on the bias, or one that returns None")
 def forgets_the_bias(layer, weight_factor, bias_factor):
     return [layer.weight.register_hook(lambda grad: weight_factor * grad)]
 
 
-@wrong("5.3", says="factors swapped")
+@wrong("5.3", says="the factors are swapped")
 def swaps_the_factors(layer, weight_factor, bias_factor):
     named = {"weight": bias_factor, "bias": weight_factor}
     return [p.register_hook(lambda grad, factor=named[name]: factor * grad) for name, p in layer.named_parameters()]
@@ -242,7 +242,7 @@ def clips_what_goes_out(layer, limit):
     return layer.register_full_backward_hook(lambda module, gin, gout: tuple(grad.clamp(-limit, limit) for grad in gin))
 
 
-@wrong("5.4", says="forgotten return in the hook")
+@wrong("5.4", says="forgotten return: your hook returns None")
 def clips_and_forgets(layer, limit):
     def fuse(module, gout):
         gout = tuple(grad.clamp(-limit, limit) for grad in gout)
@@ -255,7 +255,7 @@ def returns_one_clipped_tensor(layer, limit):
     return layer.register_full_backward_pre_hook(lambda module, gout: gout[0][:1].clamp(-limit, limit).repeat(3, 1))
 
 
-@wrong("5.4", says="norm: clip each number by itself")
+@wrong("5.4", says="norm: the gradient is made shorter as a whole")
 def clips_the_norm(layer, limit):
     def fuse(module, gout):
         return tuple(grad * (limit / grad.norm()).clamp(max=1) for grad in gout)
@@ -430,7 +430,7 @@ def scales_parameter_gradients_in_place(layer, weight_factor, bias_factor):
     return [p.register_hook(scale(named[name])) for name, p in layer.named_parameters()]
 
 
-@wrong("5.5", says="kept the first")
+@wrong("5.5", says="`seen` still holds the gradient of the first")
 def keeps_the_first_gradient(layer, seen):
     def hook(module, args, output):
         for name, value in (output if isinstance(output, dict) else {"output": output}).items():

@@ -29,84 +29,54 @@ LIKELY: dict[str, Reason] = {
     "'NoneType' object is not callable": in_torchs_line(
         "called instead of handed over: a method that registers takes the function, without ()"
     ),
-    "NoneType": "None in a tuple: no gradient belongs to this place; leave it as it is",
     "positional argument": in_torchs_line(
         "another hook's arguments: (module, grad_input, grad_output) for a backward hook, "
         "(module, grad_output) for a backward pre-hook, (module, args, output) for a forward hook"
     ),
     "has changed the size of value": "another shape: a gradient is replaced by one of the same shape",
+    "should always return None": "where no argument asks for a gradient, return None, or a tuple that holds None alone",
 }
+NONE_IN_IT = "None in a tuple: no gradient belongs to this place; leave it as it is"
 
 
-def integers(*shape: int) -> Tensor:
-    """Return floats with whole values from -3 to 3, the same ones for the same shape."""
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(-3, 4, shape, generator=generator).float()
-
-
-def three_layers() -> nn.Sequential:
-    """Return linear layers 3 -> 4 -> 2 -> 1 with whole numbers as weights."""
-    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2), nn.Linear(2, 1))
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randint(-3, 4, parameter.shape, generator=generator))
-    return model
-
-
-def weighed(output: Tensor) -> Tensor:
-    """Return 1 times the output's first number, plus 2 times the second, and so on: a loss with unequal gradients."""
-    return (output * torch.arange(1.0, output.numel() + 1).reshape(output.shape)).sum()
-
-
-def run_pass(trial: Trial, forward: Callable[[], Any], sent: Tensor | None = None) -> None:
+def run_pass(trial: Trial, forward: Callable[[], Any], sent: Tensor | None = None, has_none: bool = False) -> None:
     """Call `forward` and send gradients back from its result; what the learner's hooks raise becomes NotYet.
 
     Args:
+        trial: the trial.
         forward: returns the tensor to send gradients back from.
         sent: the gradient to send into it; for a result with one element it may be left out.
+        has_none: whether a hook may find None in a tuple, so that an error about None is likely due to it.
     """
 
     def a_pass() -> None:
         forward().backward(sent)
 
     a_pass.__name__ = "a pass with your hook"
-    with no_warnings(), named_by(LIKELY):
+    with no_warnings(), named_by(LIKELY | ({"NoneType": NONE_IN_IT} if has_none else {})):
         trial.run(a_pass)
 
 
-def gradients_of_parameters(trial: Trial, model: nn.Module, x: Tensor) -> list[Tensor]:
-    """Run a pass with the loss `weighed(model(x))`; return copies of the gradients that gather in the parameters."""
-    run_pass(trial, lambda: weighed(model(x)))
-    return [gradient_in(parameter).clone() for parameter in model.parameters()]
-
-
-def gradient_in(tensor: Tensor) -> Tensor:
-    """Return `tensor.grad`; NotYet if there is none."""
-    if tensor.grad is None:
-        raise NotYet("no gradient arrives at a tensor that gets one without your hook", expected="a tensor", got="None")
-    return tensor.grad
-
-
 @contextmanager
-def hooked(trial: Trial, layer: nn.Module, *rest: Any, many: bool = False) -> Iterator[None]:
+def hooked(trial: Trial, layer: nn.Module, *rest: Any, many: bool = False) -> Iterator[list[Any]]:
     """Let the answer put its hook on `layer`, and remove it at the end by the handle (handles if `many`) it returned.
 
-    NotYet if a hook is gone at the end of the block; one that is still there after its removal is a fault of the trial.
+    Gives the handles. NotYet if a hook is gone at the end of the block; one that is still there after its removal is a
+    fault of the trial.
     """
     what = "a list of handles" if many else "the handle of your hook"
     with trial.watch(layer), no_warnings():
         returned = trial.call(layer, *rest, may_hook=True, may_change=True)
         if returned is None:
             raise NotYet("your function returned None", expected=what, got="None", likely="forgotten return")
-        handles = returned if many and isinstance(returned, list | tuple) else [returned]
+        handles = list(returned) if many and isinstance(returned, list | tuple) else [returned]
         is_single = many and not isinstance(returned, list | tuple)
         if is_single or not all(is_handle(handle) for handle in handles):
             raise NotYet(f"your function did not return {what}", expected=what, got=tensor_text(returned))
         for handle in handles:
             expect_unused(handle)
         try:
-            yield
+            yield handles
             for handle in handles:
                 expect_still_there(handle)
         finally:
@@ -122,11 +92,28 @@ def no_warnings() -> Iterator[None]:
         yield
 
 
-def refuse_written_gradient(sent: Tensor, before: Tensor) -> None:
-    """Raise NotYet if the gradient that was sent into a pass has other values than before."""
-    if not torch.equal(sent, before):
-        raise NotYet(
-            "your hook wrote into a gradient that belongs to somebody else",
-            expected="the hook returns a new tensor, and the one that it was given stays as it was",
-            likely="in-place change: `mul_` and `clamp_` write, `*` and `clamp` make a new tensor",
-        )
+def integers(*shape: int) -> Tensor:
+    """Return floats with whole values from -3 to 3, the same ones for the same shape."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(-3, 4, shape, generator=generator).float()
+
+
+def whole(module: nn.Module) -> nn.Module:
+    """Fill a module's parameters with whole numbers from -3 to 3, the same ones each time; return the module."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randint(-3, 4, parameter.shape, generator=generator))
+    return module
+
+
+def three_layers() -> nn.Sequential:
+    """Return linear layers 3 -> 4 -> 2 -> 1 with whole numbers as weights."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2), nn.Linear(2, 1))
+    whole(model)
+    return model
+
+
+def weighed(output: Tensor) -> Tensor:
+    """Return 1 times the output's first number, plus 2 times the second, and so on: a loss with unequal gradients."""
+    return (output * torch.arange(1.0, output.numel() + 1).reshape(output.shape)).sum()
