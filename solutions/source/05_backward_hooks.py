@@ -1,48 +1,52 @@
 # %% [markdown]
 # # 5 · What do `grad_input` and `grad_output` mean, and which backward hook do I use?
 #
-# **Time** 40 minutes, and 10 for the ●●● exercise &nbsp;·&nbsp; **You need** lesson 2 (tensor hooks) and lesson 3 (forward hooks)
+# **Time** 59 minutes, and 33 for what stands behind the recap &nbsp;·&nbsp; **You need** lesson 2 (tensor hooks) and lesson 3 (forward hooks)
 #
 # After this lesson you can
 #
-# - say what the two tuples of a backward hook hold, for any module;
-# - change a gradient on its way into a module, or on its way out;
-# - read the old backward hook with its three entries, and replace it;
-# - choose between a module's backward hook and a tensor hook, and say when only the tensor hook works.
+# - say what the two tuples of a backward hook hold, for any module, and which of their numbers not to trust;
+# - change a gradient on its way out of a module, or into it, and train with it;
+# - say why the hooks of older pages have three gradients, and write what you need instead;
+# - choose between a module's backward hook and a tensor hook.
 
 # %% tags=["setup"]
 import warnings
 
 import matplotlib.pyplot as plt
 import torch
+from IPython.display import display
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 import hooklab
-from hooklab import check, progress
-from hooklab.course.lesson05 import explorer
+from hooklab import check, predict, progress, reveal
+from hooklab.course.lesson05 import explorer, figures, transfer
+from hooklab.course.lesson05.helpers import (
+    calls,
+    error_of,
+    gradients_with,
+    linear,
+    numbers,
+    shapes,
+    some_digits,
+    warning_of,
+)
 
 torch.set_num_threads(1)
-
-
-def linear(weight: list[list[float]]) -> nn.Linear:
-    """Return a linear layer with this weight and a bias of zeros."""
-    layer = nn.Linear(len(weight[0]), len(weight))
-    with torch.no_grad():
-        layer.weight.copy_(torch.tensor(weight))
-        layer.bias.zero_()
-    return layer
+for message in ("Using .*non-full backward hook", "Full backward hook is firing"):  # both are shown below
+    warnings.filterwarnings("ignore", message)
 
 # %% [markdown]
-# ## Predict
+# ## Two tuples
 #
-# A **backward hook** sits on a module and is called while gradients flow through it:
-# `hook(module, grad_input, grad_output)`. The documents unpack `grad_input` into three tensors.
+# A **backward hook** sits on a module and is called while gradients flow back through it:
+# `hook(module, grad_input, grad_output)`. Two tuples of gradients. Of what?
 #
-# Our layer has the weight (1, 2, 3). Two rows go in, two numbers come out, and the loss weighs them with 10 and 20.
-# **Before you run the next cell: how many tensors are in `grad_input`, how many in `grad_output`, and of which shapes?**
+# Our layer has the weight (1, 2, 3) and the bias 0. Two rows of three numbers go in, two numbers come out, and
+# the loss weighs them with 10 and 20.
 
-# %% tags=["predict", "claim-S2.6"]
+# %%
 layer = linear([[1.0, 2.0, 3.0]])
 x = torch.tensor([[1.0, 1.0, 1.0], [0.0, 1.0, 2.0]], requires_grad=True)
 seen = []
@@ -51,131 +55,60 @@ seen = []
 def look(module, grad_input, grad_output):
     seen.append((grad_input, grad_output))
 
+# %%
+predict("5.a")
 
+# %% tags=["predict"]
 with layer.register_full_backward_hook(look):
     y = layer(x)
     loss = 10 * y[0, 0] + 20 * y[1, 0]
     loss.backward()
 
 grad_input, grad_output = seen[0]
-print("grad_input: ", len(grad_input), "tensor: ", grad_input[0].tolist())
-print("grad_output:", len(grad_output), "tensor: ", grad_output[0].tolist())
+print("grad_input: ", numbers(grad_input))  # the tensors as plain numbers
+print("grad_output:", numbers(grad_output))
 
+# %% tags=["claim-S2.6"]
+reveal("5.a", shapes(grad_input))
 assert type(grad_input) is tuple and type(grad_output) is tuple  # even for one
-assert grad_output[0].tolist() == [[10.0], [20.0]]
-assert grad_input[0].tolist() == [[10.0, 20.0, 30.0], [20.0, 40.0, 60.0]]
+assert numbers(grad_output) == ([[10.0], [20.0]],)
+assert numbers(grad_input) == ([[10.0, 20.0, 30.0], [20.0, 40.0, 60.0]],)
 
 # %% [markdown]
-# One each. The names look at the module from the **forward** side:
+# One entry each. Both names look at the module from its **forward** side:
 #
-# - `grad_output` is the gradient of what the module **put out**. On the way back it arrives first.
+# - `grad_output` is the gradient of what the module **put out**. On the way back, this one arrives.
 # - `grad_input` is the gradient of what was **put in**. The module computes it and passes it on.
 
 # %% tags=["figure"]
-from hooklab.course.lesson05 import figures
-
 figure = figures.around(layer, x, grad_input[0], grad_output[0])
 plt.show()
 
-# %% [markdown]
-# *What to see:* on the right a gradient comes in, on the left one goes out. The gradients of the weight and the bias are in
-# neither tuple: they are kept (green) in `.grad`, where you can read them without any hook.
-
-# %%
 assert torch.equal(grad_input[0], grad_output[0] @ layer.weight)
 assert torch.equal(layer.weight.grad, grad_output[0].T @ x)
 assert torch.equal(layer.bias.grad, grad_output[0].sum(dim=0))
-print("weight.grad =", layer.weight.grad.tolist())
-print("bias.grad   =", layer.bias.grad.tolist())
 
 # %% [markdown]
-# One of the documents has an example in pictures: a module with a 3×1 parameter, a value `y` in front of it, and three
-# hooks. Here it is with numbers that you can check: $y = (2, 1, 3)$, the weight is $(1, 2, 3)$, so $z = 2 + 2 + 9 = 13$.
-
-# %%
-class Weigh(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.w = nn.Parameter(torch.tensor([[1.0], [2.0], [3.0]]))
-
-    def forward(self, y):
-        return y @ self.w
-
-
-def keep_output(module, args, output):
-    outputs.append(output.item())
-
-
-model, grad_list, outputs, seen = Weigh(), [], [], []
-y = torch.tensor([[1.0, 0.0, 2.0]], requires_grad=True) + 1
-with (
-    y.register_hook(grad_list.append),
-    model.register_forward_hook(keep_output),
-    model.register_full_backward_hook(look),
-):
-    model(y).backward()
-
-# %% tags=["claim-S2.7"]
-((grad_input,), (grad_output,)) = seen[0]
-print("forward hook, output:       ", outputs[0])
-print("tensor hook on y:           ", grad_list[0].tolist())
-print("backward hook, grad_input:  ", grad_input.tolist())
-print("backward hook, grad_output: ", grad_output.tolist())
-
-assert not y.is_leaf and not y.retains_grad  # so y.grad is None, as in lesson 1
-assert outputs == [13.0] and grad_output.tolist() == [[1.0]]
-assert grad_list[0].tolist() == grad_input.tolist() == [[1.0, 2.0, 3.0]]
-
-# %% [markdown]
-# ## One entry for each argument
+# *What to see:* on the right a gradient comes in, on the left one goes out. The gradients of the weight and the bias are in
+# neither tuple: they are kept (green) in `.grad`, where you read them without any hook.
 #
-# A module may take several arguments. `grad_input` has one entry for each **positional** argument; an argument that is
-# not a tensor gets `None`. Keyword arguments are left out, tensors or not.
+# Is `grad_input` the same as `x.grad`? Only if `x` goes nowhere else. It is **this module's share**: let `x` go through a
+# layer of weight 5, and also around it.
 
 # %%
-class Blend(nn.Module):
-    def forward(self, a, b, factor, offset):
-        return a + factor * b + offset, a - b
-
-
-def numbers(grads):
-    return [None if grad is None else grad.item() for grad in grads]
-
-
-a, b, offset = (torch.ones(1, requires_grad=True) for _ in range(3))
-blend, seen = Blend(), []
-with blend.register_full_backward_hook(look):
-    first, second = blend(a, b, 4, offset=offset)
-    first.sum().backward()  # the second output is not used
-
-print("grad_input: ", numbers(seen[0][0]))
-print("grad_output:", numbers(seen[0][1]))
-assert numbers(seen[0][0]) == [1.0, 4.0, None]
-assert numbers(seen[0][1]) == [1.0, None]
-assert offset.grad.item() == 1.0  # computed all the same, but in no tuple
-
-# %% [markdown]
-# `grad_output` has one entry for each output. An output that the loss does not use gets `None` as well, so a hook that
-# reads `grad_output[1]` should be ready for it.
-#
-# `grad_input` is **this module's share**. Here `x` is used twice, once through the layer (with weight 5) and once beside it.
-
-# %%
-five = linear([[5.0]])
+five, seen = linear([[5.0]]), []
 x = torch.tensor([[1.0]], requires_grad=True)
-seen = []
 with five.register_full_backward_hook(look):
     (x + five(x)).sum().backward()
 
 print("grad_input of the layer:", numbers(seen[0][0]), "  x.grad:", x.grad.item())
-assert numbers(seen[0][0]) == [5.0]
-assert x.grad.item() == 6.0  # 5 through the layer, 1 beside it
+assert numbers(seen[0][0]) == (5.0,) and x.grad.item() == 6.0
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 5.1 · On both sides of a layer
 # ●○○ · 5 minutes
 #
-# `layer` is one of the layers in `model`. Run the model on `x`, send gradients back from the **sum of its output**, and
+# `layer` is one of the layers in `model`. Run the model on `x` once, send gradients back from the **sum of its output**, and
 # return two tensors: the gradient of the layer's input and the gradient of the layer's output, in this order. Leave no
 # hook behind.
 #
@@ -208,51 +141,190 @@ def gradients_around(
 check("5.1", gradients_around)
 
 # %% [markdown]
-# ## When to register, when to remove
+# ## One entry for each argument
 #
-# The documents say: the hook is called in `backward()`, so call `remove()` after it. That is a safe place. But their code
-# also *registers* the hook right before `loss.backward()`. **Predict:** in which of these orders does the hook run?
-#
-# 1. register, forward, backward, remove
-# 2. forward, register, backward, remove
-# 3. register, forward, remove, backward
+# A module may take several arguments and return several outputs. Which have a place in the tuples?
 
-# %% tags=["predict", "claim-S3.12"]
-def calls(steps: str) -> int:
-    """Take these steps in this order; return how often the hook ran."""
-    layer, seen = linear([[1.0]]), []
-    for step in steps.split():
-        if step == "register":
-            handle = layer.register_full_backward_hook(lambda *args: seen.append(args))
-        elif step == "forward":
-            loss = layer(torch.ones(1, 1, requires_grad=True)).sum()
-        elif step == "backward":
-            loss.backward()
-        else:
-            handle.remove()
-    return len(seen)
+# %%
+class Blend(nn.Module):
+    def forward(self, a, b, factor, offset):
+        return a + factor * b + offset, a - b
 
 
-orders = {
-    "register forward backward remove": 1,
-    "forward register backward remove": 0,  # too late, in silence
-    "register forward remove backward": 1,  # this pass has the hook already
-}
-for steps, wanted in orders.items():
-    print(f"{steps}   calls of the hook: {calls(steps)}")
-    assert calls(steps) == wanted
+a, b, offset = (torch.ones(1, requires_grad=True) for _ in range(3))
+blend, seen = Blend(), []
+with blend.register_full_backward_hook(look):
+    first, second = blend(a, b, 4, offset=offset)
+    first.sum().backward()  # the second output is not used
+
+print("grad_input: ", numbers(seen[0][0]))
+print("grad_output:", numbers(seen[0][1]))
+assert numbers(seen[0][0]) == (1.0, 4.0, None)
+assert numbers(seen[0][1]) == (1.0, None)
+assert offset.grad.item() == 1.0  # computed all the same, but in no tuple
 
 # %% [markdown]
-# A module's backward hook becomes part of a pass **in the forward**. Afterwards it is too late to join, and too late to
-# leave. A tensor hook is different: it sits on the tensor, and `remove()` before `backward()` stops it (lesson 2).
+# `grad_input` has an entry for each **positional** argument, and `None` where that is no tensor: a number, or a list of
+# tensors. A keyword argument has no place at all. `grad_output` has an entry for each output, and `None` for one that the
+# loss does not use. Two cases that surprise people:
+
+# %% tags=["claim-S2.6"]
+class First(nn.Module):
+    def forward(self, tensors):
+        return tensors[0] * 2
+
+
+seen, x, first = [], torch.ones(1, 1, requires_grad=True), First()
+with five.register_full_backward_hook(look), first.register_full_backward_hook(look):
+    five(input=x).sum().backward()
+    first([x, x]).sum().backward()
+
+print("called by keyword:", seen[0][0], "  called with a list:", seen[1][0])
+assert seen[0][0] == () and seen[1][0] == (None,)
+assert all(type(tuples) is tuple for one in seen for tuples in one)
+
+# %% [markdown]
+# ### A hook that only looks
 #
-# So: register before the forward, remove after the backward. A `with` block around both does exactly this.
+# Here is a model with two branches; the spare one is not in use yet. We train it twice. The second time, a colleague has put
+# a backward hook on the part that joins the branches, to count its passes.
+
+# %%
+class Join(nn.Module):
+    def forward(self, main, spare):
+        return main  # later: main + spare
+
+
+def train(hook=None, register="register_full_backward_hook"):
+    main, spare, join = linear([[1.0]]), linear([[1.0]]), Join()
+    if hook is not None:
+        getattr(join, register)(hook)
+    parameters = [*main.parameters(), *spare.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=0.1, weight_decay=0.1)
+    for _ in range(10):
+        optimizer.zero_grad()
+        x = torch.ones(1, 1)
+        join(main(x), spare(x)).sum().backward()
+        optimizer.step()
+    return spare.weight
+
+# %%
+predict("5.b")
+
+# %% tags=["predict"]
+counted = []
+without_hook = train()
+with_hook = train(lambda *args: counted.append(1))
+
+print("without the hook:", round(without_hook.item(), 3))
+print("with the hook:   ", round(with_hook.item(), 3))
+
+# %%
+reveal("5.b", [without_hook.item(), with_hook.item()])
+assert len(counted) == 10 and without_hook.item() == 1.0
+assert abs(with_hook.item() - 0.99**10) < 1e-6  # a hundredth less in each step
+print("spare.weight.grad:", without_hook.grad, "without,", with_hook.grad.tolist(), "with the hook")
+assert without_hook.grad is None and with_hook.grad.tolist() == [[0.0]]
+
+# %% [markdown]
+# Training has moved a layer that got no gradient, because somebody looked. Without the hook its `.grad` is `None`, and the
+# optimizer passes it by. With the hook it is **zero**: the hook puts a node in front of the module, as you will see
+# below, and a node that has a gradient for one input fills in zeros for the others. The same zeros stand in
+# `grad_input`, and they are not always true:
+
+# %%
+class TwoAPlusB(nn.Module):
+    def forward(self, a, b):
+        return a * 2 + b
+
+
+module, seen = TwoAPlusB(), []
+a, b = torch.ones(1, requires_grad=True), torch.ones(1)  # b asks for no gradient
+with module.register_full_backward_hook(look):
+    module(a, b).sum().backward()
+
+print("grad_input:", numbers(seen[0][0]))
+assert numbers(seen[0][0]) == (2.0, 0.0)  # the derivative with respect to b is 1
+assert b.grad is None
+
+# %% [markdown]
+# So: a zero beside another entry can mean "nobody asked". If that matters, ask `requires_grad` of the arguments, or look
+# with a tensor hook, which puts nothing in the way. If *no* argument asks for a gradient, the entry is `None`.
+
+# %% [markdown]
+# ## When to register, when to remove
+#
+# One document says: a backward hook is called in `backward()`, so call `remove()` after it. Its code also *registers* the
+# hook right before `loss.backward()`.
+
+# %%
+orders = [
+    "register forward backward remove",
+    "forward register backward remove",
+    "register forward remove backward",
+]
+
+# %%
+predict("5.c")
+
+# %% tags=["predict"]
+ran = [calls(steps) for steps in orders]
+for steps, count in zip(orders, ran, strict=True):
+    print(f"{steps}   calls of the hook: {count}")
+
+# %% tags=["claim-S3.12"]
+reveal("5.c", ran)
+old = [calls(steps, "register_backward_hook") for steps in orders]
+print("the older hook that the document uses, in the same orders:", old)
+assert ran == old == [1, 0, 1]
+
+# %% [markdown]
+# So the document's own order, the second, gives no call and no error, with today's hook and with its own. After `backward()`
+# is a safe place for `remove()`, but for another reason than it says: earlier, it comes too late. A `with` block around
+# forward *and* backward does it right.
+#
+# Why in the forward? Because that is when a module with backward hooks puts **two nodes** of its own into the graph: one
+# in front of everything that `forward` records, one behind. Let us call them doors.
+
+# %% tags=["claim-S4.3"]
+model, x = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)), torch.ones(4, 3, requires_grad=True)
+with model.register_full_backward_hook(look):
+    nodes = figures.nodes_inside(model(x), x)
+
+print(*nodes, sep="\n")
+assert nodes[1:-1] == ["AddmmBackward0", "ReluBackward0", "AddmmBackward0"]
+assert nodes[0] == nodes[-1] == "BackwardHookFunctionBackward"
+
+# %% [markdown]
+# At the second door `grad_output` is noted, when the gradient arrives. At the first door, when it leaves, the hook is
+# called with both. Every step below was recorded in a run.
+
+# %% tags=["explorer"]
+explorer.border()
+
+# %% tags=["figure"]
+steps = explorer.record_border(pre=True, reverses=True)
+asks_nothing = explorer.record_border(asks=False)
+for run, number in ((steps, 5), (steps, 7), (asks_nothing, 5)):  # without a kernel: three of the steps
+    print(explorer.describe_border(run, number))
+    display(explorer.draw_border(run, number))
+
+assert [step.active for step in steps if step.hook] == ["second door", "first door"]
+assert steps[-1].kept == {"x": [-20.0, -30.0], "weight": [10.0, 40.0], "bias": [10.0]}
+assert [step.active for step in asks_nothing if step.hook] == ["second door"]  # there is no first one
+
+# %% [markdown]
+# *What to see:* a hook at the second door changes what the layer itself gets; a hook at the first door changes only what
+# leaves. When it runs, the layer's own gradients are in `.grad` already.
+#
+# The third picture is a first layer, which reads data that ask for no gradient. There is no first door, so the hook runs at
+# the second one, with `(None,)`, and PyTorch warns. If you want that gradient, ask for it: `x.requires_grad_()`.
 
 # %% [markdown]
 # ## Change what leaves the module
 #
-# What a full backward hook returns **replaces `grad_input`**: the layers before it receive the new gradient. One document
-# adds that the result can be found in `Module.grad_input`. There is no such attribute.
+# What a full backward hook returns **replaces `grad_input`**, for everything before the module. (One document says that a
+# backward hook cannot change data, and that its result is found in `Module.grad_input`. There is no such attribute.)
 
 # %% tags=["claim-S2.5"]
 def turn_around(module, grad_input, grad_output):
@@ -266,41 +338,31 @@ with after.register_full_backward_hook(turn_around):
 
 arrived = numbers([x.grad, before.weight.grad, after.weight.grad])
 print("x.grad, before.weight.grad, after.weight.grad =", arrived)
-assert arrived[:2] == [-6.0, -3.0]  # everything in front of the module: turned around
+assert arrived[:2] == (-6.0, -3.0)  # everything in front of the module: turned around
 assert arrived[2] == 2.0  # the module's own weight does not notice
 assert not hasattr(after, "grad_input")
 
 # %% [markdown]
-# This very hook has a use: a layer that turns the gradient around teaches the layers before it the opposite of what the
-# layers after it want. It is called *gradient reversal*.
-#
-# Return a **tuple** with one entry for each entry of `grad_input`. A bare tensor is read as if its rows were the entries.
+# Return a **tuple** with one entry for each entry of `grad_input`. The document's signature, `-> Tensor or None`, is not
+# enough: of a bare tensor, the rows are taken for the entries.
 
 # %% tags=["claim-S2.5"]
-def returns_a_tensor(module, grad_input, grad_output):
-    return 2 * grad_input[0]
+def returns_a_tensor(rows: int) -> None:
+    with after.register_full_backward_hook(lambda module, grad_input, grad_output: 2 * grad_input[0]):
+        after(torch.ones(rows, 1, requires_grad=True)).sum().backward()
 
 
-def error_with(rows: int) -> str:
-    with after.register_full_backward_hook(returns_a_tensor):
-        try:
-            after(torch.ones(rows, 1, requires_grad=True)).sum().backward()
-        except RuntimeError as error:
-            return str(error)
-    return "no error"
-
-
-print("3 rows:", error_with(3))
-print("1 row: ", error_with(1))
-assert "invalid number of grad_input, got 3, but expected 1" in error_with(3)
-assert "has changed the size of value" in error_with(1)
+messages = [error_of(returns_a_tensor, 3), error_of(returns_a_tensor, 1)]
+print(*messages, sep="\n")
+assert messages[0].endswith("invalid number of grad_input, got 3, but expected 1")
+assert "has changed the size of value" in messages[1]
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 5.2 · A brake
-# ●●○ · 6 minutes
+# ●●○ · 5 minutes
 #
-# Make a layer pass back `factor` times the gradient of its inputs. Its own parameters, and the layers after it, must not
-# notice. Return the handle. The layer may take several arguments, and some of them may not be tensors.
+# Make a layer pass back `factor` times the gradient of its inputs, in every pass. Its own parameters, and the layers after
+# it, must not notice. Return the handle. The layer may take several arguments, and some of them may not be tensors.
 #
 # <details><summary>Hint: "invalid number of grad_input"</summary>
 #
@@ -325,212 +387,78 @@ def scale_input_gradient(layer: nn.Module, factor: float) -> RemovableHandle:
 check("5.2", scale_input_gradient)
 
 # %% [markdown]
-# ## The old hook, and its three gradients
+# ## Two lines of hook, and a network that cannot tell
 #
-# Now to the documents' own code. They register with `register_backward_hook`, the **legacy hook**, and unpack three
-# gradients. It still exists. Here it is on a convolution with one weight, 5, over four ones.
-
-# %% tags=["claim-S3.11"]
-def unpack_three(module, gin, gout):
-    gin0, gin1, gin2 = gin
-    legacy_shapes[type(module).__name__] = [tuple(grad.shape) for grad in gin]
-    return gin0, gin1 * 2, gin2 * 3
-
-
-conv, legacy_shapes = nn.Conv2d(1, 1, kernel_size=1), {}
-nn.init.constant_(conv.weight, 5.0)
-x = torch.ones(1, 1, 2, 2, requires_grad=True)
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    with conv.register_backward_hook(unpack_three):
-        conv(x).sum().backward()
-
-print("three shapes:", *legacy_shapes["Conv2d"])
-print(f"{caught[0].category.__name__}: {str(caught[0].message).split('. ')[1]}.")
-assert caught[0].category is FutureWarning
-
-# %% [markdown]
-# It runs. It warns: "missing some grad_input". And the three shapes give it away: they belong to the input, **the weight and the
-# bias**. What did the hook change?
-
-# %% tags=["claim-S3.11"]
-print("x.grad:     ", x.grad.flatten().tolist())
-print("weight.grad:", conv.weight.grad.item(), "  bias.grad:", conv.bias.grad.item())
-assert legacy_shapes["Conv2d"] == [x.shape, conv.weight.shape, conv.bias.shape]
-assert x.grad.flatten().tolist() == [5.0, 5.0, 5.0, 5.0]  # as without a hook
-assert conv.weight.grad.item() == 2 * 4.0 and conv.bias.grad.item() == 3 * 4.0
-
-# %% [markdown]
-# The true gradients of the weight and the bias are 4; one was doubled, the other tripled. Nothing in the documents says so: they
-# call all three "the gradients of the input".
+# What is `turn_around` good for? One document names *transfer learning* as a use of hooks. Here are two domains: photos and
+# drawings, say, or the scanners of two hospitals. Each has two classes, but only in domain 0 do we have labels.
 #
-# Let us give the same hook to a linear layer. **Predict:** what does it double now?
-
-# %% tags=["predict", "claim-S3.11"]
-warnings.filterwarnings("ignore", "Using a non-full", FutureWarning)  # once is enough
-
-layer, x = linear([[5.0, 7.0]]), torch.ones(4, 2, requires_grad=True)
-with layer.register_backward_hook(unpack_three):
-    layer(x).sum().backward()
-
-print("three shapes:", *legacy_shapes["Linear"])
-print("x.grad, first row:", x.grad[0].tolist(), "  bias.grad:", layer.bias.grad.item())
-print("weight.grad:      ", layer.weight.grad.tolist())
-assert legacy_shapes["Linear"] == [layer.bias.shape, x.shape, layer.weight.T.shape]
-assert x.grad[0].tolist() == [2 * 5.0, 2 * 7.0]  # the input's gradient is doubled
-assert layer.weight.grad.tolist() == [[3 * 4.0, 3 * 4.0]]  # the weight's is tripled
-assert layer.bias.grad.item() == 4.0
-
-# %% [markdown]
-# Bias, input, weight: another order, so another effect, and no error. With a third dimension in the input, or with the full hook,
-# the unpacking fails.
-
-# %% tags=["claim-S3.11"]
-def what_comes(register: str, *shape: int) -> str:
-    layer, x = linear([[5.0, 7.0]]), torch.ones(shape, requires_grad=True)
-    with getattr(layer, register)(unpack_three):
-        try:
-            layer(x).sum().backward()
-        except ValueError as error:
-            return f"ValueError: {error}"
-    return "runs"
-
-
-for register in ("register_backward_hook", "register_full_backward_hook"):
-    print(register)
-    print("    2-D input:", what_comes(register, 4, 2))
-    print("    3-D input:", what_comes(register, 6, 4, 2))
-
-assert what_comes("register_backward_hook", 4, 2) == "runs"
-assert "expected 3, got 1" in what_comes("register_backward_hook", 6, 4, 2)
-assert "expected 3, got 1" in what_comes("register_full_backward_hook", 4, 2)
-
-# %% [markdown]
-# ## Why three?
-#
-# One document gives the answer: the hook is registered on the `grad_fn` of the module's output. So it sits on **one node** of
-# the autograd graph, the last one that the forward made. What it calls `grad_input` are the gradients of that node's inputs.
-#
-# A node can be hooked by hand. If the document is right, we must see the same three.
-
-# %% tags=["claim-S4.3"]
-def shapes_of(grads):
-    return [None if grad is None else tuple(grad.shape) for grad in grads]
-
-
-def look_at_node(grad_inputs, grad_outputs):
-    by_hand.extend(shapes_of(grad_inputs))
-
-
-by_hand = []
-y = linear([[5.0, 7.0]])(torch.ones(4, 2, requires_grad=True))
-node = y.grad_fn
-with node.register_hook(look_at_node):
-    y.sum().backward()
-
-print("the last node:", type(node).__name__, "  shapes:", *by_hand)
-print("they go on to:", *[type(after).__name__ for after, _ in node.next_functions])
-assert by_hand == legacy_shapes["Linear"] == [(1,), (4, 2), (2, 1)]
-
-# %% [markdown]
-# `AddmmBackward0` is a matrix product plus a sum, in one node. Its three inputs are the bias, `x`, and the transposed weight;
-# from there the gradients go on to the leaves `bias` and `x` (`AccumulateGrad`), and through `TBackward0`, which transposes
-# back, to the weight.
-#
-# The full hook is built in another way. It puts a node of its own at **both ends** of the module, around everything that
-# the forward does.
-
-# %% tags=["claim-S4.3", "figure"]
-model = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1))
-x = torch.ones(4, 3, requires_grad=True)
-nodes = figures.nodes_inside(model(x), x)
-with model.register_full_backward_hook(look):
-    with_full_hook = figures.nodes_inside(model(x), x)
-
-added = "BackwardHookFunctionBackward"
-assert nodes == ["AddmmBackward0", "ReluBackward0", "AddmmBackward0"]
-assert with_full_hook == [added, *nodes, added]
-figure = figures.places(nodes)
-plt.show()
-
-# %% [markdown]
-# *What to see:* the full hook's two nodes (green) enclose the module; the gradient of the input leaves on the left. The
-# legacy hook sits on the right and cannot see it. Only if a module makes a single node does the last node have the module's
-# own input.
-#
-# Let us measure it, module by module: the shapes in `grad_input`, and beside them the shape of the true gradient of the input.
+# Our network has three parts. `features` makes two numbers of each point; from these, `classes` guesses the class and
+# `domains` the domain. It learns both at once: the classes from domain 0, the domains from all points. Then we train a
+# second one, the same in all but this: on its part `domains` sits `turn_around`. That part learns to tell the domains
+# apart, as before. What comes back *out* of it tells the features the opposite. (Two who work against each other easily
+# turn in circles; how `transfer.train` keeps them from it stands there.)
 
 # %%
-def reported(register: str, module: nn.Module, shape: tuple[int, ...]) -> list:
-    """Return the shapes in `grad_input` of this kind of hook on this module."""
-    seen = []
-    with getattr(module, register)(lambda module, *both: seen.append(both)):
-        module(torch.ones(shape, requires_grad=True)).sum().backward()
-    return shapes_of(seen[0][0])
+plain = transfer.train(transfer.Network())
 
+blind = transfer.Network()
+with blind.domains.register_full_backward_hook(turn_around):
+    transfer.train(blind)
 
-def two_layers() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1))
-
-
-makers = {
-    "linear, 2-D": (lambda: nn.Linear(3, 2), (4, 3)),
-    "linear, 3-D": (lambda: nn.Linear(3, 2), (5, 4, 3)),
-    "convolution": (lambda: nn.Conv2d(3, 2, 3), (4, 3, 5, 5)),
-    "batch norm": (lambda: nn.BatchNorm1d(3), (4, 3)),
-    "Sequential": (two_layers, (4, 3)),
-}
-
-# %% tags=["claim-S3.11"]
-for name, (make, shape) in makers.items():
-    full = reported("register_full_backward_hook", make(), shape)
-    legacy = reported("register_backward_hook", make(), shape)
-    print(f"{name}, input {shape}\n    full   {full}\n    legacy {legacy}")
-    assert full == [shape]  # one entry, and always the input's
-
-# %% [markdown]
-# Shapes alone do not say what an entry *is*. `compare_hooks` of this course looks for each entry among the true gradients, by
-# its values, and gives its name.
-
-# %% tags=["figure", "claim-S3.11"]
-comparisons = {}
-for name, (make, shape) in makers.items():
-    comparisons[name] = figures.compare_hooks(make(), shape)
-
-figure = figures.reports(comparisons)
+# %% tags=["figure"]
+networks = {"features, no hook": plain, "features, with the hook": blind}
+figure = figures.two_domains(networks)
 plt.show()
 
-legacy = {}
-for name, comparison in comparisons.items():
-    assert [entry.of for entry in comparison.full.grad_input] == ["input"]
-    legacy[name] = [entry.of for entry in comparison.legacy.grad_input]
+# %% [markdown]
+# *What to see:* left, the two domains (colours) lie side by side, and so do the features of the first network. In the
+# second one they lie on top of each other, while the classes (marks) are as far apart as ever. To be sure, let each point
+# ask its five nearest neighbours for their domain. And one more question: who gets the classes right in **domain 1**, where
+# nobody had given a label?
 
-assert legacy["linear, 2-D"] == ["bias", "input", "weight transposed"]
-assert legacy["convolution"] == legacy["batch norm"] == ["input", "weight", "bias"]
-assert "input" not in legacy["linear, 3-D"] and "input" not in legacy["Sequential"]
+# %%
+x, _, domain = transfer.two_domains()
+for name, network in networks.items():
+    with torch.no_grad():
+        readable = transfer.domain_readable(network.features(x), domain)
+    right = transfer.classes_right(network)
+    is_blind = network is blind
+    print(f"{name}: the domain can be read: {readable > 0.95},  classes right in domain 1: {right > 0.95}")
+    assert readable < 0.8 if is_blind else readable > 0.95  # 0.5 is guessing
+    assert right > 0.95 if is_blind else right < 0.8
 
 # %% [markdown]
-# *What to see:* the full column is the input's gradient (vermilion), every time. The legacy column mixes in the gradients of
-# parameters (green) and of values inside the module (grey); for a 3-D linear layer and for the whole `Sequential` the
-# input's gradient is missing.
-#
-# Try more modules in the explorer, which also shows each module's true gradients. Without a kernel, the table above stands in
-# for it.
+# The network that cannot tell the domains apart is the one that gets the second domain right. What the hook has thrown out of
+# its features is how far to the right a point lies: a help in domain 0, and misleading in domain 1. This is **gradient
+# reversal**, the heart of [domain-adversarial training](https://arxiv.org/abs/1505.07818). It took no layer of its own, and
+# no change to the network's code.
 
-# %% tags=["explorer"]
-explorer.what_comes_back()
+# %% [markdown]
+# ## Change what comes in
+#
+# In all this, the module's own parameters did not notice. What if they should? For **one parameter** you have a hook from
+# lesson 2: a tensor hook on it. One document looks for it in `grad_input`:
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 5.3 · The documents' hook, mended
-# ●●○ · 6 minutes
+# ### Exercise 5.3 · Mend it: the documents' hook
+# ●●○ · 5 minutes
 #
-# Do what the documents' hook did to a convolution, with any layer and any input: multiply the gradient of the weight by
-# `weight_factor` and that of the bias by `bias_factor`, and leave everything else alone. A layer may have no bias. Return a
-# list of the handles.
+# This script wants to multiply the gradient of the layer's weight by `weight_factor`, that of its bias by `bias_factor`,
+# and to leave everything else alone. It is one document's hook, registered in today's way, and it is broken: try it.
+# Mend it, for any layer with a `weight` and a `bias`, and any input. The bias may be `None`. Return a list of the
+# handles.
+#
+# ```python
+# def scale_parameter_gradients(layer, weight_factor, bias_factor):
+#     def backward_hook(module, gin, gout):
+#         gin0, gin1, gin2 = gin
+#         return gin0, gin1 * weight_factor, gin2 * bias_factor
+#     return [layer.register_full_backward_hook(backward_hook)]
+# ```
 #
 # <details><summary>Hint: which entry of grad_input is the weight?</summary>
 #
-# In a full hook: none. A parameter is a leaf tensor. Which hook does a tensor have?
+# None. A parameter is a leaf tensor. Which hook does a tensor have?
 # </details>
 # <details><summary>Hint: "'NoneType' object has no attribute 'register_hook'"</summary>
 #
@@ -538,9 +466,7 @@ explorer.what_comes_back()
 # </details>
 
 # %% tags=["solution"]
-def scale_parameter_gradients(
-    layer: nn.Module, weight_factor: float, bias_factor: float
-) -> list[RemovableHandle]:
+def scale_parameter_gradients(layer: nn.Module, weight_factor: float, bias_factor: float) -> list[RemovableHandle]:
     """Multiply the gradients of layer.weight and layer.bias; return the handles."""
     ### BEGIN SOLUTION
     handles = [layer.weight.register_hook(lambda grad: weight_factor * grad)]
@@ -553,59 +479,9 @@ def scale_parameter_gradients(
 check("5.3", scale_parameter_gradients)
 
 # %% [markdown]
-# ## Ones as gradients
-#
-# Another document replaces every gradient in `grad_input` by ones and prints `a.grad`: all ones, as expected. It did not look
-# at the weight. We do, with a batch of three twos: the true gradient of each weight is 2 + 2 + 2 = 6, of each bias 3.
-
-# %% tags=["claim-S4.4"]
-def ones(module, grad_in, grad_out):
-    return tuple(torch.ones_like(grad) for grad in grad_in)
-
-
-def values_after(register: str) -> list:
-    layer, a = nn.Linear(10, 20), torch.full((3, 10), 2.0, requires_grad=True)
-    with getattr(layer, register)(ones):
-        torch.sum(layer(a)).backward()
-    tensors = [a, layer.weight, layer.bias]
-    return [tensor.grad.unique().tolist() for tensor in tensors]
-
-
-print("values in            a.grad, weight.grad, bias.grad")
-print("with the full hook: ", *values_after("register_full_backward_hook"))
-print("with the legacy one:", *values_after("register_backward_hook"))
-assert values_after("register_full_backward_hook") == [[1.0], [6.0], [3.0]]
-assert values_after("register_backward_hook") == [[1.0], [1.0], [1.0]]
-
-# %% [markdown]
-# Both hooks agree on `a.grad`. The legacy hook has overwritten the gradients of the weight and the bias too, and a training
-# step would have used them.
-#
-# **"Cannot use both regular backward hooks and full backward hooks."** You want to replace an old hook, remove it, and the new
-# one is refused. A module that once had a legacy hook refuses a full one for good.
-# ([A thread about wrong legacy gradients](https://github.com/pytorch/pytorch/issues/598))
-
-# %% tags=["field", "field-46"]
-layer = linear([[1.0]])
-layer.register_backward_hook(ones).remove()
-assert len(layer._backward_hooks) == 0  # it is gone
-try:
-    layer.register_full_backward_hook(look)
-    raise AssertionError("no error came")
-except RuntimeError as error:
-    print("RuntimeError:", str(error).split(". ")[0] + ".")
-
-fresh = linear([[0.0]])  # the mend: a new module that never had a legacy hook
-fresh.load_state_dict(layer.state_dict())
-with fresh.register_full_backward_hook(look):
-    assert len(fresh._backward_hooks) == 1
-
-# %% [markdown]
-# ## Change what comes in
-#
-# The documents say that a backward hook cannot change `grad_out`. True: what it returns replaces `grad_input`. But a
-# **full backward pre-hook** runs before the module's own backward: `hook(module, grad_output)`. What it returns replaces
-# `grad_output`, for the parameters as well.
+# For **all of it** there is the **full backward pre-hook**, at the second door: `hook(module, grad_output)`. What it returns
+# replaces `grad_output`, before the module computes anything from it. (One document says that `grad_out` cannot be changed.
+# By a backward hook, no; this one is younger.)
 
 # %% tags=["claim-S3.11"]
 def ten_times(module, grad_output):
@@ -621,19 +497,18 @@ with (
     layer(x).sum().backward()
 
 print("grad_output seen by the full hook:", numbers(seen[0][1]))
-print("x.grad:     ", x.grad.tolist())
-print("weight.grad:", layer.weight.grad.tolist(), "  bias.grad:", layer.bias.grad.item())
-assert numbers(seen[0][1]) == [10.0]
+print("x.grad:", x.grad.tolist(), "  weight.grad:", layer.weight.grad.tolist(), "  bias.grad:", layer.bias.grad.item())
+assert numbers(seen[0][1]) == (10.0,)
 assert x.grad.tolist() == [[20.0, 30.0]]
 assert layer.weight.grad.tolist() == [[10.0, 40.0]] and layer.bias.grad.item() == 10.0
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 5.4 · A fuse
-# ●●○ · 6 minutes
+# ●●○ · 5 minutes
 #
-# One huge gradient can spoil a step. Protect a layer: clip every number of the gradient that **comes in** to the range from
-# `-limit` to `limit`, so that its parameters and everything before it get what follows from the clipped gradient. Return the
-# handle. The layer may have several outputs, some of them unused.
+# One huge gradient can spoil a step. Protect a layer: in every pass, clip every number of the gradient that **comes in** to
+# the range from `-limit` to `limit`, so that its parameters and everything before it get what follows from the clipped
+# gradient. Return the handle. The layer may have several outputs, some of them unused.
 #
 # <details><summary>Hint: the input's gradient is right, the weight's is not</summary>
 #
@@ -661,97 +536,245 @@ def clip_incoming_gradient(layer: nn.Module, limit: float) -> RemovableHandle:
 check("5.4", clip_incoming_gradient)
 
 # %% [markdown]
-# ## In the field
+# ## Why three? The old hook
 #
-# Three symptoms of full hooks, and their reasons.
-#
-# **"Output 0 of BackwardHookFunction is a view and is being modified inplace."** The forward fails as soon as you
-# hook a `ReLU(inplace=True)`, or the layer in front of it. The node at a module's end hands on a *view*: a tensor that shares the
-# memory of another. Changing this one in place is forbidden. ([A thread about it](https://github.com/pytorch/pytorch/issues/61519))
+# Where did that document get three gradients from? It uses `register_backward_hook`, the **legacy hook**, which still exists.
+# (Its heading reads `register_backward_hook(module, grad_in, grad_out)`. Those are the arguments of the hook, not of the
+# method.) The hook doubles the second gradient and triples the third. We put it on three layers with a single weight, 5, and
+# send four ones through each: the true gradients are 5 for an input, 4 for the weight and 4 for the bias.
 
-# %% tags=["field", "field-44"]
-def forward_with_hook_on(position: int, inplace: bool) -> str:
-    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(inplace=inplace), nn.Linear(2, 1))
-    with model[position].register_full_backward_hook(look):
-        try:
-            model(torch.ones(1, 2))
-        except RuntimeError as error:
-            return str(error).split(". ")[0]
-    return "runs"
+# %% tags=["claim-S3.11"]
+def unpack_three(module, gin, gout):
+    got.append(shapes(gin))
+    gin0, gin1, gin2 = gin
+    return gin0, gin1 * 2, gin2 * 3
 
 
-for position, place in enumerate(["before the ReLU", "on the ReLU", "after the ReLU"]):
-    print(f"{place}: {forward_with_hook_on(position, inplace=True)}")
-    assert forward_with_hook_on(position, inplace=False) == "runs"
+got, legacy = [], "register_backward_hook"
+came = {
+    "convolution": gradients_with(legacy, unpack_three, nn.Conv2d(1, 1, 1), (1, 1, 2, 2)),
+    "linear, 2-D": gradients_with(legacy, unpack_three, nn.Linear(1, 1), (4, 1)),
+    "linear, 3-D": gradients_with(legacy, unpack_three, nn.Linear(1, 1), (2, 2, 1)),
+}
+print("gradient of       [input, weight, bias]")
+for name, result in came.items():
+    print(f"    {name:<13} {result}")
 
-refused = [forward_with_hook_on(position, inplace=True) for position in (0, 1)]
-assert all("is a view and is being modified inplace" in words for words in refused)
-assert forward_with_hook_on(2, inplace=True) == "runs"
+assert came["convolution"] == [5.0, 8.0, 12.0]  # weight doubled, bias tripled
+assert came["linear, 2-D"] == [10.0, 12.0, 4.0]  # input doubled, weight tripled
+assert came["linear, 3-D"] == "ValueError: not enough values to unpack (expected 3, got 1)"
+assert got[0] == [(1, 1, 2, 2), (1, 1, 1, 1), (1,)]  # input, weight, bias
+assert got[1] == [(1,), (4, 1), (1, 1)]  # bias, input, weight
 
 # %% [markdown]
-# The mend is `inplace=False`, or a tensor hook, as below. The view has a second effect: a module that returns its very input
-# no longer does so.
+# The same hook doubles the weight's gradient in the first layer, the input's in the second, and fails in the third. Another
+# document knows why: the hook is registered on the `grad_fn` of the output. So it sits on **one node**, the last one, and
+# what it is given are the gradients that leave *that node*. Hook the node by hand, and you get the same:
 
-# %% tags=["field", "field-44"]
-identity, x = nn.Identity(), torch.ones(1, requires_grad=True)
-assert identity(x) is x
-with identity.register_full_backward_hook(look):
-    assert identity(x) is not x
-print("hooked, the identity returns another tensor object")
+# %% tags=["claim-S4.3", "figure"]
+layer, x, leaving = linear([[5.0, 7.0]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True), []
+y = layer(x)
+with y.grad_fn.register_hook(lambda grad_inputs, grad_outputs: leaving.extend(grad_inputs)):
+    y.sum().backward()
+
+named = dict(zip(("bias", "input", "weight, transposed"), leaving, strict=True))
+figure = figures.edges(y.grad_fn, torch.ones(2, 1), named)
+plt.show()
+
+assert len(y.grad_fn.next_functions) == 3
+assert shapes(leaving) == [layer.bias.shape, x.shape, layer.weight.T.shape]
 
 # %% [markdown]
-# **"On the first layer I get `(None,)`."** The data do not require grad, so nobody computes a gradient of the input.
-# The hook runs when `grad_output` is there, *before* the parameters' gradients, and it warns.
-# ([A thread about it](https://github.com/pytorch/pytorch/issues/100528); in
-# [PyTorch 1.8](https://github.com/pytorch/pytorch/issues/56380) it did not run at all.)
+# *What to see:* `AddmmBackward0` is a matrix product plus a sum in one node. Three things went into it, so three edges lead
+# out: to the bias, to the input, and to the node that transposes the weight back. That is all there is to "three". A
+# convolution's node has its three in another order; a linear layer with a three-dimensional input ends in a reshape, which
+# has one. (More of the old hook's ways, if you must read old code, stand behind the recap.)
+
+# %% [markdown]
+# ## Which one do I use?
+#
+# The two doors have a price. They turn `None` into zero, as you have seen, and they cannot stand beside a module that works
+# **in place**: the forward fails with *"Output 0 of BackwardHookFunction is a view and is being modified inplace"*. Often
+# you want neither door, only the gradient of an output. Then let a forward hook put a **tensor hook** on the output
+# ("If you want more" has the code).
+#
+# | you want to | use |
+# |---|---|
+# | read the gradient of a parameter | nothing: `parameter.grad` |
+# | change the gradient of a parameter | `parameter.register_hook` |
+# | read the gradient of a layer's output | a tensor hook from a forward hook, or `hooklab.capture(…, grads=True)` |
+# | change it, parameters included | the same tensor hook, returning; or `register_full_backward_pre_hook` |
+# | read or change what a module passes back to its inputs | `register_full_backward_hook` |
+#
+# `register_backward_hook`, the legacy hook, has no place in new code.
+
+# %% [markdown] tags=["recap"]
+# ## Recap
+#
+# `grad_output` belongs to what a module put out, `grad_input` to what was put in. The full backward hook sits at the door
+# where gradients leave and may replace `grad_input`; the pre-hook sits where they arrive and may replace `grad_output`. Both
+# join a pass in its forward.
+#
+# | the documents say | today |
+# |---|---|
+# | a backward hook cannot change data, but returns new gradients, found in `Module.grad_input` (S2) | the returned tuple replaces `grad_input`; there is no such attribute |
+# | `grad_input` and `grad_output` can be tuples (S2) | they always are, even empty ones |
+# | three hooks around a module with a 3×1 parameter: `y.grad` is None, the list has the gradient (S2) | true; with one use of `y`, `grad_input` and the hook on `y` agree |
+# | `grad_in` may be changed, `grad_out` may not; unpack three gradients (S3) | the full hook gives one for each positional argument, the legacy hook those of the last node; `register_full_backward_pre_hook` changes `grad_output` |
+# | remove the hook after `backward()` (S3) | a safe place; what counts is that it is registered *before the forward*, which the document's own code does not do: 0 calls |
+# | the hook sits on the `grad_fn` of the output and can influence the flow (S4) | true of the legacy hook; the full hook sits at both ends of the module |
+# | a hook that returns ones makes `a.grad` all ones (S4) | true of both, but the legacy hook also overwrote the gradients of weight and bias |
+#
+# | term | 中文 | in a sentence |
+# |---|---|---|
+# | backward hook | 反向钩子 | called with a module's gradients while they flow back |
+# | full backward hook | 完整反向钩子 | sits at both ends of a module; its return value replaces `grad_input` |
+# | full backward pre-hook | 完整反向前置钩子 | runs before the module's backward; its return value replaces `grad_output` |
+# | legacy backward hook | 旧版反向钩子 | sits on the last autograd node only |
+# | `grad_input` | 输入梯度 | tuple: gradients of a module's positional arguments |
+# | `grad_output` | 输出梯度 | tuple: gradients of a module's outputs |
+# | autograd node | 计算图节点 | one recorded operation; `grad_fn` of its result |
+# | gradient reversal | 梯度反转 | a part passes back minus its gradient, so what is before it learns the opposite |
+# | view | 视图 | a tensor that shares another one's memory |
+
+# %% [markdown] tags=["quiz"]
+# ### Three questions
+#
+# **1.** A full backward hook on `nn.Linear(8, 4)` returns a tuple of zeros. Does the layer still learn?
+#
+# <details><summary>Answer</summary>
+#
+# Yes. `grad_input` is what leaves the layer; its own weight and bias have their gradients from `grad_output`. The layers before
+# it get zeros and stand still. (Unless their optimizer has a weight decay, as you have seen.)
+# </details>
+#
+# **2.** A program unpacks `b, x, w = grad_input` in a legacy hook on a linear layer, and has worked for years. Somebody feeds
+# the layer with sequences, shape (batch, time, features). What happens?
+#
+# <details><summary>Answer</summary>
+#
+# The last node is now a reshape with a single input, so there is one entry and the unpacking fails.
+# </details>
+#
+# **3.** You must log the gradient of each block's output in a network full of in-place ReLUs, in a training loop. Which hook?
+#
+# <details><summary>Answer</summary>
+#
+# A tensor hook on the output, registered by a forward hook: it needs no door. A full backward hook would stop the forward
+# with an error.
+# </details>
+
+# %%
+progress(5)
+
+# %% [markdown]
+# ## If you want more
+#
+# ### How deep does a gradient reach?
+#
+# Twenty layers, 32 numbers wide, with PyTorch's own starting weights, not yet trained; half of the digits go in, and a loss
+# comes out. How much of the gradient that the last layer receives is left at the first one, a half? A tenth? A pre-hook on
+# each layer notes the norm of what comes in. We try sigmoids and ReLUs, each with and without batch normalisation.
+
+# %%
+def received(activation, norm) -> tuple[float, list[float]]:
+    """Return the loss, and the norm of the gradient that arrives at each of twenty layers, first layer first."""
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(64 if i == 0 else 32, 32), norm(32), activation()) for i in range(20)]
+    model, norms = nn.Sequential(*layers, nn.Linear(32, 10)), []
+    images, labels = some_digits()
+    for layer in layers:
+        layer.register_full_backward_pre_hook(lambda module, grad_output: norms.append(grad_output[0].norm().item()))
+    loss = nn.functional.cross_entropy(model(images), labels)
+    loss.backward()
+    return loss.item(), norms[::-1]
+
+
+def no_norm(width):
+    return nn.Identity()
+
+
+networks = {
+    "sigmoid": received(nn.Sigmoid, no_norm),
+    "ReLU": received(nn.ReLU, no_norm),
+    "sigmoid, normalised": received(nn.Sigmoid, nn.BatchNorm1d),
+    "ReLU, normalised": received(nn.ReLU, nn.BatchNorm1d),
+}
+
+# %% tags=["figure"]
+figure = figures.depth({name: norms for name, (_, norms) in networks.items()})
+plt.show()
+
+share = {name: norms[0] / norms[-1] for name, (_, norms) in networks.items()}
+assert share["sigmoid"] < 1e-12 and 1e-10 < share["ReLU"] < 1e-6
+assert 0.5 < share["sigmoid, normalised"] < 10 and share["ReLU, normalised"] > 10
+assert all(2.2 < loss < 2.5 for loss, _ in networks.values())  # the loss of guessing is log(10) = 2.3
+
+# %% [markdown]
+# *What to see:* one line a network, from the last layer on the right to the first; from tick to tick of the axis it is a
+# factor of a hundred. Behind twenty sigmoids less than a trillionth is left. ReLUs are said to mend this; with these starting
+# weights, they let less than a millionth through. Normalised, the sigmoids pass the gradient on, and the ReLUs pass on
+# *more* than they get: on its way back, the gradient grows. The loss knows nothing of all this. It is the same for all
+# four, that of guessing.
+
+# %% [markdown]
+# ### "Output 0 of BackwardHookFunction is a view and is being modified inplace"
+#
+# You hook a `ReLU(inplace=True)`, or the layer before it, and the *forward* fails. A door hands on a **view**, a tensor that
+# shares another one's memory, and this one must not be changed in place. The mend is `inplace=False`, or the hooks of lessons
+# 2 and 3: a forward hook gets the output, and puts a tensor hook on it.
+# ([A thread about it](https://github.com/pytorch/pytorch/issues/61519))
+
+# %% tags=["field", "field-44"]
+def hook_the_output(module, args, output):
+    output.register_hook(lambda grad: seen.append(grad.tolist()))
+    # no return here: a returned handle would replace the output
+
+
+first, last = linear([[1.0, 0.0], [0.0, -1.0]]), linear([[3.0, 4.0]])
+model, x, seen = nn.Sequential(first, nn.ReLU(inplace=True), last), torch.ones(1, 2), []
+refused = []
+for place in (0, 1, 2):
+    with model[place].register_full_backward_hook(look):
+        refused.append(error_of(model, x))
+with model[0].register_forward_hook(hook_the_output), model[1].register_forward_hook(hook_the_output):
+    model(x).sum().backward()
+
+print(*refused, sep="\n")
+print("gradient of the ReLU's output:  ", *seen[0])
+print("gradient of the linear's output:", *seen[1])
+assert all("is a view and is being modified inplace" in words for words in refused[:2]) and refused[2] == "runs"
+assert seen == [[[3.0, 4.0]], [[3.0, 0.0]]]  # the second unit was negative: no gradient passes
+
+# %% [markdown]
+# ### "On the first layer I get `(None,)`, and a warning"
+#
+# Here is the third picture once more, in code. The mend: return `None` there, and ask the data for a gradient if you want
+# it. ([A thread about it](https://github.com/pytorch/pytorch/issues/100528); in
+# [PyTorch 1.8](https://github.com/pytorch/pytorch/issues/56380) the hook did not run at all.)
 
 # %% tags=["field", "field-45"]
-def order(x: torch.Tensor) -> list[str]:
-    """Run a hooked layer on x; return what happened, in order."""
-    layer, log = linear([[1.0, 2.0]]), []
-
-    def hook(module, grad_input, grad_output):
-        log.append("hook: None" if grad_input[0] is None else "hook: a tensor")
-
-    with (
-        warnings.catch_warnings(record=True) as caught,
-        layer.register_full_backward_hook(hook),
-        layer.weight.register_hook(lambda grad: log.append("weight's gradient")),
-    ):
-        warnings.simplefilter("always")
+def backward_of(x, hook):
+    layer = linear([[1.0, 2.0]])
+    with layer.register_full_backward_hook(hook):
         layer(x).sum().backward()
-    return log + [type(one.message).__name__ for one in caught]
 
 
-data = torch.ones(1, 2)
-print("data:                    ", order(data))
-assert order(data) == ["hook: None", "weight's gradient", "UserWarning"]
-print("after x.requires_grad_():", order(data.requires_grad_()))
-assert order(data.requires_grad_()) == ["weight's gradient", "hook: a tensor"]
+data, seen = torch.ones(1, 2), []
+print(warning_of(backward_of, data, look).split(". ")[0])
+print(error_of(backward_of, data, lambda *args: (torch.ones(1, 2),)))  # it has to return None there
+backward_of(data.requires_grad_(), look)
 
-# %% tags=["field", "field-45"]
-def returns_ones(module, grad_input, grad_output):
-    return (torch.ones(1, 2),)
-
-
-layer = linear([[1.0, 2.0]])
-with (
-    warnings.catch_warnings(record=True),
-    layer.register_full_backward_hook(returns_ones),
-):
-    loss = layer(torch.ones(1, 2)).sum()
-    try:
-        loss.backward()
-        raise AssertionError("no error came")
-    except RuntimeError as error:
-        print("RuntimeError:", str(error)[:67], "…")
+print("grad_input:", *[numbers(grad_input) for grad_input, _ in seen])
+assert "Full backward hook is firing" in warning_of(backward_of, torch.ones(1, 2), look)
+assert [numbers(grad_input) for grad_input, _ in seen[:2]] == [(None,), ([[1.0, 2.0]],)]
+assert "should always return None" in error_of(backward_of, torch.ones(1, 2), lambda *args: (data,))
 
 # %% [markdown]
-# The mend: return `None` there; call `x.requires_grad_()` if it is the input's gradient that you want.
+# ### "My hook never runs on a model that returns a dict"
 #
-# **"My hook never runs on a model that returns a dict."** A full hook can only put its node around a tensor or a tuple of
-# tensors. For a dict or a list it warns, in the forward, and stays silent in the backward.
-# ([A thread about it](https://github.com/pytorch/pytorch/issues/87540))
+# A door can be put behind a tensor or a tuple of tensors. For a dict or a list PyTorch warns, in the forward, and the hook
+# stays silent in the backward. ([A thread about it](https://github.com/pytorch/pytorch/issues/87540))
 
 # %% tags=["field", "field-48"]
 class TwoHeads(nn.Module):
@@ -759,46 +782,27 @@ class TwoHeads(nn.Module):
         return {"double": 2 * x, "triple": 3 * x}
 
 
-heads, seen, x = TwoHeads(), [], torch.ones(1, requires_grad=True)
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    with heads.register_full_backward_hook(look):
-        heads(x)["double"].sum().backward()
+def run_two(x):
+    two(x)["double"].sum().backward()
 
-message = str(caught[0].message)
+
+two, seen, x = TwoHeads(), [], torch.ones(1, requires_grad=True)
+with two.register_full_backward_hook(look):
+    message = warning_of(run_two, x)
+
 print("calls of the hook:", len(seen), "  gradient of x:", x.grad.item())
-print(f"{caught[0].category.__name__}: {message}")
+print(message)
 assert seen == [] and x.grad.item() == 2.0
 assert "should be a Tensor or a tuple of Tensors but received <class 'dict'>" in message
 
 # %% [markdown]
-# ## What to use instead
+# The mend is the tensor hook: of a dict, hook each tensor.
 #
-# All three troubles go away with the two hooks that you know from lessons 2 and 3: a forward hook gets the output, and puts a
-# **tensor hook** on it. Nothing is wrapped, there is no view, and of a dict you hook each tensor.
-
-# %%
-def hook_the_output(module, args, output):
-    output.register_hook(lambda grad: seen.append(grad.tolist()))
-    # no return here: a returned handle would replace the output
-
-
-first, last = linear([[1.0, 0.0], [0.0, -1.0]]), linear([[3.0, 4.0]])
-model, seen = nn.Sequential(first, nn.ReLU(inplace=True), last), []
-with (
-    model[0].register_forward_hook(hook_the_output),
-    model[1].register_forward_hook(hook_the_output),
-):
-    model(torch.ones(1, 2)).sum().backward()
-
-print("gradient of the ReLU's output:  ", *seen[0])
-print("gradient of the linear's output:", *seen[1])
-assert seen[0] == [[3.0, 4.0]]
-assert seen[1] == [[3.0, 0.0]]  # the second unit was negative: no gradient passes
-
-# %% [markdown]
-# The layer in front of the in-place ReLU has its right gradient, and the data needed no `requires_grad`. A tensor hook may
-# also *return* a gradient. Then it does what a backward pre-hook does.
+# ### What a tensor hook can do, and what not
+#
+# A tensor hook may also *return* a gradient. Then it does what a backward pre-hook does. And it puts nothing in the way: the
+# spare branch stays where it was. What it does not give you is the gradient of an input that asks for none. And where
+# an output is itself a view, of a `Flatten` say, and is then changed in place, the tensor hook on it stays silent.
 
 # %%
 def ten_times_the_output(module, args, output):
@@ -811,8 +815,17 @@ with layer.register_forward_hook(ten_times_the_output):
     layer(x).sum().backward()
 
 print("as with the pre-hook:", x.grad.tolist(), layer.weight.grad.tolist())
-assert x.grad.tolist() == [[20.0, 30.0]]
-assert layer.weight.grad.tolist() == [[10.0, 40.0]]
+assert x.grad.tolist() == [[20.0, 30.0]] and layer.weight.grad.tolist() == [[10.0, 40.0]]
+
+seen = []
+spare_weight = train(hook_the_output, "register_forward_hook")
+print("gradients seen:", len(seen), "  the spare weight:", spare_weight.item())
+assert len(seen) == 10 and spare_weight.item() == 1.0
+
+flat, seen = nn.Sequential(nn.Linear(2, 2), nn.Flatten(), nn.ReLU(inplace=True)), []
+with flat[1].register_forward_hook(hook_the_output):
+    flat(torch.ones(1, 3, 2)).sum().backward()
+assert seen == []
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 5.5 · Gradients at any output
@@ -836,9 +849,7 @@ assert layer.weight.grad.tolist() == [[10.0, 40.0]]
 # </details>
 
 # %% tags=["solution"]
-def watch_output_gradients(
-    layer: nn.Module, seen: dict[str, torch.Tensor]
-) -> RemovableHandle:
+def watch_output_gradients(layer: nn.Module, seen: dict[str, torch.Tensor]) -> RemovableHandle:
     """Write the gradients of the layer's output into `seen`; return the handle."""
     ### BEGIN SOLUTION
     def watch(name, value):
@@ -866,74 +877,180 @@ with hooklab.capture(model, "0", "1", grads=True) as captured:
 
 print("gradient of the ReLU's output:  ", captured.grad("1").tolist())
 print("gradient of the linear's output:", captured.grad("0").tolist())
-assert captured.grad("1").tolist() == [[3.0, 4.0]]
-assert captured.grad("0").tolist() == [[3.0, 0.0]]
+assert captured.grad("1").tolist() == [[3.0, 4.0]] and captured.grad("0").tolist() == [[3.0, 0.0]]
 assert all(len(module._forward_hooks) == 0 for module in model.modules())
 
 # %% [markdown]
-# ## Which one do I use?
+# ### Three hooks around one module
 #
-# | you want to | use |
-# |---|---|
-# | read the gradient of a parameter | nothing: `parameter.grad` |
-# | change the gradient of a parameter | `parameter.register_hook` |
-# | read the gradient of a layer's output | a tensor hook from a forward hook, or `capture(…, grads=True)` |
-# | change it, parameters included | the same tensor hook, returning; or `register_full_backward_pre_hook` |
-# | read or change what a module passes back to its inputs | `register_full_backward_hook` |
-#
-# `register_backward_hook`, the legacy hook, has no place in new code.
+# One document puts a backward hook beside two others that you know. There is a module with a 3×1 parameter, a value $y$ in
+# front of it, a tensor hook on $y$, a forward hook, and the backward hook. With $y = (2, 1, 3)$ and the weight $(1, 2, 3)$, $z = 13$.
 
-# %% [markdown] tags=["recap"]
-# ## Recap
-#
-# | the documents say | today |
-# |---|---|
-# | a backward hook cannot change data, but returns new gradients, found in `Module.grad_input` | the returned tuple replaces `grad_input`; there is no such attribute |
-# | `grad_input` and `grad_output` can be tuples | they always are |
-# | three hooks around a module with a 3×1 parameter: `y.grad` is None, the list has the gradient | true; with one use of `y`, `grad_input` and the hook on `y` agree |
-# | `grad_in` may be changed, `grad_out` may not; unpack three gradients | the full hook gives one for each positional argument, the legacy hook gives the last node's; `register_full_backward_pre_hook` changes `grad_output` |
-# | remove the hook after `backward()` | a safe place; what counts is that it is registered *before the forward*, and removing it between the two does not stop it |
-# | the hook sits on the `grad_fn` of the output and can influence the flow | true of the legacy hook; the full hook sits at both ends of the module |
-# | a hook that returns ones makes `a.grad` all ones | true of both, but the legacy hook also overwrote the gradients of weight and bias |
-#
-# | term | 中文 | in a sentence |
-# |---|---|---|
-# | backward hook | 反向钩子 | called with a module's gradients while they flow back |
-# | full backward hook | 完整反向钩子 | sits at both ends of a module; its return value replaces `grad_input` |
-# | full backward pre-hook | 完整反向前置钩子 | runs before the module's backward; its return value replaces `grad_output` |
-# | legacy backward hook | 旧版反向钩子 | sits on the last autograd node only |
-# | `grad_input` | 输入梯度 | tuple: gradients of a module's positional arguments |
-# | `grad_output` | 输出梯度 | tuple: gradients of a module's outputs |
-# | autograd node | 计算图节点 | one recorded operation; `grad_fn` of its result |
-# | view | 视图 | a tensor that shares another one's memory |
+# %% tags=["claim-S2.7"]
+model, grad_list, outputs, seen = linear([[1.0, 2.0, 3.0]]), [], [], []
+y = torch.tensor([[1.0, 0.0, 2.0]], requires_grad=True) + 1
+with (
+    y.register_hook(grad_list.append),
+    model.register_forward_hook(lambda module, args, output: outputs.append(output.item())),
+    model.register_full_backward_hook(look),
+):
+    model(y).backward()
 
-# %% [markdown] tags=["quiz"]
-# ### Three questions
+print("forward hook, output:  ", outputs[0])
+print("tensor hook on y:      ", numbers(grad_list))
+print("backward hook, both:   ", *map(numbers, seen[0]))
+assert not y.is_leaf and not y.retains_grad  # so y.grad is None, as in lesson 1
+assert outputs == [13.0] and numbers(seen[0][1]) == (1.0,)
+assert numbers(grad_list) == numbers(seen[0][0]) == ([[1.0, 2.0, 3.0]],)
+
+# %% [markdown]
+# ### One ReLU, used twice
 #
-# **1.** A full backward hook on `nn.Linear(8, 4)` returns a tuple of zeros. Does the layer still learn?
+# *"My rule for a ReLU's backward needs the ReLU's input. I stored it on the module, and the maps are wrong."* A rule such as
+# guided backpropagation or DeepLift sees each use of a module once on the way forward and once on the way back. The forward
+# hook's `module.input = …` keeps the last use only. A **stack** pairs them: what went through last comes back first.
+# ([A thread about it](https://github.com/jmschrei/tangermeme/issues/54))
+
+# %% tags=["field", "field-23", "field-123"]
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.relu = nn.ReLU()
+
+    def forward(self, x):
+        return 5 * self.relu(1 - self.relu(x))
+
+
+def keep_input(module, args, output):
+    module.input = args[0].detach()
+    stack.append(args[0].detach())
+
+
+def pair(module, grad_input, grad_output):
+    pairs.append((numbers([module.input, stack.pop()]), numbers(grad_output)))
+
+
+twice, stack, pairs = Twice(), [], []
+with twice.relu.register_forward_hook(keep_input), twice.relu.register_full_backward_hook(pair):
+    twice(torch.tensor([-2.0, 0.5], requires_grad=True)).sum().backward()
+
+for (stored, own), grad_output in pairs:
+    print(f"stored on the module {stored}, from the stack {own}, gradient {grad_output[0]}")
+assert [stored for (stored, _), _ in pairs] == [[1.0, 0.5], [1.0, 0.5]]  # twice the last use
+assert [own for (_, own), _ in pairs] == [[1.0, 0.5], [-2.0, 0.5]] and stack == []
+
+# %% [markdown]
+# `F.relu` has no module at all, so no hook either: such a rule skips it in silence.
 #
-# <details><summary>Answer</summary>
+# ### An error in a hook
 #
-# Yes. `grad_input` is what leaves the layer; its own weight and bias have their gradients from `grad_output`. The layers before
-# it get zeros and stand still.
-# </details>
+# What becomes of an exception that your hook raises? It comes out of `backward()`, as it is. What stays behind are the
+# gradients that were ready by then: half a backward, which an optimizer would take for a whole one.
+# ([A thread about it](https://github.com/pytorch/pytorch/issues/37672))
+
+# %% tags=["field", "field-43"]
+def fails(module, grad_input, grad_output):
+    raise KeyError("mine")
+
+
+first, last = linear([[2.0]]), linear([[3.0]])
+x = torch.ones(1, 1, requires_grad=True)
+with last.register_full_backward_hook(fails):
+    message = error_of(last(first(x)).sum().backward)
+
+print(message, "  last.weight.grad:", last.weight.grad.tolist(), "  first.weight.grad:", first.weight.grad)
+assert message == "KeyError: 'mine'"
+assert last.weight.grad.tolist() == [[2.0]] and first.weight.grad is None
+
+# %% [markdown]
+# ### More of the old hook
 #
-# **2.** A program unpacks `w, x, b = grad_input` in a legacy hook and has worked for years. Somebody feeds the linear layer with
-# sequences, shape (batch, time, features). What happens?
-#
-# <details><summary>Answer</summary>
-#
-# The last node is now a reshape with a single input, so there is one entry and the unpacking fails. And it had never been
-# right: for 2-D inputs the order is bias, input, transposed weight.
-# </details>
-#
-# **3.** You must log the gradient of each block's output in a network full of in-place ReLUs, in a training loop. Which hook?
-#
-# <details><summary>Answer</summary>
-#
-# A tensor hook on the output, registered by a forward hook: it needs no view. A full backward hook would stop the forward with
-# an error.
-# </details>
+# Is what a legacy hook is given ever the gradient of the module's own input? Yes, where an argument goes straight into the
+# last node. And the last node of *what*, if there are several outputs? Of the first tensor in them.
 
 # %%
-progress(5)
+class ExpTimes(nn.Module):
+    def forward(self, a, b):
+        return a.exp() * b  # two nodes: the product is the last one
+
+
+seen, a, b = [], torch.zeros(1, requires_grad=True), torch.full((1,), 3.0, requires_grad=True)
+module, two = ExpTimes(), TwoHeads()
+module.register_backward_hook(look)
+two.register_backward_hook(look)
+module(a, b).backward()
+two(a)["triple"].backward()  # calls no hook
+
+print("grad_input:", numbers(seen[0][0]), "  calls for the second output:", len(seen) - 1)
+assert numbers(seen[0][0]) == (3.0, 1.0)  # of a.exp(), which is inside; and of b itself
+assert len(seen) == 1
+
+# %% [markdown]
+# One more document has a hook that returns ones for all gradients, and prints `a.grad`: all ones, as expected. It did not
+# look at the weight. With a batch of three twos, its true gradient is 2 + 2 + 2 = 6, the bias's 3.
+
+# %% tags=["claim-S4.4"]
+def ones(module, grad_in, grad_out):
+    return tuple(torch.ones_like(grad) for grad in grad_in)
+
+
+values = {}
+for register in ("register_full_backward_hook", legacy):
+    layer, a = nn.Linear(10, 20), torch.full((3, 10), 2.0, requires_grad=True)
+    with getattr(layer, register)(ones):
+        torch.sum(layer(a)).backward()
+    values[register] = [tensor.grad.unique().tolist() for tensor in (a, layer.weight, layer.bias)]
+    print(f"{register:<28} a.grad, weight.grad, bias.grad:", *values[register])
+
+assert values["register_full_backward_hook"] == [[1.0], [6.0], [3.0]]
+assert values[legacy] == [[1.0], [1.0], [1.0]]  # the next step of training would use these
+
+# %% [markdown]
+# So PyTorch warns about such a hook. And when you mend it: **"Cannot use both regular backward hooks and full backward
+# hooks."** A module that has had a legacy hook refuses a full one for good, even after `remove()`. The mend is a new module
+# with the old weights. ([A thread about wrong legacy gradients](https://github.com/pytorch/pytorch/issues/598))
+
+# %% tags=["field", "field-46"]
+layer, x = linear([[1.0]]), torch.ones(1, 1, requires_grad=True)
+with layer.register_backward_hook(ones):
+    warning = warning_of(lambda: layer(x).sum().backward())
+assert len(layer._backward_hooks) == 0  # it is gone
+message = error_of(layer.register_full_backward_hook, look)
+print(warning.split(". ")[1] + ".", message, sep="\n")
+assert warning.startswith("FutureWarning") and "missing some grad_input" in warning
+assert message.startswith("RuntimeError: Cannot use both regular backward hooks and full backward hooks")
+
+fresh = linear([[0.0]])
+fresh.load_state_dict(layer.state_dict())
+with fresh.register_full_backward_hook(look):
+    assert len(fresh._backward_hooks) == 1
+
+# %% [markdown]
+# ### Module by module
+#
+# `compare_hooks` of this course runs a module with either kind of hook, looks for each entry among the true gradients by
+# its values, and gives its name.
+
+# %% tags=["figure", "claim-S3.11"]
+makers = {
+    "linear, 2-D": (nn.Linear(3, 2), (4, 3)),
+    "linear, 3-D": (nn.Linear(3, 2), (5, 4, 3)),
+    "convolution": (nn.Conv2d(3, 2, 3), (4, 3, 5, 5)),
+    "batch norm": (nn.BatchNorm1d(3), (4, 3)),
+    "Sequential": (nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)), (4, 3)),
+}
+comparisons = {name: figures.compare_hooks(module, shape) for name, (module, shape) in makers.items()}
+figure = figures.reports(comparisons)
+plt.show()
+
+for comparison in comparisons.values():
+    assert [entry.of for entry in comparison.full.grad_input] == ["input"]
+legacy = {name: [entry.of for entry in comparison.legacy.grad_input] for name, comparison in comparisons.items()}
+assert legacy["linear, 2-D"] == ["bias", "input", "weight transposed"]
+assert legacy["convolution"] == legacy["batch norm"] == ["input", "weight", "bias"]
+assert "input" not in legacy["linear, 3-D"] and "input" not in legacy["Sequential"]
+
+# %% [markdown]
+# *What to see:* the full column is the input's gradient (vermilion), every time. The legacy column mixes in the gradients of
+# parameters (green) and of values inside the module (grey); for a 3-D linear layer and for the whole `Sequential` the
+# input's gradient is missing.

@@ -1,4 +1,4 @@
-"""The explorers of feature maps, backward hooks and mixing: their data, their extremes, their controls."""
+"""The explorers of feature maps, of a module's border and of mixing: their data, their extremes, their controls."""
 
 import itertools
 import pkgutil
@@ -15,7 +15,7 @@ import hooklab
 from hooklab.course.digits import digits
 from hooklab.course.explorers import DPI, WITHOUT_KERNEL, png
 from hooklab.course.lesson03 import explorer as features
-from hooklab.course.lesson05 import explorer as comparing
+from hooklab.course.lesson05 import explorer as doors
 from hooklab.course.lesson07 import explorer as mixtures
 
 IMAGE = digits().test_images[3]
@@ -56,22 +56,6 @@ def test_an_empty_image_can_be_drawn():
     assert features.draw_maps(torch.zeros(1, 8, 8), torch.zeros(8, 8, 8)).axes
 
 
-# --- what comes back
-
-
-@pytest.mark.parametrize("kind", comparing.KINDS)
-def test_the_full_hook_reports_the_inputs_gradient_for_every_kind(kind):
-    for batch in comparing.BATCH:
-        comparison = comparing.compare(kind, batch)
-        assert [entry.of for entry in comparison.full.grad_input] == ["input"]
-        assert comparing.draw_comparison(comparison).axes[0].texts
-
-
-def test_the_sentence_counts_what_the_legacy_hook_got():
-    text = comparing.describe_comparison("Linear, 2-D input", 2, comparing.compare("Linear, 2-D input", 2))
-    assert "the legacy hook got 3: bias, input, weight transposed" in text
-
-
 # --- mixing
 
 
@@ -103,8 +87,7 @@ def test_every_mixture_can_be_drawn_at_one_size(layer, lam):
         (features.feature_maps, "image", 39),
         (features.feature_maps, "layer", "pool"),
         (features.feature_maps, "the hook should", True),
-        (comparing.what_comes_back, "module", "Sequential of two"),
-        (comparing.what_comes_back, "batch", 8),
+        (doors.border, "step", 5),
         (mixtures.mixing, "first", 9),
         (mixtures.mixing, "λ", 0.0),
         (mixtures.mixing, "mixed at", "pool"),
@@ -121,7 +104,7 @@ def test_an_explorer_follows_its_control_and_leaves_no_figure(make, description,
     assert plt.get_fignums() == []
 
 
-@pytest.mark.parametrize("make", [features.feature_maps, comparing.what_comes_back, mixtures.mixing])
+@pytest.mark.parametrize("make", [features.feature_maps, doors.border, mixtures.mixing])
 def test_every_explorer_opens_with_something_to_try(make):
     assert "Try this: " in make().children[0].value
 
@@ -129,12 +112,12 @@ def test_every_explorer_opens_with_something_to_try(make):
 def test_a_drawing_is_a_picture_before_pyplot_has_made_a_figure():
     show = InteractiveShell().display_formatter.format
     assert "image/png" not in show(Figure())[0]
-    data, _ = show(comparing.draw_comparison(comparing.compare("Linear, 2-D input", 2)))
+    data, _ = show(doors.draw_border(doors.record_border(), 5))
     assert data["image/png"].startswith(b"\x89PNG")
 
 
 def test_a_picture_has_the_bytes_that_savefig_writes():
-    figure = comparing.draw_comparison(comparing.compare("Linear, 2-D input", 2))
+    figure = doors.draw_border(doors.record_border(), 5)
     saved = BytesIO()
     figure.savefig(saved, format="png", dpi=DPI, facecolor="white")
     assert png(figure) == saved.getvalue()
@@ -147,7 +130,7 @@ def test_no_public_name_is_also_a_module():
 
 
 def test_where_no_kernel_runs_an_explorer_is_a_picture_that_says_so():
-    explorer = comparing.what_comes_back()
+    explorer = doors.border()
     shown = explorer._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in shown
     assert shown["text/plain"].startswith(f"{WITHOUT_KERNEL}. Try this: ")

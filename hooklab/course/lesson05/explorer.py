@@ -1,99 +1,270 @@
-"""What comes back: the gradients that the legacy and the full backward hook report, beside the module's true ones."""
+"""The border of a module: `record_border` runs one call and its backward and notes what happens; `border` shows it.
+
+The layer has the weights 2 and 3, its input is [1, 4]. Every step comes from the run: the layer's own forward, the
+hooks on it, and hooks on the nodes of the graph write down what they are given.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ipywidgets as widgets
+import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
-from torch import nn
+from torch import Tensor, nn
 
 from hooklab.course import plots
-from hooklab.course.explorers import Explorer, canvas, panel
-from hooklab.course.lesson05.comparing import Comparison, Entry, Report, compare_hooks
+from hooklab.course.explorers import Explorer, canvas, panel, stepper
 
-# name -> (how to make the module, the shape of its input for a batch of n)
-KINDS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], tuple[int, ...]]]] = {
-    "Linear, 2-D input": (lambda: nn.Linear(3, 2), lambda n: (n, 3)),
-    "Linear, 3-D input": (lambda: nn.Linear(3, 2), lambda n: (n, 4, 3)),
-    "Linear without bias": (lambda: nn.Linear(3, 2, bias=False), lambda n: (n, 3)),
-    "Conv2d": (lambda: nn.Conv2d(3, 2, 3), lambda n: (n, 3, 5, 5)),
-    "BatchNorm1d": (lambda: nn.BatchNorm1d(3), lambda n: (n, 3)),
-    "LayerNorm": (lambda: nn.LayerNorm(3), lambda n: (n, 3)),
-    "ReLU": (nn.ReLU, lambda n: (n, 3)),
-    "Sequential of two": (lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh()), lambda n: (n, 3)),
-}
-BATCH = (2, 8)
+DOOR = "BackwardHookFunctionBackward"
+# The places on the way back, from right to left: where a gradient can be.
+PLACES = ("y", "behind the second door", "before the first door", "x")
+# In the picture: the middle of each one's arrow, and half its length.
+_WAY = dict(zip(PLACES, ((7.65, 0.75), (6.08, 0.5), (2.92, 0.5), (1.35, 0.75)), strict=True))
 
 
-@functools.lru_cache(maxsize=128)
-def compare(kind: str, batch: int) -> Comparison:
-    """Return what both hooks report for a module of this kind and a batch of this size (2 to 8)."""
-    make, shape = KINDS[kind]
-    return compare_hooks(make(), shape(batch))
+@dataclass(frozen=True)
+class Step:
+    """One moment of a call and its backward.
+
+    Attributes:
+        text: what happens, in a sentence.
+        active: the part that is at work: "first door", "layer", "second door", or "".
+        doors: whether the two doors are in the graph by now, the one at the input and the one at the output.
+        gradients: place -> the gradient that has been there, for those of PLACES that one has reached.
+        kept: name -> `.grad`, for "x", "weight" and "bias", as far as they have one.
+        hook: what the hook that runs has been given, in words; "" if none runs.
+        changed: whether that hook returned something else.
+    """
+
+    text: str
+    active: str
+    doors: tuple[bool, bool]
+    gradients: dict[str, list[float]]
+    kept: dict[str, list[float]]
+    hook: str = ""
+    changed: bool = False
 
 
-def draw_comparison(comparison: Comparison) -> Figure:
-    """Draw three columns: the true gradients, then what each hook got, entry by entry."""
-    true = [Entry(shape, name) for name, shape in comparison.gradients.items()]
-    with plots.style():
-        figure, axes = canvas(9.0, 3.5)
-        axes.set(xlim=(0, 9), ylim=(-0.55, 5.1))
-        columns: list[tuple[float, str, Sequence[Entry] | None]] = [
-            (1.5, "true gradients", true),
-            (4.5, "legacy hook: grad_input", _inputs(comparison.legacy)),
-            (7.5, "full hook: grad_input", _inputs(comparison.full)),
-        ]
-        for x, title, entries in columns:
-            axes.text(x, 4.75, title, ha="center", weight="bold")
-            if entries is None:
-                axes.text(x, 3.9, "did not run", ha="center", color=plots.REST)
-            for row, entry in enumerate(entries or []):
-                _draw_entry(axes, x, 3.9 - 0.95 * row, entry)
-        axes.text(
-            4.5, -0.35, f"the module's last node: {comparison.last_node}", ha="center", color=plots.REST, fontsize=9
+class _Layer(nn.Linear):
+    """A linear layer that says when its forward runs, and on what."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 1)
+        with torch.no_grad():
+            self.weight.copy_(torch.tensor([[2.0, 3.0]]))
+            self.bias.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.given = x
+        self.made = super().forward(x)
+        return self.made
+
+
+def record_border(asks: bool = True, pre: bool = False, reverses: bool = False, late: bool = False) -> list[Step]:
+    """Run a layer with backward hooks forward and backward, and return the steps.
+
+    Args:
+        asks: whether the input requires grad.
+        pre: give the layer a full backward pre-hook that returns ten times what it gets.
+        reverses: let the full backward hook return minus what it gets; otherwise it only looks.
+        late: register both after the call instead of before it.
+
+    Example:
+        >>> [step.active for step in record_border()]
+        ['', 'first door', 'layer', 'second door', 'second door', 'layer', 'first door', '']
+        >>> record_border(late=True)[-1].doors
+        (False, False)
+    """
+    layer, x = _Layer(), torch.tensor([[1.0, 4.0]], requires_grad=asks)
+    steps: list[Step] = []
+    gradients: dict[str, list[float]] = {}
+    doors = [False, False]
+
+    def note(text: str, active: str = "", hook: str = "", changed: bool = False) -> None:
+        named = {"x": x, "weight": layer.weight, "bias": layer.bias}
+        kept = {name: _plain(one.grad) for name, one in named.items() if one.grad is not None}
+        steps.append(Step(text, active, (doors[0], doors[1]), dict(gradients), kept, hook, changed))
+
+    def pre_hook(module: nn.Module, grad_output: Any) -> Any:
+        note(
+            "the pre-hook gets grad_output and returns ten times as much",
+            "second door",
+            f"pre-hook: grad_output = ({_text(grad_output[0])},)  →  ({_text(10 * grad_output[0])},)",
+            changed=True,
         )
+        return (10 * grad_output[0],)
+
+    def hook(module: nn.Module, grad_input: Any, grad_output: Any) -> Any:
+        turned = reverses and grad_input[0] is not None
+        result = f"  →  ({_text(-grad_input[0])},)" if turned else ""
+        given = f"hook: grad_output = ({_text(grad_output[0])},)   grad_input = ({_text(grad_input[0])},){result}"
+        early = "" if asks else "x asks for no gradient, so at once "
+        does = "returns minus grad_input" if turned else "looks, and returns None"
+        note(f"{early}the full hook runs: it {does}", "first door" if asks else "second door", given, turned)
+        return (-grad_input[0],) if turned else None
+
+    def register() -> None:
+        layer.register_full_backward_hook(hook)
+        if pre:
+            layer.register_full_backward_pre_hook(pre_hook)
+
+    if not late:
+        register()
+    note("before the call: nothing is recorded" + ("; the hooks are on the layer" if not late else ""))
+    y = layer(x)
+    node, inner = y.grad_fn, layer.made.grad_fn
+    doors[0] = layer.given is not x
+    note(
+        "the call sends x through the first door" if doors[0] else "the call hands x to forward as it is", "first door"
+    )
+    note("forward runs, and its operations are recorded", "layer")
+    doors[1] = node is not inner
+    note("the output goes through the second door" if doors[1] else "the output goes out as it is", "second door")
+    if late:
+        register()
+        note("only now the hooks are registered: too late for this pass, its graph is made")
+    _follow(layer, x, y, gradients, note)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a hook on a layer whose input asks for no gradient warns
+        y.sum().backward()
+    note("after backward()" + ("" if any(step.hook for step in steps) else ": no hook has run"))
+    return steps
+
+
+def _follow(layer: _Layer, x: Tensor, y: Tensor, gradients: dict[str, list[float]], note: Any) -> None:
+    """Put hooks on the nodes, which write down each gradient at each place."""
+    inner = layer.made.grad_fn
+    assert inner
+    assert y.grad_fn
+
+    def arrived(grads: Sequence[Tensor]) -> None:
+        gradients["y"] = _plain(grads[0])
+        if y.grad_fn is not inner:
+            note("backward() arrives with the gradient of y", "second door")
+
+    def inside(grads: Sequence[Tensor]) -> None:
+        gradients[PLACES[1]] = _plain(grads[0])
+
+    def passed(out: Sequence[Tensor | None], into: Sequence[Tensor]) -> None:
+        if out[1] is not None:  # bias, input, transposed weight
+            gradients[PLACES[2]] = _plain(out[1])
+        note("the layer's own node runs: gradients of the input, of the weight, of the bias", "layer")
+
+    y.grad_fn.register_prehook(arrived)
+    inner.register_prehook(inside)
+    inner.register_hook(passed)
+    if x.requires_grad:
+        x.register_hook(lambda grad: gradients.update(x=_plain(grad)))
+
+
+def draw_border(steps: Sequence[Step], number: int) -> Figure:
+    """Draw step `number` of a recorded run."""
+    step = steps[number]
+    with plots.style():
+        figure, axes = canvas(9.0, 3.3)
+        axes.set(xlim=(0, 9), ylim=(0, 3.3))
+        at_work = step.active == "layer"
+        _box(axes, 4.5, 1.85, 1.0, 0.55, plots.INK if at_work else plots.REST)
+        axes.text(4.5, 1.98, "the layer", ha="center", va="center", weight="bold" if at_work else "normal")
+        axes.text(4.5, 1.7, "AddmmBackward0", ha="center", va="center", fontsize=9, color=plots.REST)
+        for name, x, is_there in zip(("first door", "second door"), (2.35, 6.65), step.doors, strict=True):
+            _door(axes, x, name, is_there, step.active == name)
+        _forward_arrows(axes, steps, number)
+        for place, (x, half) in _WAY.items():
+            if place in step.gradients:
+                colour = plots.CHANGED if _was_changed(step.gradients, place) else plots.BACKWARD
+                plots.arrow(axes, (x + half, 1.6), (x - half, 1.6), colour)
+                axes.text(x, 1.33, _listed(step.gradients[place]), ha="center", color=colour, fontsize=10)
+        axes.text(0.35, 1.85, "x", ha="center", va="center", fontsize=13)
+        axes.text(8.65, 1.85, "y", ha="center", va="center", fontsize=13)
+        for name, x in (("x", 0.75), ("weight", 4.5), ("bias", 6.3)):
+            if name in step.kept:
+                label = f"{name}.grad = {_listed(step.kept[name])}"
+                axes.text(x, 0.72, label, ha="center", color=plots.CAPTURED, fontsize=10)
+        if step.hook:
+            axes.text(4.5, 0.2, step.hook, ha="center", color=plots.CHANGED if step.changed else plots.INK)
         return figure
 
 
-def describe_comparison(kind: str, batch: int, comparison: Comparison) -> str:
-    """Return a sentence that says whether each hook's first entry is the input's gradient."""
-    says = []
-    for name, report in (("legacy", comparison.legacy), ("full", comparison.full)):
-        if report is None:
-            says.append(f"the {name} hook did not run")
-            continue
-        what = ", ".join(entry.of for entry in report.grad_input)
-        says.append(f"the {name} hook got {len(report.grad_input)}: {what}")
-    return f"{kind}, batch of {batch}: {'; '.join(says)}."
+def describe_border(steps: Sequence[Step], number: int) -> str:
+    """Return the sentence for step `number`."""
+    return f"Step {number} of {len(steps) - 1}: {steps[number].text}."
 
 
-def what_comes_back() -> Explorer:
-    """Return the explorer: the kind of module, and the size of the batch."""
-    kind = widgets.Dropdown(options=list(KINDS), value="Linear, 2-D input", description="module")
-    batch = widgets.IntSlider(4, *BATCH, 1, description="batch")
+_recorded = functools.lru_cache(maxsize=16)(record_border)
+
+
+def border() -> Explorer:
+    """Return the explorer: a step slider, a play button, and four switches."""
+    switches = {
+        "asks": widgets.Checkbox(True, description="x requires grad", indent=False),
+        "pre": widgets.Checkbox(False, description="pre-hook returns 10 ×", indent=False),
+        "reverses": widgets.Checkbox(False, description="hook returns −", indent=False),
+        "late": widgets.Checkbox(False, description="registered after the call", indent=False),
+    }
+    slider, play, set_last = stepper(len(record_border()) - 1)
+    slider.value = 6  # the full hook runs: the picture that shows where no kernel does
+
+    def steps_of(step: int, **values: bool) -> tuple[list[Step], int]:
+        steps = _recorded(**values)
+        set_last(len(steps) - 1)
+        return steps, min(step, len(steps) - 1)
+
     return panel(
-        lambda kind, batch: draw_comparison(compare(kind, batch)),
-        lambda kind, batch: describe_comparison(kind, batch, compare(kind, batch)),
-        {"kind": kind, "batch": batch},
-        intro="Try this: go through the modules. For which does the legacy hook report the input's gradient first?",
+        lambda **values: draw_border(*steps_of(**values)),
+        lambda **values: describe_border(*steps_of(**values)),
+        {**switches, "step": slider},
+        intro="Try this: play it from step 0. Then let x require no grad: where does the hook run? Register too late.",
+        rows=[list(switches.values()), [play, slider]],
     )
 
 
-def _inputs(report: Report | None) -> Sequence[Entry] | None:
-    return None if report is None else report.grad_input
+def _forward_arrows(axes: Axes, steps: Sequence[Step], number: int) -> None:
+    """Draw the way forward as far as the call has come: it takes steps 1 to 3."""
+    for (x, half), needed, text in zip(reversed(_WAY.values()), (1, 2, 3, 3), ("[1, 4]", "", "", "14"), strict=True):
+        if number >= needed:
+            plots.arrow(axes, (x - half, 2.1), (x + half, 2.1), plots.FORWARD)
+            axes.text(x, 2.25, text, ha="center", color=plots.FORWARD, fontsize=10)
 
 
-def _draw_entry(axes: Any, x: float, y: float, entry: Entry) -> None:
-    kind = entry.of.replace(",", " ").split()[0]
-    colour = plots.BACKWARD if kind == "input" else plots.CAPTURED
-    if kind in ("output", "inside", "nothing"):
-        colour = plots.REST
+def _was_changed(gradients: dict[str, list[float]], place: str) -> bool:
+    """Whether a hook at the door on the right of this place has changed the gradient."""
+    right_of_it = {PLACES[1]: PLACES[0], PLACES[3]: PLACES[2]}.get(place)
+    return right_of_it is not None and gradients.get(right_of_it) != gradients[place]
+
+
+def _door(axes: Axes, x: float, label: str, is_there: bool, is_active: bool) -> None:
+    if is_there:
+        axes.plot([x, x], [1.1, 2.6], color=plots.INK, linewidth=6 if is_active else 3)
+        axes.text(x, 2.98, label, ha="center", fontsize=10, weight="bold" if is_active else "normal")
+        axes.text(x, 2.74, DOOR, ha="center", fontsize=7.5, color=plots.REST)
+    else:
+        axes.plot([x, x], [1.1, 2.6], color=plots.REST, linewidth=1, linestyle=":")
+
+
+def _box(axes: Axes, x: float, y: float, half_width: float, half_height: float, edge: str) -> None:
+    corner = (x - half_width, y - half_height)
     axes.add_patch(
-        FancyBboxPatch((x - 1.2, y - 0.3), 2.4, 0.6, boxstyle="round,pad=0.05", fc="white", ec=colour, lw=1.8)
+        FancyBboxPatch(corner, 2 * half_width, 2 * half_height, boxstyle="round,pad=0.03", fc="white", ec=edge, lw=2)
     )
-    axes.text(x, y + 0.12, entry.of, ha="center", va="center", color=colour, fontsize=10)
-    axes.text(x, y - 0.16, str(entry.shape or ""), ha="center", va="center", color=plots.INK, fontsize=8.5)
+
+
+def _plain(tensor: Tensor) -> list[float]:
+    values: list[float] = tensor.detach().flatten().tolist()
+    return values
+
+
+def _text(tensor: Tensor | None) -> str:
+    return "None" if tensor is None else _listed(_plain(tensor))
+
+
+def _listed(values: Sequence[float]) -> str:
+    text = ", ".join(f"{value:g}" for value in values)
+    return f"[{text}]" if len(values) > 1 else text

@@ -11,11 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from torch import Tensor, nn
+from torch.autograd.graph import Node
 
 from hooklab.course.lesson05.comparing import Comparison, Report, compare_hooks, nodes_inside
+from hooklab.course.lesson05.transfer import Network, domain_readable
+from hooklab.course.lesson05.transfer import two_domains as _two_domains
 from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, style
 
-__all__ = ["Comparison", "around", "compare_hooks", "nodes_inside", "places", "reports"]
+__all__ = ["Comparison", "around", "compare_hooks", "depth", "edges", "nodes_inside", "reports", "two_domains"]
+
+DOMAINS = ("#56B4E9", "#E69F00")  # two colours that mean nothing else in the course
+DEPTH_LINES = ((INK, "-"), (REST, "-"), (INK, "--"), (REST, "--"))
 
 _STEP = 1.72  # from one entry of a tuple to the next, in the table
 
@@ -51,37 +57,77 @@ def around(layer: nn.Linear, x: Tensor, grad_input: Tensor, grad_output: Tensor)
         return figure
 
 
-def places(nodes: Sequence[str]) -> Figure:
-    """Draw a module's autograd nodes, first computed first, and where a legacy and a full backward hook sit.
+def edges(node: Node, arriving: Tensor, leaving: Mapping[str, Tensor]) -> Figure:
+    """Draw an autograd node with an arrow for each of its outgoing edges, and the gradient that leaves on it.
 
     Args:
-        nodes: as `nodes_inside` returns them, at least one.
+        node: a node with as many `next_functions` as `leaving` has entries.
+        arriving: the gradient that comes to it; a few numbers only.
+        leaving: what each edge leads to, such as "bias" -> the gradient that leaves there, in the node's own order.
     """
-    last = len(nodes) - 1
+    after = [type(one).__name__ for one, _ in node.next_functions]
+    top = len(after) - 1.0
     with style():
-        figure, axes = plt.subplots(figsize=(2.6 * len(nodes) + 2.4, 3.3))
-        axes.set(xlim=(-1.35, last + 1.35), ylim=(-1.5, 1.5))
+        figure, axes = plt.subplots(figsize=(9.0, 0.85 * len(after) + 0.3))
+        axes.set(xlim=(0, 9), ylim=(-0.55, top + 0.6))
         axes.axis("off")
-        _box(axes, last / 2, 0.05, last / 2 + 0.55, 0.62, "#F4F4F4", REST)
-        axes.text(-0.5, 0.5, "the module", fontsize=9, color=REST)
-        for place, node in enumerate(nodes):
-            _arrow(axes, (place + 0.6, 0), (place + 0.4, 0), BACKWARD)
-            _box(axes, place, 0, 0.36, 0.24, "white", FORWARD)
-            axes.text(place, 0, node, ha="center", va="center", fontsize=9.5)
-        _arrow(axes, (last + 1.25, 0), (last + 0.4, 0), BACKWARD)
-        _arrow(axes, (-0.4, 0), (-1.25, 0), BACKWARD)
-        axes.text(last + 0.98, 0.12, "gradient of\nthe output", ha="center", fontsize=9, color=BACKWARD)
-        axes.text(-0.98, 0.12, "gradient of\nthe input", ha="center", fontsize=9, color=BACKWARD)
-        for end in (-0.6, last + 0.6):
-            axes.plot([end, end], [-0.85, 0.95], color=CAPTURED, linewidth=2.5)
-        axes.text(last / 2, 1.2, "full hook: at both ends of the module", ha="center", color=CAPTURED)
-        axes.annotate(
-            "legacy hook: on the last node only",
-            (last, -0.26),
-            xytext=(last, -1.3),
-            ha="center",
-            arrowprops={"arrowstyle": "-|>", "color": INK},
-        )
+        _box(axes, 6.0, top / 2, 1.0, 0.3, "white", INK)
+        axes.text(6.0, top / 2, type(node).__name__, ha="center", va="center")
+        _arrow(axes, (8.7, top / 2), (7.1, top / 2), BACKWARD)
+        axes.text(7.9, top / 2 + 0.14, _numbers(arriving), ha="center", color=BACKWARD, fontsize=9.5)
+        for place, ((name, grad), follower) in enumerate(zip(leaving.items(), after, strict=True)):
+            y, start = top - place, top / 2 + 0.25 * (1 - place)
+            _arrow(axes, (4.9, start), (2.3, y), BACKWARD)
+            axes.text(2.2, y + 0.12, f"[{place}]  {name}", ha="right", va="center", color=INK, weight="bold")
+            axes.text(2.2, y - 0.18, f"goes on to {follower}", ha="right", va="center", color=REST, fontsize=9)
+            look = {"fc": "white", "ec": "none", "pad": 1.5}  # the number sits on its arrow
+            axes.text(3.6, (start + y) / 2, _numbers(grad), ha="center", va="center", color=BACKWARD, bbox=look)
+        return figure
+
+
+def two_domains(networks: Mapping[str, Network]) -> Figure:
+    """Draw the points that go in, and beside them the features that each network makes of them.
+
+    Args:
+        networks: title -> network. Colours are domains, marks are classes.
+    """
+    x, classes, domains = _two_domains()
+    with torch.no_grad():
+        mixed = torch.arange(len(x)).reshape(2, -1).T.flatten()  # one of each domain in turn, so that neither is on top
+        panels = {"what goes in": x} | {name: network.features(x) for name, network in networks.items()}
+    with style():
+        figure, places = plt.subplots(1, len(panels), figsize=(3.1 * len(panels), 3.3))
+        for axes, (title, values) in zip(places, panels.items(), strict=True):
+            for kind, mark in enumerate("ox"):
+                chosen = mixed[classes[mixed] == kind]
+                colours = [DOMAINS[int(one)] for one in domains[chosen]]
+                axes.scatter(*values[chosen].T, s=18, marker=mark, c=colours, alpha=0.75, linewidths=1.2)
+            axes.set(title=title, xticks=[], yticks=[])
+            read = round(10 * domain_readable(values, domains))
+            axes.set_xlabel(f"the domain can be read\nfrom {read} points in 10")
+        for domain, colour in enumerate(DOMAINS):
+            for kind, mark in enumerate("ox"):
+                places[0].scatter([], [], marker=mark, color=colour, label=f"domain {domain}, class {kind}")
+        figure.legend(loc="outside lower center", ncols=4, fontsize=9, handletextpad=0.1)
+        return figure
+
+
+def depth(received: Mapping[str, Sequence[float]]) -> Figure:
+    """Draw how large the gradient is that each layer receives, on a logarithmic axis.
+
+    Args:
+        received: name of a network -> a size for each layer, first layer first.
+    """
+    with style():
+        figure, axes = plt.subplots(figsize=(9.0, 3.6))
+        for (name, sizes), (colour, line) in zip(received.items(), DEPTH_LINES, strict=False):
+            axes.semilogy(range(1, len(sizes) + 1), sizes, color=colour, linestyle=line, marker=".")
+            axes.annotate(
+                name, (1, sizes[0]), (-8, 0), textcoords="offset points", ha="right", va="center", color=colour
+            )
+        last = max(len(sizes) for sizes in received.values())
+        axes.set(xlabel="layer (the loss is on the right)", ylabel="norm of grad_output", xlim=(-4.5, last + 0.5))
+        axes.set_xticks([1, *range(5, last + 1, 5)])
         return figure
 
 

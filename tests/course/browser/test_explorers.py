@@ -18,7 +18,7 @@ from tests.course.browser.contrast import too_faint
 from tests.course.browser.explorer import Explorer
 from tests.course.browser.reading import errors
 
-HOME = {"backward_steps": "01", "call_order": "06", "feature_maps": "03", "what_comes_back": "05", "mixing": "07"}
+HOME = {"backward_steps": "01", "call_order": "06", "feature_maps": "03", "border": "05", "mixing": "07"}
 NAMES = list(HOME)
 WITH_SLIDERS = [name for name in NAMES if name != "call_order"]
 SETUP = "import torch\n"

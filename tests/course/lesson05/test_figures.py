@@ -9,6 +9,7 @@ from torch import nn
 
 from hooklab.course.lesson05 import figures as lesson05
 from hooklab.course.lesson05.comparing import Entry, compare_hooks, nodes_inside
+from hooklab.course.lesson05.transfer import POINTS, Network
 from hooklab.course.plots import BACKWARD, CAPTURED, REST
 
 
@@ -159,9 +160,44 @@ def test_the_picture_of_a_layer_shows_its_own_numbers():
         assert words in shown
 
 
-def test_the_picture_of_the_nodes_has_a_box_for_each():
-    figure = lesson05.places(["AddmmBackward0", "ReluBackward0"])
-    assert [text for text in texts(figure) if text.endswith("0")] == ["AddmmBackward0", "ReluBackward0"]
+def test_the_picture_of_a_node_has_an_arrow_for_each_edge_with_its_gradient():
+    layer, x, leaving = nn.Linear(2, 1), torch.tensor([[1.0, 2.0]], requires_grad=True), []
+    nn.init.constant_(layer.weight, 3.0)
+    y = layer(x)
+    with y.grad_fn.register_hook(lambda grad_inputs, grad_outputs: leaving.extend(grad_inputs)):
+        y.sum().backward()
+    named = dict(zip(("bias", "input", "weight, transposed"), leaving, strict=True))
+    shown = texts(lesson05.edges(y.grad_fn, torch.ones(1, 1), named))
+    for words in (
+        "AddmmBackward0",
+        "[0]  bias",
+        "[1]  input",
+        "[2]  weight, transposed",
+        "[1]",
+        "[[3, 3]]",
+        "[[1], [2]]",
+    ):
+        assert words in shown
+    assert [words for words in shown if words.startswith("goes on to")] == [
+        "goes on to AccumulateGrad",
+        "goes on to AccumulateGrad",
+        "goes on to TBackward0",
+    ]
+
+
+def test_the_picture_of_two_domains_draws_every_point_and_says_how_much_can_be_read():
+    figure = lesson05.two_domains({"untrained": Network()})
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["what goes in", "untrained"]
+    assert all(sum(len(one.get_offsets()) for one in axes.collections) == 2 * POINTS for axes in figure.axes)
+    assert figure.axes[0].get_xlabel() == "the domain can be read\nfrom 10 points in 10"
+
+
+def test_the_picture_of_the_depth_has_a_line_for_each_network_with_its_name():
+    figure = lesson05.depth({"sigmoid": [1e-9, 1e-3, 1.0], "ReLU": [0.1, 0.5, 1.0]})
+    lines = figure.axes[0].lines
+    assert [list(line.get_ydata()) for line in lines] == [[1e-9, 1e-3, 1.0], [0.1, 0.5, 1.0]]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["sigmoid", "ReLU"]
+    assert figure.axes[0].get_yscale() == "log"
 
 
 def texts(figure):

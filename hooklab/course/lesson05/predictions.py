@@ -1,0 +1,79 @@
+"""The predictions of lesson 5."""
+
+from __future__ import annotations
+
+from hooklab.course.exercises.predict import Choice, prediction
+
+shape_of_grad_input = prediction(
+    "5.a",
+    "Two rows of three numbers go in, two rows of one number come out, and the gradients travel backwards. Which "
+    "shapes are in `grad_input`?",
+    Choice(
+        "(2, 1): the gradient that comes in from the loss",
+        lambda came: came == [(2, 1)],
+        "On the way back everything is turned around, so the input of the backward is the gradient of the output. A "
+        "fair reading of the name, and the most common one; but both names look at the module from its forward side.",
+    ),
+    Choice(
+        "(2, 3): the gradient of what was put in",
+        lambda came: came == [(2, 3)],
+        "The names look from the forward side: grad_input belongs to the input, x. One argument, one entry.",
+    ),
+    Choice(
+        "(2, 3), (1, 3) and (1,): of x, of the weight, of the bias",
+        lambda came: came == [(2, 3), (1, 3), (1,)],
+        "The layer does compute three gradients, and old pages unpack three. But weight and bias were not put in: "
+        "they are the layer's own, and their gradients are in `.grad`.",
+    ),
+)
+
+a_hook_that_only_looks = prediction(
+    "5.b",
+    "The spare branch is in no loss: training should leave its weight at 1. AdamW takes ten steps, and its weight "
+    "decay shrinks weights a little in each. Where is the spare weight afterwards?",
+    Choice(
+        "at 1, with the hook and without",
+        lambda came: came[0] == 1.0 and came[1] == 1.0,
+        "A hook that returns nothing changes nothing. That is true of a tensor hook. A module's backward hook comes "
+        "with two nodes of its own, and they do something.",
+    ),
+    Choice(
+        "below 1, with the hook and without",
+        lambda came: came[0] < 1.0 and came[1] < 1.0,
+        "Weight decay shrinks every weight in every step. Every weight that has a gradient: where `.grad` is None, "
+        "the optimizer passes by.",
+    ),
+    Choice(
+        "at 1 without the hook, below 1 with it",
+        lambda came: came[0] == 1.0 and came[1] < 1.0,
+        "With the hook the spare weight has a gradient of 0 instead of none, and weight decay moves what has one.",
+    ),
+)
+
+orders = prediction(
+    "5.c",
+    "1: register, forward, backward, remove. 2: forward, register, backward, remove. 3: register, forward, remove, "
+    "backward. In which of them does the hook run?",
+    Choice(
+        "in 1 only",
+        lambda came: came == [1, 0, 0],
+        "The hook must be there all the time. Half of this is true: it must be there in the forward.",
+    ),
+    Choice(
+        "in 1 and 2",
+        lambda came: came == [1, 1, 0],
+        "It is called in the backward, so it must be there in the backward. So it is with a tensor hook, and one "
+        "document says so of this one; a module's hook has joined the pass in the forward, or never.",
+    ),
+    Choice(
+        "in 1 and 3",
+        lambda came: came == [1, 0, 1],
+        "In the forward the hook becomes a part of the graph that this pass leaves behind. Afterwards it is too late "
+        "to join, and too late to leave.",
+    ),
+    Choice(
+        "in all three",
+        lambda came: came == [1, 1, 1],
+        "Registered is registered. But the graph of a pass does not change any more once the forward is over.",
+    ),
+)
