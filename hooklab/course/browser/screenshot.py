@@ -19,6 +19,7 @@ __all__ = ["main"]
 PICTURE = ".github/lesson.png"
 LESSON = "lessons/01_intermediate_grad.ipynb"
 STEPS = 3  # how far the explorer has gone in the picture: the gradient is passing y
+CELLS_BEFORE = 5  # how many cells the picture shows above the explorer
 TALL = 2000  # pixels: enough for all that the picture shows
 MARGIN = 32  # pixels under the explorer, for the status bar
 
@@ -68,13 +69,12 @@ def take_picture(root: Path, *, dark: bool = False) -> bytes:
 
 
 def picture_of(notebook: Notebook) -> bytes:
-    """Move the first explorer of a notebook that has run, and return a picture from the first figure to it, as PNG.
+    """Move the first explorer of a notebook that has run; return a picture of it and the cells before it, as PNG.
 
     The picture is as wide as the tab, and as high as what it shows.
     """
     page = notebook.page
     tags = [cell["metadata"].get("tags", []) for cell in notebook.cells()]
-    first = next(index for index, of_cell in enumerate(tags) if "figure" in of_cell)
     last = next(index for index, of_cell in enumerate(tags) if "explorer" in of_cell)
 
     size = page.viewport_size
@@ -86,7 +86,7 @@ def picture_of(notebook: Notebook) -> bytes:
     for _ in range(STEPS):
         explorer.locator("[role=slider]").press("ArrowRight")
     explorer.get_by_text(f"Step {STEPS} of").wait_for()
-    top = notebook.show(first - 1)
+    top = notebook.show(max(0, last - CELLS_BEFORE))
     box = explorer.bounding_box()
     assert box
     page.set_viewport_size({"width": size["width"], "height": round(box["y"] + box["height"]) + MARGIN})

@@ -87,7 +87,7 @@ def test_the_readmes_picture_is_as_wide_as_the_tab_and_shows_a_gradient_on_its_w
     picture = imread(io.BytesIO(picture_of(lesson.notebook)), format="png")
     height, width, _ = picture.shape
     assert width == WIDTH
-    assert 700 < height < 1600
+    assert 500 < height < 1600
     backward = [int(plots.BACKWARD[place : place + 2], 16) / 255 for place in (1, 3, 5)]
     lower_half = picture[height // 2 :, :, :3]
     assert (abs(lower_half - backward) < 0.01).all(axis=2).sum() > 500
