@@ -115,11 +115,15 @@ class Explorer:
             yield self.toggles.nth(number).click
 
     def touch(self) -> None:
-        """Use the first control in a way that changes the picture."""
+        """Use the first control that changes the picture."""
         if self.sliders.count():
             self.press(0, "ArrowRight")
-        else:
-            self.checkboxes.first.click()
+            return
+        before = self.picture()
+        for change in self.other_changes():
+            change()
+            if self.picture_after(before) != before:
+                return
 
     def _kernel_is_idle(self) -> bool:
         status = self.cell.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status")
