@@ -809,6 +809,22 @@ def clears_the_tables(model, x):
     return lines
 
 
+@wrong("6.5", says="not with all the hooks that were there before")
+def sets_other_hooks_aside(model, x):
+    tables = (nn.modules.module._global_forward_pre_hooks, nn.modules.module._global_forward_hooks)
+    others = [dict(table) for table in tables]
+    for table in tables:
+        table.clear()
+    try:
+        lines, enter, leave = tracer(always_call=True)
+        with enter, leave:
+            model(x)
+        return lines
+    finally:
+        for table, hooks in zip(tables, others, strict=True):
+            table.update(hooks)
+
+
 @wrong("6.5", says="the lines of the first run are still there")
 def one_list_for_all_runs(model, x, lines=[]):  # noqa: B006
     if not getattr(model, "seen_before", False):
