@@ -79,8 +79,8 @@ def capture(
     - *Gradients* are read by tensor hooks on the outputs, not by full backward hooks: this works with in-place
       activations, dict outputs and modules used several times. If ``backward`` runs twice, the second one counts.
       Under a ``GradScaler`` they are those of the scaled loss: divide by ``scaler.get_scale()``. The one output that
-      gets none is a view that is changed in place (nn.Linear's for an input of more than two dimensions, before
-      ``ReLU(inplace=True)``): autograd then calls no hook of it. Reading says so.
+      gets none is a view that is changed in place (up to torch 2.14, nn.Linear's for an input of more than two
+      dimensions, before ``ReLU(inplace=True)``): autograd then calls no hook of it. Reading says so.
     - *Checkpoints*: what a checkpoint computes again during ``backward`` is no new call.
     - *Threads*: only calls in the thread that opened the block are recorded. asyncio tasks share a thread, so a block
       that is open across an ``await`` also records the other tasks' calls.
@@ -251,10 +251,19 @@ class _OnInput(Hook):
 
     def __call__(self, module: nn.Module, args: Any, *rest: Any) -> None:
         session: CaptureSession = self.session
-        if rest and not session.is_elsewhere():
-            if not session.in_pass:
-                session.note_outside_call()
-            session.append((module, *session.keep_tree((args, rest[0]))))
+        if not rest or _thread() != session.thread or backward_number() != -1:
+            return
+        if not session.in_pass:
+            session.note_outside_call()
+        kwargs = rest[0]
+        if session.is_plain and not kwargs and len(args) == 1 and type(tensor := args[0]) is Tensor:
+            try:
+                kept = tensor.detach()
+                session.append((module, ((kept,), {}), [(kept, tensor._version)]))
+                return
+            except RuntimeError:  # as below
+                pass
+        session.append((module, *session.keep_tree((args, kwargs))))
 
 
 class _OnOutput(Hook):

@@ -81,20 +81,25 @@ class Record:
     def ends(self) -> list[tuple[Any, ...]]:
         return [event for event in self.events if len(event) == 4]
 
-    def uses(self) -> dict[int, list[Use]]:
-        """The uses of each module that ran, by the module's id."""
-        uses: defaultdict[int, list[Use]] = defaultdict(list)
-        running: defaultdict[int, list[Use]] = defaultdict(list)
+    def places(self) -> dict[int, list[int]]:
+        """Which of the events are whose, by the module's id."""
+        places: defaultdict[int, list[int]] = defaultdict(list)
         for place, event in enumerate(self.events):
-            module = id(event[0])
-            if len(event) == 3:
-                use: Use = [place, None]
-                uses[module].append(use)
-                running[module].append(use)
-            elif running.get(module):
-                running[module].pop()[1] = place
+            places[id(event[0])].append(place)
+        return places
+
+    def uses(self, places: list[int]) -> list[Use]:
+        """The uses of the module whose events these are."""
+        uses: list[Use] = []
+        running: list[Use] = []
+        for place in places:
+            if len(self.events[place]) == 3:
+                uses.append([place, None])
+                running.append(uses[-1])
+            elif running:
+                running.pop()[1] = place
             else:
-                uses[module].append([None, place])
+                uses.append([None, place])
         return uses
 
 
@@ -207,9 +212,9 @@ class Call:
         view = ""
         if any(gradient.is_view for gradient in each(self._gradients())):
             view = (
-                "its output is a view (as an nn.Linear's is for inputs of more than two dimensions) that was changed "
-                "in place afterwards, as by ReLU(inplace=True), and autograd then calls no hook of it. Use a module "
-                "that does not work in place"
+                "its output is a view (up to torch 2.14, nn.Linear gives one for inputs of more than two dimensions) "
+                "that was changed in place afterwards, as by ReLU(inplace=True), and autograd calls no hook of that. "
+                "Use a module that does not work in place"
             )
             if self._end is not None and _is_changed(*self._end[1:3]):
                 return f"no gradient reached {self}: {view}."

@@ -33,7 +33,8 @@ class Pass(Mapping[str, Any]):
         self._session = session
         self._own_record = record
         self._indexed: tuple[weakref.ref[Record], int] = (weakref.ref(record), 0)
-        self._index: dict[int, list[Use]] = {}
+        self._index: dict[int, list[int]] = {}
+        self._uses: dict[int, list[Use]] = {}
 
     def __getitem__(self, name: str) -> Any:
         return self._only_call(name).output
@@ -62,7 +63,7 @@ class Pass(Mapping[str, Any]):
     @property
     def silent(self) -> list[str]:
         """The selected modules that did not run: never called, or called by ``.forward(x)``, which runs no hooks."""
-        ran = self._uses()
+        ran = self._places()
         return [name for name, module in self._options.modules.items() if id(module) not in ran]
 
     def __contains__(self, name: object) -> bool:
@@ -75,7 +76,7 @@ class Pass(Mapping[str, Any]):
         return (call.key for call in self._all_calls())
 
     def __len__(self) -> int:
-        return sum(map(len, self._uses().values()))
+        return len(self._all_calls())
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -86,7 +87,7 @@ class Pass(Mapping[str, Any]):
     def __repr__(self) -> str:
         rows = [call.row() for call in self._all_calls()]
         model = type(self._options.model).__name__
-        lines = [f"{len(self._uses())} of {len(self._options.modules)} selected modules of {model} ran"]
+        lines = [f"{len(self._places())} of {len(self._options.modules)} selected modules of {model} ran"]
         if rows:
             wide = max(len("name"), *(len(name) for name, _, _ in rows))
             wider = max(len("output"), *(len(output) for _, output, _ in rows))
@@ -102,24 +103,25 @@ class Pass(Mapping[str, Any]):
     def _record(self) -> Record:
         return self._own_record
 
-    def _uses(self) -> dict[int, list[Use]]:
-        """The uses of each selected module that ran, by its id; kept until there are new events, without the values."""
+    def _places(self) -> dict[int, list[int]]:
+        """The events of each selected module, by its id; kept until there are new ones, without keeping the values."""
         record = self._record
         indexed, length = self._indexed
         if indexed() is not record or length != len(record.events):
             self._indexed = (weakref.ref(record), len(record.events))
             # a shallow copy of a module shares its hooks, but is not it
-            names = self._options.names
-            self._index = {module: uses for module, uses in record.uses().items() if module in names}
+            names, places = self._options.names, record.places()
+            self._uses = {}
+            self._index = {module: places[module] for module in places if module in names}
         return self._index
 
     def _calls(self, module: int, which: slice = slice(None)) -> list[Call]:
-        uses = self._uses().get(module, [])
-        name = self._options.names[module]
+        places, name = self._places().get(module, []), self._options.names[module]
+        uses = self._uses[module] = self._uses.get(module) or self._record.uses(places)
         return [Call(name, index, uses, module, self._record, self._session) for index in range(len(uses))[which]]
 
     def _all_calls(self) -> list[Call]:
-        calls = [call for module in self._uses() for call in self._calls(module)]
+        calls = [call for module in self._places() for call in self._calls(module)]
         return sorted(calls, key=lambda call: call.place)
 
     def _only_call(self, name: str) -> Call:

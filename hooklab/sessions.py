@@ -240,9 +240,9 @@ def is_foreign(thread: int) -> bool:
 def remove_all(handles: list[Handle]) -> None:
     """Remove every handle and empty the list; an interrupt is let through only when all are gone."""
     try:
-        while handles:
-            handles[-1].remove()  # may run twice after an interrupt, which is harmless
-            handles.pop()
+        for handle in reversed(handles):
+            handle.remove()
+        handles.clear()
     except BaseException:
-        remove_all(handles)
+        remove_all(handles)  # what is removed already is removed twice, which is harmless
         raise
