@@ -21,7 +21,7 @@ TAGS = frozenset(
 BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"
 STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
-NUMBERED_TAG = re.compile(r"claim-S\d+\.\d+|field-\d{2,3}")
+NUMBERED_TAG = re.compile(r"claim-S\d+\.\d+|field-\d{2,3}|hook-[a-z]+(-[a-z]+)*")
 _NBVAL = re.compile(r"^\s*#+\s*(NBVAL_\w+|PYTEST_VALIDATE_IGNORE_OUTPUT)\s*$", re.M)
 _MARKER = re.compile(r"#\s*%%")
 
@@ -155,9 +155,11 @@ def _faults(cell: Cell, metadata: dict[str, object]) -> list[str]:
         faults.append(f"unknown cell option {option!r}; a cell has tags=[…] and nothing else")
     for tag in cell.tags:
         if tag not in TAGS and not NUMBERED_TAG.fullmatch(tag):
-            faults.append(f"unknown tag {tag!r}; known: {', '.join(sorted(TAGS))}, claim-S1.2, field-05")
+            faults.append(f"unknown tag {tag!r}; known: {', '.join(sorted(TAGS))}, claim-S1.2, field-05, hook-node")
         if tag.startswith("field-") and "field" not in cell.tags:
             faults.append(f"tag {tag!r} without the tag 'field'")
+        if tag.startswith("hook-") and cell.kind != "code":
+            faults.append(f"tag {tag!r} on a cell that runs nothing: it belongs on the cell in which that hook runs")
         if tag.startswith("claim-") and (cell.kind != "code" or not re.search(r"^\s*assert\b", cell.text, re.M)):
             faults.append(f"tag {tag!r} on a cell without an assert: a claim is a line of code that would fail")
     return faults

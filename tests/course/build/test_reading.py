@@ -45,6 +45,7 @@ def test_the_tags_of_the_course_are_known(tags: str) -> None:
         ('# %% tags=["claim-S3"]\nassert 1\n', 1, 1, "unknown tag 'claim-S3'"),
         ('# %% tags=["field-05"]\nx = 1\n', 1, 1, "tag 'field-05' without the tag 'field'"),
         ('# %% tags=["claim-S1.2"]\nprint(1)\n', 1, 1, "tag 'claim-S1.2' on a cell without an assert"),
+        ('# %% [markdown] tags=["hook-node"]\n# Hooks\n', 1, 1, "tag 'hook-node' on a cell that runs nothing"),
         ('# %% [markdown] tags=["claim-S1.2"]\n# assert\n', 1, 1, "tag 'claim-S1.2' on a cell without an assert"),
         ("# %% hide=true\nx = 1\n", 1, 1, "unknown cell option 'hide'"),
         ("# %% A title\nx = 1\n", 1, 1, "unknown cell option 'title'"),
