@@ -24,8 +24,8 @@ import warnings
 from collections.abc import Callable
 
 import torch
-from contestants import ATTACHED, FORWARD, GRADIENTS, Contestant, bare, by_hand, hooklab_reused, same
-from models import chain, resnet18
+from contestants import ATTACHED, FORWARD, GRADIENTS, INPUTS, Contestant, bare, by_hand, hooklab_reused, same
+from models import chain, gpt2, resnet18
 from timing import interleaved, print_table, ratio
 from torch import Tensor, nn
 
@@ -87,6 +87,13 @@ def main() -> None:
     images = torch.randn(8, 3, 64, 64)
     seconds = measure(require_same_work(build(FORWARD, resnet18(), images)), rounds // 8)
     print_table("ResNet-18 shape, batch 8 of 3x64x64", seconds, "bare", hand)
+    for title, width, tokens, fewer in (("GPT-2 small", 768, 64, 8), ("GPT-2, 64 wide", 64, 16, 2)):
+        model, tokens_in = gpt2(width), torch.randn(1, tokens, width)
+        with torch.no_grad():
+            seconds = measure(require_same_work(build(FORWARD, model, tokens_in)), rounds // fewer)
+            print_table(f"{title}, {tokens} tokens, no_grad", seconds, "bare", hand)
+            seconds = measure(require_same_work(build(INPUTS, model, tokens_in)), rounds // fewer)
+            print_table("the same, inputs as well", seconds, "bare", hand)
     seconds = measure(require_same_work(build(GRADIENTS, chain(), x)), rounds // 2)
     print_table("100 x Linear(32): forward, backward, outputs and gradients", seconds, "bare", list(GRADIENTS)[1])
 

@@ -117,6 +117,44 @@ def nnsight_cache(model: nn.Module, x: Tensor) -> Contestant:
     return run
 
 
+# with what went in
+
+
+def by_hand_with_inputs(model: nn.Module, x: Tensor) -> Contestant:
+    modules = select(model)
+    last = list(modules)[-1]
+
+    def run() -> Tensor:
+        kept: dict[str, tuple[tuple[Tensor, ...], Tensor]] = {}
+
+        def keep(name: str) -> Callable[..., None]:
+            def hook(module: nn.Module, args: Any, output: Tensor) -> None:
+                kept[name] = tuple(value.detach() for value in args), output.detach()
+
+            return hook
+
+        handles = [module.register_forward_hook(keep(name)) for name, module in modules.items()]
+        try:
+            model(x)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return kept[last][0][0]
+
+    return run
+
+
+def hooklab_with_inputs(model: nn.Module, x: Tensor) -> Contestant:
+    block, last = capture(model, inputs=True), list(select(model))[-1]
+
+    def run() -> Any:
+        with block as seen:
+            model(x)
+        return seen.calls(last)[-1].input.args[0]
+
+    return run
+
+
 # with gradients: forward, sum, backward; the last gradient of an output is returned
 
 
@@ -225,6 +263,7 @@ FORWARD = {
     "fastai hook_outputs": fastai_hooks,
 }
 ATTACHED = {"bare": bare, "by hand": by_hand_attached, "hooklab": hooklab_attached}
+INPUTS = {"bare": bare, "by hand": by_hand_with_inputs, "hooklab, inputs=True": hooklab_with_inputs}
 GRADIENTS = {
     "bare": backward,
     "by hand, forward + tensor hook": by_hand_with_gradients,
