@@ -82,8 +82,10 @@ def capture(
       gets none is a view that is changed in place (up to torch 2.14, nn.Linear's for an input of more than two
       dimensions, before ``ReLU(inplace=True)``): autograd then calls no hook of it. Reading says so.
     - *Checkpoints*: what a checkpoint computes again during ``backward`` is no new call.
-    - *Threads*: only calls in the thread that opened the block are recorded. asyncio tasks share a thread, so a block
-      that is open across an ``await`` also records the other tasks' calls.
+    - *Threads*: only calls in the thread that opened the block are recorded; a block may open and end while others run
+      the model. If another thread's forward raises in that very moment, torch may put "OrderedDict mutated during
+      iteration" in front of its error. asyncio tasks share a thread, so a block that is open across an ``await`` also
+      records the other tasks' calls.
     - *torch.compile*: while the block is open, compiled functions of this process run eagerly (``force_eager``), since
       compiled code would skip the hooks. Afterwards they run compiled again, without being compiled anew.
       ``torch.export.export(..., strict=True)`` inside the block raises dynamo's ``Unsupported``: export before it.

@@ -95,8 +95,9 @@ def draw_lambda(alpha: float, generator: torch.Generator | None = None) -> float
     Raises:
         ValueError: ``alpha`` is not a finite number above 0.
 
-    >>> 0 < draw_lambda(2.0, torch.Generator().manual_seed(0)) < 1
-    True
+    Example:
+        >>> 0 < draw_lambda(2.0, torch.Generator().manual_seed(0)) < 1
+        True
     """
     check_alpha(alpha)
     return beta(alpha, *uniform(4, generator))

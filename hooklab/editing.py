@@ -166,7 +166,8 @@ class EditCall:
         return self._index
 
     def __repr__(self) -> str:
-        return f"<call of {self.name!r}>" if self._index is None else f"<call {self._index} of {self.name!r}>"
+        which = "call" if self._index is None else f"call {self._index}"
+        return f"<{which} of {self.name!r} in pass {self.pass_index}>"
 
 
 class Edit(Block):

@@ -89,16 +89,17 @@ class ManifoldMixup:
     Under activation checkpointing a layer runs again in the backward pass, and must be mixed again: call ``backward()``
     inside the block if a layer in a checkpointed segment may be chosen.
 
-    >>> import hooklab
-    >>> import torch.nn.functional as F
-    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
-    >>> mix = hooklab.ManifoldMixup(model, ["1"], alpha=2.0, generator=torch.Generator().manual_seed(0))
-    >>> x, y = torch.rand(5, 4), torch.tensor([0, 1, 2, 0, 1])
-    >>> with mix(x, y) as mixed:
-    ...     loss = mixed.loss(F.cross_entropy, model(mixed.x))
-    >>> loss.backward()
-    >>> mixed.layer in ("1", "input"), 0 <= mixed.lam <= 1, sorted(mixed.permutation.tolist())
-    (True, True, [0, 1, 2, 3, 4])
+    Example:
+        >>> import hooklab
+        >>> import torch.nn.functional as F
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+        >>> mix = hooklab.ManifoldMixup(model, ["1"], alpha=2.0, generator=torch.Generator().manual_seed(0))
+        >>> x, y = torch.rand(5, 4), torch.tensor([0, 1, 2, 0, 1])
+        >>> with mix(x, y) as mixed:
+        ...     loss = mixed.loss(F.cross_entropy, model(mixed.x))
+        >>> loss.backward()
+        >>> mixed.layer in ("1", "input"), 0 <= mixed.lam <= 1, sorted(mixed.permutation.tolist())
+        (True, True, [0, 1, 2, 3, 4])
     """
 
     def __init__(

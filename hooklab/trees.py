@@ -53,9 +53,10 @@ def children(tree: Any) -> list[tuple[str, Any]] | None:
 def describe(tree: Any, above: tuple[int, ...] = ()) -> str:
     """One short line: a tensor by its shape and dtype, anything else by its structure.
 
-    >>> import torch
-    >>> describe((torch.zeros(2, 3), None, {"k": torch.zeros(1, dtype=torch.int64)}))
-    "((2, 3) float32, None, {'k': (1,) int64})"
+    Example:
+        >>> import torch
+        >>> describe((torch.zeros(2, 3), None, {"k": torch.zeros(1, dtype=torch.int64)}))
+        "((2, 3) float32, None, {'k': (1,) int64})"
     """
     if is_tensor(tree):
         # only a nested tensor of the jagged kind has a shape

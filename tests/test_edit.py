@@ -476,6 +476,13 @@ def test_the_steps_of_a_second_block_are_counted_anew() -> None:
     assert seen == [0, 0, 1, 1] * 2
 
 
+def test_a_call_shows_which_use_of_which_pass_it_is() -> None:
+    model, shown = LanguageModel(), []
+    with edit(model, lambda output, call: shown.append(repr(call)), "layer"):
+        model.generate(torch.ones(1, 2), 1)
+    assert shown == ["<call 0 of 'layer' in pass 0>", "<call 1 of 'layer' in pass 0>"]
+
+
 def test_one_step_of_a_loop_can_be_edited() -> None:
     model, x = LanguageModel(), torch.ones(1, 2)
     with edit(model, lambda output, call: output * 0 if call.pass_index == 1 else None, "layer"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 import torch
@@ -77,6 +77,48 @@ def test_a_block_that_ends_while_another_thread_is_in_a_forward_does_not_disturb
     go_on.set()
     other.join(10)
     assert errors == []
+
+
+@each_block
+@pytest.mark.parametrize("register", ["register_forward_pre_hook", "register_forward_hook"])
+def test_a_block_that_a_hook_ends_in_the_middle_of_a_forward_does_not_disturb_it(block, register) -> None:
+    model, x, block_around = small(), torch.ones(1, 2), ExitStack()
+    expected = model(x)
+    handle = getattr(model[1], register)(lambda *args: block_around.close())
+    block_around.enter_context(block(model))
+    assert torch.equal(model(x), expected)
+    handle.remove()
+    assert leftover_hooks(model) == []
+
+
+def test_an_error_in_another_threads_forward_stands_behind_torchs_own_if_the_block_ends_in_that_moment() -> None:
+    """Torch loops over its table of hooks, not over a copy, when a forward has raised; we cannot help that."""
+
+    class Fails(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise KeyError("its own error")
+
+    model, inside, go_on, errors = nn.Sequential(Fails()), threading.Event(), threading.Event(), []
+
+    def slow(*args: object) -> None:
+        inside.set()
+        go_on.wait(10)
+
+    def forward() -> None:
+        try:
+            model(torch.ones(1, 2))
+        except Exception as error:
+            errors.append(error)
+
+    model[0].register_forward_hook(slow, always_call=True)
+    other = threading.Thread(target=forward)
+    with capture(model):
+        other.start()
+        inside.wait(10)
+    go_on.set()
+    other.join(10)
+    assert "mutated during iteration" in str(errors[0])
+    assert repr(errors[0].__context__) == "KeyError('its own error')"
 
 
 @each_block

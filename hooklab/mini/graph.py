@@ -31,11 +31,12 @@ def is_recording() -> bool:
 def no_grad() -> Iterator[None]:
     """Compute without adding to the graph. Hooks run in this mode during ``backward()``.
 
-    >>> from hooklab.mini import Tensor
-    >>> x = Tensor([1.0], requires_grad=True)
-    >>> with no_grad():
-    ...     (x * 2.0).requires_grad
-    False
+    Example:
+        >>> from hooklab.mini import Tensor
+        >>> x = Tensor([1.0], requires_grad=True)
+        >>> with no_grad():
+        ...     (x * 2.0).requires_grad
+        False
     """
     token = _recording.set(False)
     try:

@@ -14,14 +14,15 @@ class RemovableHandle:
 
     A handle is also a context manager, which removes the hook at the end of the block, whatever happens inside.
 
-    >>> table = HookTable()
-    >>> handle = table.add(print)
-    >>> len(table)
-    1
-    >>> handle.remove()
-    >>> handle.remove()  # a second time does nothing
-    >>> len(table)
-    0
+    Example:
+        >>> table = HookTable()
+        >>> handle = table.add(print)
+        >>> len(table)
+        1
+        >>> handle.remove()
+        >>> handle.remove()  # a second time does nothing
+        >>> len(table)
+        0
     """
 
     # One counter for all tables: a global hook and a module's own hook never share an id, so that one set of
@@ -51,11 +52,12 @@ class HookTable:
 
     ``hooks`` maps an id to its function. What was asked for at registration is kept beside it, as sets of ids.
 
-    >>> table = HookTable()
-    >>> first = table.add(min)
-    >>> second = table.add(max, prepend=True)
-    >>> [hook.__name__ for _, hook in table.snapshot()]
-    ['max', 'min']
+    Example:
+        >>> table = HookTable()
+        >>> first = table.add(min)
+        >>> second = table.add(max, prepend=True)
+        >>> [hook.__name__ for _, hook in table.snapshot()]
+        ['max', 'min']
     """
 
     def __init__(self, *, forgets_with_kwargs: bool = True) -> None:

@@ -18,16 +18,17 @@ _all_backward = HookTable()
 class Module:
     """Something with a ``forward``. Calling it runs the hooks around ``forward``.
 
-    >>> from hooklab.mini import Tensor
-    >>> class Square(Module):
-    ...     def forward(self, x):
-    ...         return x ** 2
-    >>> square = Square()
-    >>> handle = square.register_forward_pre_hook(lambda module, args: args[0] + 1.0)
-    >>> square(Tensor([1.0, 2.0]))
-    Tensor([4.0, 9.0])
-    >>> square.forward(Tensor([1.0, 2.0]))  # no hooks this way
-    Tensor([1.0, 4.0])
+    Example:
+        >>> from hooklab.mini import Tensor
+        >>> class Square(Module):
+        ...     def forward(self, x):
+        ...         return x ** 2
+        >>> square = Square()
+        >>> handle = square.register_forward_pre_hook(lambda module, args: args[0] + 1.0)
+        >>> square(Tensor([1.0, 2.0]))
+        Tensor([4.0, 9.0])
+        >>> square.forward(Tensor([1.0, 2.0]))  # no hooks this way
+        Tensor([1.0, 4.0])
     """
 
     def __init__(self) -> None:
@@ -165,12 +166,13 @@ def _args_and_kwargs(returned: Any) -> tuple[Any, Any]:
 def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:
     """Like ``Module.register_forward_pre_hook``, for every module, before the modules' own hooks.
 
-    >>> class Same(Module):
-    ...     def forward(self, x):
-    ...         return x
-    >>> with register_module_forward_pre_hook(lambda module, args: (args[0] + 1,)):
-    ...     Same()(1)
-    2
+    Example:
+        >>> class Same(Module):
+        ...     def forward(self, x):
+        ...         return x
+        >>> with register_module_forward_pre_hook(lambda module, args: (args[0] + 1,)):
+        ...     Same()(1)
+        2
     """
     return _all_pre.add(hook)
 
@@ -180,12 +182,13 @@ def register_module_forward_hook(
 ) -> RemovableHandle:
     """Like ``Module.register_forward_hook``, for every module, before the modules' own hooks.
 
-    >>> class Same(Module):
-    ...     def forward(self, x):
-    ...         return x
-    >>> with register_module_forward_hook(lambda module, args, output: [type(module).__name__, output]):
-    ...     Same()(1)
-    ['Same', 1]
+    Example:
+        >>> class Same(Module):
+        ...     def forward(self, x):
+        ...         return x
+        >>> with register_module_forward_hook(lambda module, args, output: [type(module).__name__, output]):
+        ...     Same()(1)
+        ['Same', 1]
     """
     return _all_forward.add(hook, with_kwargs=with_kwargs, always_call=always_call)
 
@@ -193,13 +196,14 @@ def register_module_forward_hook(
 def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
     """Like ``Module.register_full_backward_pre_hook``, for every module, before the modules' own hooks.
 
-    >>> from hooklab.mini import Tensor
-    >>> class Double(Module):
-    ...     def forward(self, x):
-    ...         return x * 2
-    >>> with register_module_full_backward_pre_hook(lambda module, grad_output: print(grad_output)):
-    ...     Double()(Tensor([3.0], requires_grad=True)).sum().backward()
-    (Tensor([1.0]),)
+    Example:
+        >>> from hooklab.mini import Tensor
+        >>> class Double(Module):
+        ...     def forward(self, x):
+        ...         return x * 2
+        >>> with register_module_full_backward_pre_hook(lambda module, grad_output: print(grad_output)):
+        ...     Double()(Tensor([3.0], requires_grad=True)).sum().backward()
+        (Tensor([1.0]),)
     """
     return _all_backward_pre.add(hook)
 
@@ -207,12 +211,13 @@ def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
 def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
     """Like ``Module.register_full_backward_hook``, for every module, before the modules' own hooks.
 
-    >>> from hooklab.mini import Tensor
-    >>> class Double(Module):
-    ...     def forward(self, x):
-    ...         return x * 2
-    >>> with register_module_full_backward_hook(lambda module, grad_input, grad_output: print(grad_input)):
-    ...     Double()(Tensor([3.0], requires_grad=True)).sum().backward()
-    (Tensor([2.0]),)
+    Example:
+        >>> from hooklab.mini import Tensor
+        >>> class Double(Module):
+        ...     def forward(self, x):
+        ...         return x * 2
+        >>> with register_module_full_backward_hook(lambda module, grad_input, grad_output: print(grad_input)):
+        ...     Double()(Tensor([3.0], requires_grad=True)).sum().backward()
+        (Tensor([2.0]),)
     """
     return _all_backward.add(hook)

@@ -18,14 +18,17 @@ Array = npt.NDArray[np.float64]
 class Tensor:
     """An array of float64 that takes part in the autograd graph.
 
-    Arguments: ``data``, numbers in nested lists, of any shape; ``requires_grad``, whether to compute its gradient.
+    Args:
+        data: numbers in nested lists, of any shape.
+        requires_grad: whether to compute its gradient.
 
-    >>> x = Tensor([1.0, 2.0], requires_grad=True)
-    >>> y = x * 3.0
-    >>> handle = y.register_hook(lambda grad: grad * 10.0)
-    >>> y.sum().backward()
-    >>> x.grad
-    Tensor([30.0, 30.0])
+    Example:
+        >>> x = Tensor([1.0, 2.0], requires_grad=True)
+        >>> y = x * 3.0
+        >>> handle = y.register_hook(lambda grad: grad * 10.0)
+        >>> y.sum().backward()
+        >>> x.grad
+        Tensor([30.0, 30.0])
     """
 
     def __init__(self, data: Any, requires_grad: bool = False) -> None:
