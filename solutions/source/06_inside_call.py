@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 6 · How does `__call__` run hooks? Build it yourself
 #
-# **Time** 60 minutes, and 23 for the ●●● exercise and what stands behind the recap &nbsp;·&nbsp; **You need** lessons 3 to 5
+# **Time** 60 minutes, and 24 for the ●●● exercise and what stands behind the recap &nbsp;·&nbsp; **You need** lessons 3 to 5
 #
 # After this lesson you can
 #
@@ -34,8 +34,8 @@ torch.set_num_threads(1)
 # %% [markdown]
 # ## Which line runs the hook?
 #
-# You write `layer(x)`, and a hook runs. But `forward` says nothing about hooks, whoever wrote it. So which line runs them?
-# Below, one layer gets a hook; then `forward` and `__call__` are replaced, on this one layer.
+# You write `layer(x)`, and a hook runs. But no `forward` that you have written says a word about hooks. So which line runs them?
+# Below, one layer gets a hook, a new `forward` and a new `__call__`.
 
 # %%
 predict("6.a")
@@ -57,8 +57,9 @@ assert layer.forward(torch.tensor(1.0)).item() == 10.0  # past the hook
 assert nn.Module.__call__ is nn.Module._wrapped_call_impl
 
 # %% [markdown]
-# They are in the class: `nn.Module.__call__`, in the source `_wrapped_call_impl`. It asks the object for `forward`, and runs the
-# hooks around it. Without hooks, all of it would be this:
+# Python takes `__call__` from the **class**, so the 99 on the layer is never asked for. The lines that run hooks stand there:
+# `nn.Module.__call__`, in the source `_wrapped_call_impl`. It asks the *object* for `forward`, and so finds your `x * 10`, and
+# runs the hooks around it. Without hooks, all of it would be this:
 
 # %%
 class Bare:
@@ -66,8 +67,8 @@ class Bare:
         return self.forward(*args)
 
 # %% [markdown]
-# In this lesson it grows, exercise by exercise, until random programs cannot tell it from PyTorch's. Almost: they will find one
-# difference in the end, and you will be the one who is right.
+# In this lesson it grows, exercise by exercise, until random programs cannot tell it from PyTorch's. Almost: one difference
+# will be left.
 #
 # ## One call in slow motion
 #
@@ -103,8 +104,7 @@ registered = dict(layer._forward_hooks)
 handle.remove()
 
 print("registered:", len(registered), "  after remove():", len(layer._forward_hooks))
-assert isinstance(layer._forward_hooks, OrderedDict)
-assert registered == {handle.id: print} and not layer._forward_hooks
+assert isinstance(layer._forward_hooks, OrderedDict) and registered == {handle.id: print} and not layer._forward_hooks
 assert "self._forward_pre_hooks[handle.id] = hook" in inspect.getsource(nn.Module.register_forward_pre_hook)
 
 # %% [markdown] tags=["exercise"]
@@ -172,7 +172,7 @@ class Tables(Bare):
     def register_forward_pre_hook(self, hook, prepend=False):
         return Handle(self.pre_hooks, hook, prepend)
 
-    def register_forward_hook(self, hook, prepend=False, always_call=False):
+    def register_forward_hook(self, hook, prepend=False, always_call=False):  # always_call waits for exercise 6.4
         handle = Handle(self.forward_hooks, hook, prepend)
         if always_call:
             self.always_called.add(handle.id)
@@ -228,7 +228,7 @@ check("6.2", WithHooks)
 # value spoils the forward. Today manifold mixup lives on it.
 
 # %% tags=["claim-S4.1"]
-class FirstEra(ReadyTables):
+class FirstEra(ReadyTables):  # your Tables, with a handle that is written already
     """Hooks may look, and that is all."""
 
     def __call__(self, *args):
@@ -248,7 +248,7 @@ assert scripts.hooks_that_return_100(FirstEra) == {"pre-hook": 3, "forward hook"
 assert scripts.hooks_that_return_100(nn.Module) == {"pre-hook": 300, "forward hook": 100}
 
 # %% [markdown]
-# The third era is today's. What has come since is what your class still lacks. What is it? Ask chance.
+# The third era is today's. What does your class still lack? Ask chance.
 #
 # ## Beside torch
 #
@@ -261,8 +261,8 @@ duel = beside_torch(WithHooks, ["look", "replace", "come and go"])
 print(duel)
 
 # %% [markdown]
-# Is your third number smaller than the others? So was mine: nobody had told us the rule. What does PyTorch do when a hook
-# takes off another one, in the middle of the loop?
+# Is your third number smaller than the others? So was mine: exercise 6.2 has not said everything. What does PyTorch do when a
+# hook takes off another one, in the middle of the loop?
 
 # %%
 predict("6.b")
@@ -284,15 +284,16 @@ assert runs == ["second"]
 print(duel.first_difference())
 
 # %% [markdown]
-# A loop over a dictionary that changes meanwhile is an error in Python. PyTorch loops over a **copy**. Put `list(…)` around
-# what your two loops go through, in exercise 6.2, and run the programs again.
+# PyTorch loops over a **copy** of the table, so the removed hook still has its turn in this call. (A loop over a dictionary that
+# changes meanwhile is an error in Python.) Put `list(…)` around what your two loops go through, in exercise 6.2, and run the
+# programs again.
 
 # %% [markdown]
 # ## Both ends
 #
 # Where is the place for a backward hook? It wants the gradients at both ends of the module. A tensor hook would do; but on
 # *which* tensor, if `x` goes to other modules as well? So PyTorch makes new ones, the *wrap* of the picture: the inputs
-# **cross** an extra node before `forward`, the output crosses another one behind it.
+# **cross** an extra node before `forward`, the output crosses another one behind it. (In lesson 5: the doors.)
 
 # %% tags=["claim-S1.4"]
 class Watch(nn.Module):
@@ -380,9 +381,9 @@ check("6.3", WithBorder)
 # %% [markdown]
 # ## Whatever happens
 #
-# A pre-hook starts a clock and a forward hook stops it; a pre-hook loads weights and a forward hook unloads them. Such a
-# pair gets out of step when something raises in between. For the second half there is `always_call=True`. Threads say that
-# such a hook gets `None` as the output, and so it does when `forward` raises. But `forward` is not all that can raise:
+# A pre-hook loads weights, a forward hook unloads them. Such a pair gets out of step when something raises in between. For the
+# second half there is `always_call=True`. Threads say that such a hook gets `None` as the output, and so it does when `forward`
+# raises. But `forward` is not all that can raise:
 
 # %%
 predict("6.c")
@@ -419,7 +420,7 @@ assert got == [None]  # a pre-hook raised: there is no output yet
 #
 # Write the call of 6.2 again, with `always_call`; copy each table when its loop begins. When a pre-hook, `forward` or a forward hook raises an
 # `Exception`, those forward hooks run whose id is in `self.always_called` and whose turn had not come yet, in the order of the
-# table, with `args` and `output` as they are by then; what they return replaces the output, for the next of them. If one of
+# table, with `args` and `output` as they are by then (`None`, if there is no output yet); what they return replaces the output, for the next of them. If one of
 # these raises, that becomes a warning (`warnings.warn`). Then the first error goes to the caller.
 #
 # <details><summary>Hint: a hook runs twice</summary>
@@ -482,7 +483,7 @@ display(figures.draw_duels(duels))
 
 # %% [markdown]
 # *What to see:* from row to row the class learns a kind of program. The first era knows only hooks that look. In the last
-# row a few squares under *go back* stay empty. What is left?
+# row, a few squares stay empty: under *go back*, and one under *everything*. What is left?
 
 # %%
 print(duels[-1].first_difference())
@@ -508,8 +509,9 @@ print("y requires a gradient:", grad_input_of_y(True), "  y requires none:", gra
 assert grad_input_of_y(True) == 3.0 and grad_input_of_y(False) == 0.0
 
 # %% [markdown]
-# You are. PyTorch's node marks what needs no gradient as *not differentiable*, so that nothing is computed for it in vain.
-# What the hook is told is then a zero that nobody computed. With a node that does this, no program finds a difference:
+# You are. It is the zero of lesson 5, and here is where it is made: PyTorch's node marks what needs no gradient as *not
+# differentiable*, so that nothing is computed for it in vain, and fills in a zero that nobody computed. With a node that does
+# this, no program finds a difference:
 
 # %%
 class LikeTorch(Mine):
@@ -544,7 +546,7 @@ reading.show(4, 5, 6, 7)
 reading.show(8, 9, 10)
 
 # %% [markdown]
-# 8 is the legacy hook, the last lines of the old listings. 9 and 10 are exercise 6.4. That is all of it.
+# 8 is the legacy hook. 9 and 10 are exercise 6.4. All but the 8th you have written.
 
 # %% [markdown]
 # ## In the field
@@ -630,9 +632,9 @@ check("6.5", trace)
 #
 # | the documents say | today |
 # |---|---|
-# | registering stores the hook in an ordered dict under the handle's id | true, and `remove()` takes it out |
-# | `__call__` runs pre-hooks, `forward`, forward hooks, then attaches backward hooks | the order holds; full backward hooks sit on two extra nodes: the inputs cross before `forward`, the output after the hooks |
-# | pre-hooks must not change the input; a forward hook that returns anything raises | the first era; since 1.2 a returned value replaces |
+# | registering stores the hook in an ordered dict under the handle's id (S1) | true, and `remove()` takes it out |
+# | `__call__` runs pre-hooks, `forward`, forward hooks, then attaches backward hooks (S1, S4) | the order holds; full backward hooks sit on two extra nodes: the inputs cross before `forward`, the output after the hooks |
+# | pre-hooks must not change the input; a forward hook that returns anything raises (S4) | the first era; since 1.2 a returned value replaces |
 #
 # | term | 中文 | in a sentence |
 # |---|---|---|
@@ -737,23 +739,31 @@ assert still_loaded() == ["", "0"] and still_loaded(always_call=True) == []
 
 # %% [markdown]
 # **What becomes of an error in a hook?** Older threads report crashes and swallowed errors. Today it travels unchanged to
-# whoever called the module or `backward()`. But `backward()` stops in the middle: some `.grad` may be filled, others not.
+# whoever called the module or `backward()`. But `backward()` stops in the middle: some `.grad` may be filled, others not, and
+# an optimizer would take the half for the whole. PyTorch's own complaints name the hook, if it has a name.
 # ([The thread](https://github.com/pytorch/pytorch/issues/37672))
 
 # %% tags=["field", "field-43"]
+from functools import partial
+
+
 def bad(grad):
     raise ValueError("mine")
 
 
 w, x = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
-x.register_hook(bad)
-print("from backward():", scripts.error_of((w * (x * 2)).sum().backward))
+with x.register_hook(bad):
+    print("from backward():", scripts.error_of((w * (x * 2)).sum().backward))
 assert w.grad.item() == 2.0 and x.grad is None  # one has its gradient, the other has none
 
 layer = nn.Identity()
 layer.register_forward_hook(lambda module, args, output: 1 / 0)
 print("from the call:  ", scripts.error_of(layer, x))
 assert scripts.error_of(layer, x) == "ZeroDivisionError: division by zero"
+
+x.register_hook(partial(lambda factor, grad: grad.repeat(factor), 2))  # a partial has no name
+print("from a partial: ", scripts.error_of((x * 2).sum().backward))
+assert scripts.error_of((x * 2).sum().backward) == "RuntimeError: hook '<unknown>' has changed the size of value"
 
 # %% [markdown]
 # **A corner where yours may be the better one.** After an error PyTorch goes through the table itself, without a copy. Let an
@@ -768,11 +778,13 @@ class Fails(nn.Module):
 fails = Fails()
 once = fails.register_forward_hook(lambda m, args, out: once.remove(), always_call=True)
 fails.register_forward_hook(lambda m, args, out: None, always_call=True)
-print(scripts.error_of(fails, torch.ones(1)))
+message = scripts.error_of(fails, torch.ones(1))
+print(message)
+assert message.startswith("RuntimeError: OrderedDict mutated")
 assert scripts.error_of(Fails(), torch.ones(1)) == "ValueError: the real reason"
 
 # %% [markdown]
-# **The branch for tracing.** Both documents print it: `if tracing: self._slow_forward(…)`. It is still there. While
+# **The branch for tracing.** Both old listings print it: `if tracing: self._slow_forward(…)`. It is still there. While
 # `torch.jit.trace` records a model, `_slow_forward` stands in for `forward`, so that each operation gets its module's name.
 
 # %%

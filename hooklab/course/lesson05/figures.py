@@ -104,7 +104,7 @@ def two_domains(networks: Mapping[str, Network]) -> Figure:
                 axes.scatter(*values[chosen].T, s=18, marker=mark, c=colours, alpha=0.75, linewidths=1.2)
             axes.set(title=title, xticks=[], yticks=[])
             read = round(10 * domain_readable(values, domains))
-            axes.set_xlabel(f"the domain can be read\nfrom {read} points in 10")
+            axes.set_xlabel(f"neighbours tell the domain\nof {read} points in 10")
         for domain, colour in enumerate(DOMAINS):
             for kind, mark in enumerate("ox"):
                 places[0].scatter([], [], marker=mark, color=colour, label=f"domain {domain}, class {kind}")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 
@@ -91,9 +90,3 @@ def warning_of(function: Callable[..., Any], *args: Any) -> str:
         warnings.simplefilter("always")
         function(*args)
     return f"{caught[0].category.__name__}: {caught[0].message}" if caught else "no warning"
-
-
-def some_digits() -> tuple[Tensor, Tensor]:
-    """Return the first 900 of scikit-learn's digits: images of shape (900, 64) with pixels from 0 to 1, and labels."""
-    digits = load_digits()
-    return torch.tensor(digits.data[:900] / 16, dtype=torch.float32), torch.tensor(digits.target[:900])

@@ -77,3 +77,32 @@ orders = prediction(
         "Registered is registered. But the graph of a pass does not change any more once the forward is over.",
     ),
 )
+
+who_knows_domain_1 = prediction(
+    "5.d",
+    "Both networks get the labels of domain 0 only. With the hook, what teaches `domains` to tell the domains apart "
+    "teaches the features the opposite. Which network puts nearly all points of domain 1 into the right class?",
+    Choice(
+        "both: the classes were trained in the same way",
+        lambda right: min(right) > 0.9,
+        "The hook is on another part, and the classes do not notice. But `classes` reads the features, and what these "
+        "hold is decided by both parts.",
+    ),
+    Choice(
+        "the one without the hook: it knows both domains better",
+        lambda right: right[0] > 0.9 >= right[1],
+        "More information, better answers. But the part that guesses classes may lean on what it knows of the domain, "
+        "and it has seen answers in one domain only.",
+    ),
+    Choice(
+        "the one with the hook: it has to do without the domain",
+        lambda right: right[1] > 0.9 >= right[0],
+        "What tells the domains apart is lost to the features, so the classes have to do with what both domains share.",
+    ),
+    Choice(
+        "neither: nobody gave a label in domain 1",
+        lambda right: max(right) <= 0.9,
+        "Without labels nothing is learned. But points of domain 1 have been there all the time: they said what "
+        "the two domains have in common.",
+    ),
+)

@@ -44,7 +44,7 @@ def draw_duels(duels: Sequence[Duel]) -> Figure:
 
 
 def _squares(axes: object, x: float, y: float, same: Sequence[bool]) -> None:
-    for filled, colour in ((True, plots.CAPTURED), (False, "white")):
+    for filled, colour in ((True, plots.INK), (False, "white")):
         squares = [
             Rectangle((x + _STEP * (place % ACROSS), y - _STEP * (place // ACROSS) - _SIDE), _SIDE, _SIDE)
             for place, one in enumerate(same)
