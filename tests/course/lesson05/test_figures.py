@@ -189,7 +189,7 @@ def test_the_picture_of_two_domains_draws_every_point_and_says_how_much_can_be_r
     figure = lesson05.two_domains({"untrained": Network()})
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["what goes in", "untrained"]
     assert all(sum(len(one.get_offsets()) for one in axes.collections) == 2 * POINTS for axes in figure.axes)
-    assert figure.axes[0].get_xlabel() == "the domain can be read\nfrom 10 points in 10"
+    assert figure.axes[0].get_xlabel() == "neighbours tell the domain\nof 10 points in 10"
 
 
 def test_the_picture_of_the_depth_has_a_line_for_each_network_with_its_name():
