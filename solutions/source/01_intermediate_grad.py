@@ -527,7 +527,9 @@ assert (first.grad.item(), second.grad.item()) == (2.0, 3.0)
 # | the gradients of intermediates are released when their work is done (S0, S3) | true: in a chain a hook never finds more than one. Something else is freed as well, what nodes had *saved*: hence the error of a second `backward()` |
 # | `forward()` and `backward()` give you no values in between (S1, S2) | true |
 # | leaves and parameters need no hook (S2) | true: their `.grad` is there |
-# | step down with `x.data -= lr * x.grad.data` (S0) | under `torch.no_grad()`, see below |
+# | ↓ step down with `x.data -= lr * x.grad.data` (S0) | under `torch.no_grad()` |
+#
+# (↓ is shown below, in "If you want more".)
 #
 # | term | 中文 | in a sentence |
 # |---|---|---|

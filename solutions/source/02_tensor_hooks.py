@@ -70,8 +70,8 @@ assert found["second"] == [1.0, 1.0, 1.0, 1.0]
 # %% [markdown]
 # The second hook does nothing, and says nothing. `grad * 2` makes a new tensor, the name `grad` moves over to it, the
 # function ends, and the new tensor is gone. The third hook hands it back with `return`. The first one works, here, and is
-# still the wrong way: it writes into a tensor that others may share ("If you want more" shows it changing another
-# tensor's gradient, and failing).
+# still the wrong way: it works **in place**, that is, it writes into a tensor that others may share ("If you want more" shows
+# it changing another tensor's gradient, and failing).
 
 # %% [markdown]
 # ## Read: a hook that looks
@@ -604,12 +604,12 @@ assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # y
 # | `hook(grad) -> Variable or None`; the result changes the gradient (S0) | true; the result needs the shape and the dtype of the gradient, anything else is an error |
 # | `register_hook` is for variables with `requires_grad=True` (S1) | true; for others a RuntimeError |
 # | a tensor hook cannot change data, it only offers a new value in `tensor.grad` (S2) | wrong: what it returns flows on, to everything before this tensor |
-# | `grad *= 2` in a hook doubles the gradient (S3) | in its example; after a `sum()` it raises, and it can change other tensors' gradients |
 # | `grad = grad * 2` without `return` has no effect; returning is the safe way (S3) | true, and the only way that PyTorch supports |
 # | `remove()` must come after `backward()` (S3) | true; `with` says it best |
-# | a hook defined in a class takes `self` first (S3) | true; register the bound method, `obj.hook` |
 # | example: three hooks on a small module, `y.grad` is None, the list has the gradient (S2) | true |
 # | a tensor hook's result becomes the tensor's own final gradient (S4) | true; with several hooks, the result of the last one |
+# | ↓ `grad *= 2` in a hook doubles the gradient (S3) | in its example; after a `sum()` it raises, and it can change other tensors' gradients |
+# | ↓ a hook defined in a class takes `self` first (S3) | true; register the bound method, `obj.hook` |
 #
 # | term | 中文 | in a sentence |
 # |---|---|---|
@@ -618,8 +618,10 @@ assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # y
 # | in place | 原地操作 | writing into an existing tensor instead of making a new one |
 # | post-accumulate hook | 累积后钩子 | runs after a leaf's `.grad` was written, and gets the leaf |
 # | gradient clipping | 梯度裁剪 | keeping a gradient within a limit |
-# | late binding | 延迟绑定 | a function looks a variable up when it runs |
-# | bound method | 绑定方法 | a method taken from an object, which knows its `self` |
+# | ↓ late binding | 延迟绑定 | a function looks a variable up when it runs |
+# | ↓ bound method | 绑定方法 | a method taken from an object, which knows its `self` |
+#
+# (↓ is shown below, in "If you want more".)
 
 # %% [markdown] tags=["quiz"]
 # ### Three questions
@@ -647,7 +649,7 @@ assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # y
 # <details><summary>Answer</summary>
 #
 # `clamp_` writes into a tensor that others may share: it can change another tensor's gradient, or raise when the
-# gradient is an expanded one. `clamp` makes a new tensor, which the hook returns.
+# gradient is one number that stands for many. `clamp` makes a new tensor, which the hook returns.
 # </details>
 
 # %%
@@ -658,8 +660,7 @@ progress(2)
 #
 # ### In place, and why not
 #
-# Back to the first hook, `grad *= 2`. It writes into the tensor that it was given: it works **in place**. PyTorch's own page
-# says that a hook
+# Back to the first hook, `grad *= 2`. It writes into the tensor that it was given. PyTorch's own page says that a hook
 # [should not modify its argument](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_hook.html). There are
 # two reasons. **It can fail:** every element of a sum has the gradient 1, and PyTorch sends *one* number that is seen four
 # times, an *expanded* tensor. Nobody can write four results into one number.

@@ -344,7 +344,7 @@ assert torch.equal(maps[cnn.relu1], maps[cnn.conv1].clamp(min=0))
 # their negative parts (vermilion). In `relu2` some maps are empty. That may mean that they wait for another digit. Or not.
 #
 # Pictures invite stories. A hook like yours from 3.2 can ask a harder question: **switch one channel of `relu2` off, and let the
-# network read all 1,797 digits.** How many can it do without?
+# network read all 1,797 digits.** (This is called an *ablation*.) How many can it do without?
 
 # %%
 predict("3.c")
@@ -692,11 +692,13 @@ with edit(model, lambda output, call: output / 2, "0"):  # replaces; must return
 # | a forward hook must not return anything (S1) | whatever it returns, except `None`, replaces the output, since 1.2 |
 # | input and output are those of the module with the hook (S1) | true: a whole net or one layer; the input is a tuple |
 # | the example with a hook on the net, then on `layers[1]` (S1) | true |
-# | changing the input in place does not affect this result (S2) | true where the layer makes a new tensor; but the caller's tensor changes, and `backward()` may fail |
-# | the output is a Tensor; `.data.cpu().numpy()` exports it (S3) | it is whatever `forward` returned; `.detach().cpu().numpy()` |
 # | do not keep captured tensors on the GPU (S3) | true of any memory |
 # | only the output can be changed, by return: manifold mixup (S3) | true; labels need the same partners and the same λ |
 # | a forward hook only looks, it never touches the graph (S4) | only if it returns `None` |
+# | ↓ changing the input in place does not affect this result (S2) | true where the layer makes a new tensor; but the caller's tensor changes, and `backward()` may fail |
+# | ↓ the output is a Tensor; `.data.cpu().numpy()` exports it (S3) | it is whatever `forward` returned; `.detach().cpu().numpy()` |
+#
+# (↓ is shown below, in "If you want more".)
 #
 # | term | 中文 | in a sentence |
 # |---|---|---|
@@ -853,7 +855,7 @@ check("3.4", structure_of)
 # %% [markdown]
 # ### Blocks of your own
 #
-# For several hooks you want one block of your own. (The `ExitStack` of lesson 2 is one way.) `@contextmanager` makes it from a
+# For several hooks you want one block of your own. (Python's `contextlib.ExitStack` is one way.) `@contextmanager` makes it from a
 # function with a `yield`: what stands before it runs at the start of the block, what stands after it at the end. A
 # `try … finally` around the `yield` runs its end even when the block raises.
 

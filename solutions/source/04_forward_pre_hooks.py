@@ -460,7 +460,7 @@ assert hooklab.leftover_hooks(scale) == []
 # | the documents say | today |
 # |---|---|
 # | a pre-hook may change the input: unpack the tuple, change, repack, return (S3) | true; a single returned value is wrapped for you, and with `with_kwargs=True` you return `(args, kwargs)` |
-# | pre-hooks are mainly for normalisation layers (S2) | norm layers have none; the old `weight_norm` and `spectral_norm` do, and today's parametrizations compute the weight on access |
+# | ↓ pre-hooks are mainly for normalisation layers (S2) | norm layers have none (shown above); the old `weight_norm` and `spectral_norm` do, and today's parametrizations compute the weight on access |
 #
 # | term | 中文 | in a sentence |
 # |---|---|---|
@@ -468,8 +468,10 @@ assert hooklab.leftover_hooks(scale) == []
 # | positional arguments | 位置参数 | what the hook gets as a tuple |
 # | keyword arguments | 关键字参数 | only seen with `with_kwargs=True` |
 # | activation patching | 激活修补 | putting part of one pass into another, to see what decides |
-# | parametrization | 参数化 | a weight that is computed from other parameters when it is read |
-# | weight normalisation | 权重归一化 | a weight as direction times length |
+# | ↓ parametrization | 参数化 | a weight that is computed from other parameters when it is read |
+# | ↓ weight normalisation | 权重归一化 | a weight as direction times length |
+#
+# (↓ is shown below, in "If you want more".)
 
 # %% [markdown] tags=["quiz"]
 # ### Three questions
@@ -488,12 +490,12 @@ assert hooklab.leftover_hooks(scale) == []
 # No. The exception goes to the caller, which makes a pre-hook a good place for a check.
 # </details>
 #
-# **3.** Why can the old `weight_norm` show you a wrong `layer.weight`?
+# **3.** Your pre-hook begins with `(x,) = args`. For months it works, then one colleague reports *"not enough values to unpack
+# (expected 1, got 0)"*. How does she call the module, and what do you do?
 #
 # <details><summary>Answer</summary>
 #
-# It writes `weight` when it is made and when the module is called. Between a change of `weight_g` and the next call, you read
-# the old one.
+# By name: `module(x=x)`. Then `args` is empty. Register with `with_kwargs=True`, look in both, and return `(args, kwargs)`.
 # </details>
 
 # %%
