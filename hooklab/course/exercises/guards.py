@@ -6,8 +6,8 @@ They work by comparing before and after, on private hook tables of torch 2.13; n
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -48,6 +48,14 @@ def snapshot_hooks(objects: Sequence[Any]) -> set[tuple[str, int]]:
     return {(table.place, key) for table in _tables(objects) for key in table.hooks}
 
 
+def removed_hooks(objects: Sequence[Any], before: set[tuple[str, int]]) -> list[str]:
+    """Return where a hook of `before` is missing now, but for those on parameters that a module no longer has."""
+    modules = [one for one in _flat(objects) if isinstance(one, nn.Module)]
+    present = {f"parameter {name!r}" for module in modules for name, _ in module.named_parameters()}
+    gone = [place.split(" on ", 1) for place, _ in sorted(before - snapshot_hooks(objects))]
+    return [f"{kind} on {where}" for kind, where in gone if not where.startswith("parameter ") or where in present]
+
+
 def remove_new_hooks(objects: Sequence[Any], before: set[tuple[str, int]]) -> list[str]:
     """Remove every hook that `before` does not know; describe each, as in "forward hook `grab` on module '0'"."""
     found = []
@@ -59,6 +67,32 @@ def remove_new_hooks(objects: Sequence[Any], before: set[tuple[str, int]]) -> li
             found.append(place.replace("hook on", f"hook `{name_of(hook)}` on", 1))
     _forget_the_kind_of_no_hooks()
     return found
+
+
+def somebody_elses(*args: Any) -> None:
+    """A hook of somebody else's, which an answer must leave where it is."""
+
+
+def of_the_answer(hooks: Mapping[int, Any] | None) -> list[Any]:
+    """The hooks of a table, without those that a check has put there in somebody else's name."""
+    return [hook for hook in (hooks or {}).values() if hook is not somebody_elses]
+
+
+@contextmanager
+def somebody_elses_hooks(objects: Sequence[Any]) -> Iterator[None]:
+    """Put a hook that does nothing on each tensor, module and parameter among the objects, for the block."""
+    with ExitStack() as handles:
+        for one in _flat(objects):
+            tensors = [one] if isinstance(one, torch.Tensor) else []
+            if isinstance(one, nn.Module):
+                tensors += one.parameters()
+                for module in one.modules():
+                    handles.enter_context(module.register_forward_pre_hook(somebody_elses))
+                    handles.enter_context(module.register_forward_hook(somebody_elses))
+            for tensor in tensors:
+                if tensor.requires_grad:
+                    handles.enter_context(tensor.register_hook(somebody_elses))
+        yield
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from types import CoroutineType
 from typing import Any
 
@@ -24,7 +25,7 @@ from hooklab.course.exercises.frames import (
     name_of,
     raised_by_library,
 )
-from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
+from hooklab.course.exercises.guards import remove_new_hooks, removed_hooks, snapshot_hooks, somebody_elses_hooks
 from hooklab.course.exercises.state import put_back
 from hooklab.course.exercises.values import expect_tensor, same, tensor_text
 
@@ -60,9 +61,11 @@ class Trial:
 
         Raises NotYet when the answer cannot be called like that or raises. Hooks found on the arguments afterwards
         are a fault unless `may_hook` (hooks on every module of the process always are); a tensor argument with other
-        values than before is one unless `may_change`.
+        values than before is one unless `may_change`, and so is a list or dictionary with other entries. Somebody
+        else's hooks are on the arguments meanwhile, and have to stay.
         """
-        with self.watch(*args, *kwargs.values(), may_change=may_change, may_hook=may_hook):
+        given = (*args, *kwargs.values())
+        with somebody_elses_hooks(given), self.watch(*given, may_change=may_change, may_hook=may_hook):
             before = snapshot_hooks([])
             result = self.run(self.answer, *args, **kwargs)
             if may_hook and (left := remove_new_hooks([], before)):
@@ -103,16 +106,18 @@ class Trial:
         """Watch tensors and modules while a learner's code runs; new hooks are removed and noted at the end."""
         before, modes = snapshot_hooks(objects), _modes(objects)
         values = [] if may_change else _values(objects)
+        entries = [] if may_change else [(one, copy(one)) for one in objects if type(one) in (list, dict)]
         try:
             yield
         finally:
-            gone = before - snapshot_hooks(objects)
+            gone = removed_hooks(objects, before)
             left = remove_new_hooks([] if may_hook else objects, before)
             self.faults += [_hook_left(description) for description in left]
-            self.faults += [_hook_gone(place) for place, _ in sorted(gone)]
+            self.faults += [_hook_gone(place) for place in gone]
             self.faults += [_mode_left(name, mode) for name, mode in _put_back_modes(modes)]
             if not may_change:
                 self.faults += [_changed_in_place(name) for name in _changed(objects, values)]
+                self.faults += [_entries_changed(one, old) for one, old in entries if not _has_entries(one, old)]
 
 
 def _hook_left(description: str) -> NotYet:
@@ -142,6 +147,22 @@ def _changed_in_place(name: str) -> NotYet:
         expected="the values that you are given stay as they were",
         likely="in-place change: `x *= 2` and `x.mul_(2)` write into x, `x * 2` makes a new tensor",
     )
+
+
+def _entries_changed(now: list[Any] | dict[Any, Any], old: list[Any] | dict[Any, Any]) -> NotYet:
+    kind = "list" if isinstance(now, list) else "dictionary"
+    return NotYet(
+        f"your code changed the {kind} that it was given",
+        expected=f"its {len(old)} entries, as before: it is the caller's",
+        got=f"{len(now)} entries",
+    )
+
+
+def _has_entries(now: Any, old: Any) -> bool:
+    """Whether a list or dictionary has the same objects, in the same places."""
+    if isinstance(now, dict):
+        return list(now) == list(old) and all(now[key] is old[key] for key in old)
+    return len(now) == len(old) and all(one is other for one, other in zip(now, old, strict=True))
 
 
 def _refuse_wrong_signature(function: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:

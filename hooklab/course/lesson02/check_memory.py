@@ -53,6 +53,12 @@ def a_hook_with_a_memory(trial: Trial) -> str:
         _run_block(trial, log, y, [[0.0, 7.0]])
         if not _norms(log) or not close(_norms(log)[-1], 7.0):
             raise NotYet("a second `with` block on the same object kept nothing", expected="its gradient's norm too")
+        if len(_norms(log)) not in (1, 3):  # it may begin anew, or go on
+            raise NotYet(
+                "after a second `with` block on the same object, there are other norms than its gradient's",
+                expected="norms = [5, 2, 7], or [7]",
+                got=f"norms = {tensor_text(_norms(log))}",
+            )
     _expect_own_lists(trial)
     _expect_keep_is_the_hook(trial)
     _expect_norm_of_a_matrix(trial)
@@ -151,13 +157,21 @@ def _expect_norm_of_a_matrix(trial: Trial) -> None:
     y = torch.ones(2, 2, requires_grad=True) + 1
     log = trial.call(y)
     _run_block(trial, log, y, [[[1.0, 1.0], [1.0, 1.0]], [[3.0, 0.0], [0.0, 4.0]]])
-    norms = _norms(log)
+    norms = list(_norms(log))
     if len(norms) != 2 or not close(norms[0], 2.0) or not close(norms[1], 5.0):
         raise NotYet(
             "for a gradient that is a matrix, these are not the norms",
             expected="norms = [2, 5] for [[1, 1], [1, 1]] and [[3, 0], [0, 4]]",
             got=f"norms = {tensor_text(norms)}",
             likely="a norm along one dimension, or the largest singular value: grad.norm() takes all numbers together",
+        )
+    infinity = float("inf")
+    _run_block(trial, log, y, [[[0.0, 0.0], [0.0, 0.0]], [[infinity, 0.0], [0.0, 0.0]]])
+    if _norms(log)[-2:] != [0.0, infinity]:
+        raise NotYet(
+            "a gradient of zeros, and one with an infinity, have a norm as well",
+            expected="norms that end in 0 and inf",
+            got=f"norms = {tensor_text(_norms(log))}",
         )
 
 

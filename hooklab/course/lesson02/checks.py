@@ -5,7 +5,9 @@ The longer ones stand in modules of their own: `check_memory` (2.5) and `check_c
 
 from __future__ import annotations
 
-import warnings
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,8 +15,10 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import expect_handle
+from hooklab.course.exercises.expectations import expect_handle, is_used_up
 from hooklab.course.exercises.gradients import all_same, expect_arrived, misconception_named, stop_at_fault, why_empty
+from hooklab.course.exercises.guards import of_the_answer
+from hooklab.course.exercises.misconceptions import alike
 from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
 from hooklab.course.lesson02.check_clipping import clip_inside_somebody_elses_loop
 from hooklab.course.lesson02.check_memory import a_hook_with_a_memory
@@ -29,20 +33,24 @@ __all__ = [
 ]
 
 
-WRITTEN = "written in place: `grad *= 0.5` changes the tensor that you have kept; or halved before it was kept"
+FACTORS = (3.0, -0.5, 0.0)
+WRITTEN = "written in place: `grad *= 0.5` changes the tensor that you have kept"
+HALVED = "halved before it was kept"
 
 
 @exercise("2.1", "One gradient for each loss")
 @misconception_named()
 def one_gradient_for_each_loss(trial: Trial) -> str:
-    for weights in ([1.0, 4.0, -2.0], [3.0], [0.5, 2.0]):
+    for weights in ([1.0, 4.0, -2.0], [3.0], [0.5, 0.0, 2.0, math.inf, 1.0]):
         x = torch.tensor([1.0, 2.0], requires_grad=True)
         y = x + 1  # saves nothing: each loss can send its gradient through it
         hooked: list[int] = []  # how many hooks of the answer's are on y as each loss comes back
+        order: list[int] = []  # the numbers of the losses, as they come back
         losses = [weight * (y**2).sum() for weight in weights]
-        for loss in losses:
-            _count_hooks(y, loss, hooked)
-        got = trial.call(y, losses)
+        for number, loss in enumerate(losses):
+            _count_hooks(y, loss, hooked, number, order)
+        with _backward_called() as called:
+            got = trial.call(y, losses)
         wanted = [2 * weight * y.detach() for weight in weights]
         shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
         if got is None:
@@ -95,33 +103,44 @@ def one_gradient_for_each_loss(trial: Trial) -> str:
                 **shown,
                 likely="zeroed in place: `y.grad.zero_()` writes into the tensor that you kept" if zeroed else None,
             )
-        if not _was_sent_to_y_alone(y, x, wanted[-1]):
+        if order != sorted(order):
+            raise NotYet("the losses were not sent back in order", expected="the first one first", got=f"{order}")
+        is_y_alone = x.grad is None and len(called) == len(losses)  # backward(inputs=[y]), which goes no further
+        if len(order) > len(losses) and not same(x.grad, sum(wanted, torch.zeros(2))):
+            raise NotYet(f"{len(order)} passes for {len(losses)} losses", expected="one backward() for each")
+        if not is_y_alone:
             expect_arrived("x", x.grad, sum(wanted, torch.zeros(2)))
         stop_at_fault(trial)
     return "one gradient of y for each loss, kept apart, and no hook left"
 
 
-def _count_hooks(y: Tensor, loss: Tensor, counts: list[int]) -> None:
-    """Have the number of hooks on y noted when the loss is sent back."""
+def _count_hooks(y: Tensor, loss: Tensor, counts: list[int], number: int, order: list[int]) -> None:
+    """Have the number of hooks on y, and the loss's own number, noted when the loss is sent back."""
     assert loss.grad_fn is not None
-    loss.grad_fn.register_hook(lambda *_: counts.append(len(y._backward_hooks or {})))
+    loss.grad_fn.register_hook(lambda *_: order.append(number) or counts.append(len(of_the_answer(y._backward_hooks))))
 
 
-def _was_sent_to_y_alone(y: Tensor, x: Tensor, last: Tensor) -> bool:
-    """Whether `backward(inputs=[y])` ran, which writes y.grad and goes no further."""
-    return x.grad is None and same(_grad_of(y), last)
+@contextmanager
+def _backward_called() -> Iterator[list[Any]]:
+    """Note each call of backward() in the block, to tell it from torch.autograd.grad()."""
+    calls: list[Any] = []
+    backward = torch.autograd.backward
 
+    def noting(*args: Any, **kwargs: Any) -> None:
+        calls.append(args)
+        backward(*args, **kwargs)
 
-def _grad_of(tensor: Tensor) -> Tensor | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a non-leaf's .grad
-        return tensor.grad
+    torch.autograd.backward = noting
+    try:
+        yield calls
+    finally:
+        torch.autograd.backward = backward
 
 
 @exercise("2.2", "Turn a gradient up or down")
 @misconception_named()
 def turn_a_gradient_up_or_down(trial: Trial) -> str:
-    for factor in (3.0, -0.5, 0.0):
+    for factor in FACTORS:
         a, b = (torch.tensor(values, requires_grad=True) for values in ([1.0, 2.0], [3.0, 5.0]))
         hidden_a, hidden_b = a * 1, b * 1
         handle = trial.call(hidden_b, factor, may_hook=True)
@@ -134,29 +153,38 @@ def turn_a_gradient_up_or_down(trial: Trial) -> str:
                 "there is no hook on the tensor when your function has returned",
                 expected=f"factor {factor:g}: {tensor_text(factor * gradient)}",
                 got=tensor_text(b.grad),
-                likely="removed too early: `with` and handle.remove() take the hook off before backward() comes"
-                if isinstance(handle, RemovableHandle)
-                else "not registered: nobody called tensor.register_hook",
+                likely=_why_not_hooked(handle, hidden_b),
             )
         _expect_only_b_scaled(factor, gradient, a.grad, b.grad)
         expect_handle(handle, "register_hook")
-    w = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    w = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
     handle = trial.call(w, 2.0, may_hook=True)
     trial.run(w.sum().backward)  # sends one number, expanded
-    expect_arrived("w", w.grad, torch.full((3,), 2.0))
+    expect_arrived("w", w.grad, torch.full_like(w, 2.0))
     w.grad = None
     trial.run(w.sum().backward)
-    if not same(w.grad, torch.full((3,), 2.0)):
+    if not same(w.grad, torch.full_like(w, 2.0)):
         raise NotYet(
             "in the second pass the gradient is not scaled by the factor",
             expected="factor 2: w.grad = [2, 2, 2] in every pass, until the caller removes the handle",
             got=f"w.grad = {tensor_text(w.grad)}",
-            likely="a hook that removes itself, or one that remembers something from pass to pass",
+            likely="a hook that removes itself"
+            if is_used_up(handle)
+            else "a hook that remembers something from pass to pass",
+        )
+    w.grad = None
+    extreme = torch.tensor([1e300, -math.inf, math.nan], dtype=torch.float64)
+    trial.run((extreme * w).sum().backward)
+    if not alike(w.grad, 2 * extreme):
+        raise NotYet(
+            "a gradient with very large numbers, an infinity and a NaN is not scaled by the factor",
+            expected=f"factor 2: w.grad = {tensor_text(2 * extreme)}",
+            got=f"w.grad = {tensor_text(w.grad)}",
         )
     handle.remove()
     w.grad = None
     trial.run(w.sum().backward)
-    if not same(w.grad, torch.ones(3)):
+    if not same(w.grad, torch.ones_like(w)):
         raise NotYet(
             "after handle.remove() the gradient is still scaled",
             expected="w.grad = [1, 1, 1]",
@@ -164,6 +192,14 @@ def turn_a_gradient_up_or_down(trial: Trial) -> str:
             likely="two hooks, one handle: register a single hook and return its handle",
         )
     return "the tensor's own gradient was scaled, no other one, and the handle takes the hook off again"
+
+
+def _why_not_hooked(handle: Any, tensor: Tensor) -> str:
+    if not isinstance(handle, RemovableHandle):
+        return "not registered: nobody called tensor.register_hook"
+    if handle.hooks_dict_ref() is not tensor._backward_hooks:
+        return "a hook on another tensor: register it on the one that you are given"
+    return "removed too early: `with` and handle.remove() take the hook off before backward() comes"
 
 
 def _expect_only_b_scaled(factor: float, gradient: Tensor, a: Tensor | None, b: Tensor | None) -> None:
@@ -181,7 +217,9 @@ def _expect_only_b_scaled(factor: float, gradient: Tensor, a: Tensor | None, b: 
         raise NotYet(
             "the gradient is as it would be without the hook",
             **shown,
-            likely="forgotten return: the hook made a new tensor and threw it away, so None came back",
+            likely="forgotten return: the hook made a new tensor and threw it away, so None came back"
+            if factor == FACTORS[0]  # later, the hook has returned something else already
+            else None,
         )
     if same(b, torch.full_like(gradient, factor)):
         raise NotYet("the gradient was replaced by the factor", **shown, likely="the result is the factor alone")
@@ -214,7 +252,7 @@ def half_the_gradient(trial: Trial) -> str:
                 likely="hooks pile up: one that is registered for each loss also runs for every later loss",
             )
         if all_same(got, [one / 2 for one in arriving]):
-            raise NotYet("these are halves of what arrived", **shown, likely=WRITTEN)
+            raise NotYet("these are halves of what arrived", **shown, likely=WRITTEN if _writes_in_place(trial) else HALVED)
         if not all_same(got, arriving):
             raise NotYet("these are not the gradients that arrived", **shown)
         passed = sum((one / 2 + weight for one, weight in zip(arriving, weights, strict=True)), torch.zeros(2))
@@ -237,34 +275,47 @@ def half_the_gradient(trial: Trial) -> str:
 
 def _expect_not_in_place(trial: Trial) -> None:
     """Where a sum gives the same gradient to two tensors, the one served later must get it whole."""
-    a, b = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([3.0, 5.0], requires_grad=True)
-    hidden_a, hidden_b = a * 1, b * 1
-    trial.call(hidden_b, [((hidden_a + hidden_b) ** 2).sum()])
-    whole = 2 * (a + b).detach()
-    if not same(a.grad, whole):
+    got, whole = _gradient_beside(trial)
+    if not same(got, whole):
         raise NotYet(
             "another tensor's gradient has changed as well",
             expected=f"a.grad = {tensor_text(whole)}, since only b is hooked",
-            got=f"a.grad = {tensor_text(a.grad)}",
+            got=f"a.grad = {tensor_text(got)}",
             likely="in place: `*=` writes into a gradient that others share; return a new tensor",
         )
     stop_at_fault(trial)
 
 
+def _writes_in_place(trial: Trial) -> bool:
+    return not same(*_gradient_beside(trial))
+
+
+def _gradient_beside(trial: Trial) -> tuple[Tensor | None, Tensor]:
+    """The gradient that another tensor gets from the same sum, and the one that it should get."""
+    a, b = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([3.0, 5.0], requires_grad=True)
+    hidden_a, hidden_b = a * 1, b * 1
+    trial.call(hidden_b, [((hidden_a + hidden_b) ** 2).sum()])
+    return a.grad, 2 * (a + b).detach()
+
+
 @exercise("2.4", "Gradients by name")
 @misconception_named()
 def gradients_by_name(trial: Trial) -> str:
-    for order in (["w", "data", "hidden", "out", "unused"], ["unused", "out", "w", "hidden", "data"]):
+    names = ["w", "data", "hidden", "again", "out", "still", "z", "unused"]
+    for order in (names, ["unused", "out", "z", "w", "hidden", "data", "again", "still"]):
         w, unused = torch.tensor([1.0, -1.0], requires_grad=True), torch.tensor([7.0], requires_grad=True)
+        still = torch.tensor([5.0], requires_grad=True)  # z depends on it, with a gradient of zero
         data = torch.tensor([3.0, 5.0])
         hidden = w * data
         out = hidden * 2
         old = torch.tensor([100.0, 100.0])
         w.grad = old.clone()
-        tensors = {"w": w, "data": data, "hidden": hidden, "out": out, "unused": unused}
-        got = trial.call({name: tensors[name] for name in order}, (out**2).sum())
+        z = (out**2).sum() + 0 * still.sum()
+        tensors = dict(zip(names, (w, data, hidden, hidden, out, still, z, unused), strict=True))
+        got = trial.call({name: tensors[name] for name in order}, z)
         out_gradient = 2 * out.detach()
-        wanted = {"w": 2 * data * out_gradient, "hidden": 2 * out_gradient, "out": out_gradient}
+        wanted = {"w": 2 * data * out_gradient, "hidden": 2 * out_gradient, "again": 2 * out_gradient}
+        wanted |= {"out": out_gradient, "still": torch.zeros(1), "z": torch.tensor(1.0)}
         _expect_by_name(got, wanted, passed=not same(w.grad, old), old=old)
         _expect_sent_once(w.grad, old, wanted["w"])
         if data.requires_grad:
@@ -273,7 +324,7 @@ def gradients_by_name(trial: Trial) -> str:
                 expected="requires_grad as before",
                 likely="thawed to be hooked: leave out what does not require grad",
             )
-        _expect_no_hook_left(trial, hooked=4)
+        _expect_no_hook_left(trial, hooked=7)
     return "each gradient under its own name, the frozen and the unreached tensor left out, no hook left"
 
 
@@ -281,7 +332,7 @@ def _expect_sent_once(got: Tensor | None, old: Tensor, gradient: Tensor) -> None
     shown = {"expected": f"w.grad = {tensor_text(old + gradient)}", "got": f"w.grad = {tensor_text(got)}"}
     if same(got, old):
         raise NotYet("nothing was added to w.grad", **shown, likely="z.backward() did not run")
-    for times in (2, 3, 4, 5):
+    for times in range(2, 9):
         if same(got, old + times * gradient):
             raise NotYet(f"{times} passes were added to w.grad", **shown, likely=f"z.backward() ran {times} times")
     if same(got, gradient):

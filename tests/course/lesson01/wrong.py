@@ -226,7 +226,7 @@ class KeepsNothing(Base):
         self.pass_on(self.call_hooks(gradient), arriving)
 
 
-@wrong("1.2", says="adds up, it does not replace")
+@wrong("1.2", says="one of its two pieces is lost")
 class ReplacesWhatArrived(Base):
     def arrive(self, gradient, arriving):
         gradient = self.call_hooks(gradient)

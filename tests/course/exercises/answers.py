@@ -1,0 +1,54 @@
+"""Unusual right answers and wrong ones, each with the one reason that is true: how they are written down, and the tests.
+
+They are written from the card, without a look at the check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hooklab.course.exercises import attempt
+
+
+class Answers:
+    """The answers to a lesson's exercises. `test_…, test_…, test_… = answers.tests()` at the end of a module runs them."""
+
+    def __init__(self, *ids: str):
+        self.ids = ids
+        self.rights: list[Any] = []
+        self.wrongs: list[Any] = []
+
+    def right(self, id: str) -> Callable[[Any], Any]:
+        return lambda answer: self.rights.append(pytest.param(id, answer, id=name(id, answer))) or answer
+
+    def wrong(self, id: str, likely: str | None = None, says: str = "") -> Callable[[Any], Any]:
+        """A wrong answer, with the beginning of its reason (None where the check can know none) and what else it is told."""
+        return lambda answer: self.wrongs.append(pytest.param(id, answer, likely, says, id=name(id, answer))) or answer
+
+    def tests(self) -> tuple[Callable[..., None], ...]:
+        @pytest.mark.parametrize(("id", "answer"), self.rights)
+        def right_ones_are_correct(id, answer):
+            outcome = attempt(id, answer)
+            assert (outcome.state, outcome.details) == ("correct", ())
+
+        @pytest.mark.parametrize(("id", "answer", "likely", "says"), self.wrongs)
+        def wrong_ones_are_refused_with_the_true_reason_or_none(id, answer, likely, says):
+            outcome = attempt(id, answer)
+            assert outcome.state == "not yet"
+            assert says in str(outcome)
+            reason = dict(outcome.details).get("likely")
+            assert reason is None if likely is None else str(reason).startswith(likely)
+
+        @pytest.mark.parametrize("id", self.ids)
+        def there_are_five_right_and_eight_wrong_ones(id):
+            assert sum(one.values[0] == id for one in self.rights) >= 5
+            assert sum(one.values[0] == id for one in self.wrongs) >= 8
+
+        return right_ones_are_correct, wrong_ones_are_refused_with_the_true_reason_or_none, there_are_five_right_and_eight_wrong_ones
+
+
+def name(id: str, answer: Any) -> str:
+    return f"{id}-{getattr(answer, '__name__', type(answer).__name__)}"

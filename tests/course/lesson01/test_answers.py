@@ -1,0 +1,1343 @@
+"""Unusual right answers to lesson 1's exercises, and wrong ones: none is misjudged, and no reason is untrue."""
+
+import functools
+import heapq
+import itertools
+import operator
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from hooklab.course.lesson01 import engine
+from tests.course.exercises.answers import Answers
+
+answers = Answers("1.1", "1.2", "1.3", "1.4", "1.5", "1.6")
+right, wrong = answers.right, answers.wrong
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+
+
+# --- 1.1
+
+
+@right("1.1")
+def keys_of_a_dictionary(named):
+    return {name: t for name, t in named.items() if t.is_leaf and t.requires_grad}.keys()
+
+
+@right("1.1")
+def frozen(named):
+    return frozenset(name for name in named if named[name].requires_grad and named[name].grad_fn is None)
+
+
+@right("1.1")
+def by_subtraction(named):
+    constants = {name for name, t in named.items() if not t.requires_grad}
+    return set(named) - constants - {name for name, t in named.items() if t.grad_fn}
+
+
+@right("1.1")
+def by_filter(named):
+    return set(filter(lambda name: named[name].is_leaf & named[name].requires_grad, named))
+
+
+@right("1.1")
+def from_an_array(named):
+    mask = np.array([t.is_leaf and t.requires_grad for t in named.values()], dtype=bool)
+    return set(itertools.compress(named, mask))
+
+
+@right("1.1")
+class Callable:
+    def __new__(cls, named):
+        return {n for n, t in named.items() if all(map(operator.attrgetter("is_leaf", "requires_grad"), [t])) and t.is_leaf and t.requires_grad}
+
+
+@right("1.1")
+def by_type_of_the_node(named):
+    found = set()
+    for name, t in named.items():
+        if t.requires_grad:
+            with torch.enable_grad():
+                node = t.view_as(t).grad_fn.next_functions[0][0]
+            if type(node).__name__ == "AccumulateGrad":
+                found.add(name)
+    return found
+
+
+@wrong("1.1")
+def all_names(named):
+    return set(named)
+
+
+@wrong("1.1")
+def all_leaves(named):
+    return {name for name, t in named.items() if t.is_leaf}
+
+
+@wrong("1.1")
+def all_that_require_grad(named):
+    return {name for name, t in named.items() if t.requires_grad}
+
+
+@right("1.1")
+def a_list(named):
+    return [name for name, t in named.items() if t.is_leaf and t.requires_grad]
+
+
+@right("1.1")
+def a_dictionary(named):
+    return {name: t for name, t in named.items() if t.is_leaf and t.requires_grad}
+
+
+@wrong("1.1")
+def a_set_of_tensors(named):
+    return {t for t in named.values() if t.is_leaf and t.requires_grad}
+
+
+@wrong("1.1")
+def that_have_one_already(named):
+    return {name for name, t in named.items() if t.is_leaf and t.grad is not None}
+
+
+@wrong("1.1")
+def parameters_alone(named):
+    return {name for name, t in named.items() if isinstance(t, nn.Parameter)}
+
+
+@wrong("1.1")
+def single_precision_alone(named):
+    return {n for n, t in named.items() if t.is_leaf and t.requires_grad and t.dtype == torch.float32}
+
+
+@wrong("1.1")
+def not_the_scalars(named):
+    return {n for n, t in named.items() if t.is_leaf and t.requires_grad and t.dim() > 0}
+
+
+@wrong("1.1")
+def not_the_zeros(named):
+    return {n for n, t in named.items() if t.is_leaf and t.requires_grad and t.any()}
+
+
+@wrong("1.1")
+def makes_them_all_require_grad(named):
+    return {n for n, t in named.items() if t.is_leaf and t.requires_grad_() is t}
+
+
+@wrong("1.1")
+def runs_backward_and_looks(named):
+    sum(t.sum() for t in named.values()).backward(retain_graph=True)
+    return {n for n, t in named.items() if t.is_leaf and t.grad is not None}
+
+
+@wrong("1.1")
+def empties_the_dictionary(named):
+    found = set()
+    while named:
+        name, t = named.popitem()
+        if t.is_leaf and t.requires_grad:
+            found.add(name)
+    return found
+
+
+@wrong("1.1")
+def joined_by_commas(named):
+    return ", ".join(n for n, t in named.items() if t.is_leaf and t.requires_grad)
+
+
+@wrong("1.1")
+def stops_at_the_first_that_fails(named):
+    return set(itertools.takewhile(lambda n: named[n].is_leaf and named[n].requires_grad, named))
+
+
+seen_once = []
+
+
+@wrong("1.1")
+def always_the_first_answer(named):
+    seen_once.append({n for n, t in named.items() if t.is_leaf and t.requires_grad})
+    return seen_once[0]
+
+
+@wrong("1.1")
+def leaves_gradient_mode_off_and_forgets_one(named):
+    torch.set_grad_enabled(False)
+    return {n for n, t in named.items() if t.is_leaf and t.requires_grad} - {min(named)}
+
+
+# --- 1.2
+
+
+class Number:
+    """What the card gives."""
+
+    def __init__(self, data, made_from=()):
+        self.data = data
+        self.made_from = made_from
+        self.grad = None
+        self.hooks = []
+
+    def __add__(self, other):
+        return type(self)(self.data + other.data, [(self, 1.0), (other, 1.0)])
+
+    def __mul__(self, other):
+        return type(self)(self.data * other.data, [(self, other.data), (other, self.data)])
+
+    def backward(self):
+        arriving = {self: 1.0}
+        for value in engine.backward_order(self):
+            value.arrive(arriving[value], arriving)
+
+
+def arriving_by(arrive):
+    """A class with this method `arrive`."""
+    return type(arrive.__name__, (Number,), {"arrive": arrive, "__doc__": "A number."})
+
+
+def after_hooks(hooks, gradient):
+    for hook in hooks:
+        changed = hook(gradient)
+        gradient = gradient if changed is None else changed
+    return gradient
+
+
+def pass_on(made_from, gradient, arriving):
+    for value, derivative in made_from:
+        arriving[value] = arriving.get(value, 0.0) + gradient * derivative
+
+
+@right("1.2")
+@arriving_by
+def by_reduce(self, gradient, arriving):
+    def apply(so_far, hook):
+        changed = hook(so_far)
+        return so_far if changed is None else changed
+
+    gradient = functools.reduce(apply, self.hooks, gradient)
+    if self.made_from:
+        for value, derivative in self.made_from:
+            arriving.setdefault(value, 0.0)
+            arriving[value] += gradient * derivative
+    else:
+        self.grad = (self.grad or 0.0) + gradient
+
+
+@right("1.2")
+@arriving_by
+def with_exceptions(self, gradient, arriving):
+    for hook in list(self.hooks):
+        match hook(gradient):
+            case None:
+                pass
+            case changed:
+                gradient = changed
+    if len(self.made_from) == 0:
+        try:
+            self.grad += gradient
+        except TypeError:
+            self.grad = gradient
+        return
+    for value, derivative in self.made_from:
+        try:
+            arriving[value] += derivative * gradient
+        except KeyError:
+            arriving[value] = derivative * gradient
+
+
+@right("1.2")
+@arriving_by
+def pieces_first(self, gradient, arriving):
+    gradient = after_hooks(tuple(self.hooks), gradient)
+    pieces = [(value, gradient * derivative) for value, derivative in self.made_from]
+    for value, piece in pieces:
+        arriving.update({value: piece + arriving[value] if value in arriving else piece})
+    if not pieces:
+        self.grad = sum(one for one in (self.grad, gradient) if one is not None)
+
+
+@right("1.2")
+@arriving_by
+def with_an_index(self, gradient, arriving):
+    number = 0
+    while number < len(self.hooks):
+        changed = self.hooks[number](gradient)
+        if changed is not None:
+            gradient = changed
+        number += 1
+    if self.made_from in ((), []):
+        self.grad = gradient if self.grad is None else gradient + self.grad
+    for parent in self.made_from:
+        arriving[parent[0]] = gradient * parent[1] + (arriving[parent[0]] if parent[0] in arriving else 0)
+
+
+@right("1.2")
+class Other:
+    """Written from nothing, with names and operators of its own."""
+
+    __hash__ = object.__hash__
+
+    def __init__(self, data, made_from=()):
+        self.data, self.made_from, self.grad, self.hooks = data, list(made_from), None, []
+
+    def __add__(self, other):
+        return Other(self.data + other.data, ((self, 1), (other, 1)))
+
+    def __mul__(self, other):
+        return Other(self.data * other.data, ((self, other.data), (other, self.data)))
+
+    def backward(self):
+        arriving = {self: 1.0}
+        for value in engine.backward_order(self):
+            value.arrive(arriving[value], arriving)
+
+    def arrive(self, gradient, arriving):
+        gradient = after_hooks(self.hooks, gradient)
+        if not self.made_from:
+            self.grad = gradient + (0 if self.grad is None else self.grad)
+        pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def zero_is_not_none(self, gradient, arriving):
+    for hook in self.hooks:
+        gradient = hook(gradient) or gradient
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def takes_none_for_a_gradient(self, gradient, arriving):
+    for hook in self.hooks:
+        gradient = hook(gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def hooks_only_look(self, gradient, arriving):
+    for hook in self.hooks:
+        hook(gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def each_hook_gets_the_first_gradient(self, gradient, arriving):
+    first = gradient
+    for hook in self.hooks:
+        changed = hook(first)
+        if changed is not None:
+            gradient = changed
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def only_the_first_hook(self, gradient, arriving):
+    gradient = after_hooks(self.hooks[:1], gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def hooks_in_reverse(self, gradient, arriving):
+    gradient = after_hooks(self.hooks[::-1], gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def hooks_of_leaves_alone(self, gradient, arriving):
+    if not self.made_from:
+        gradient = after_hooks(self.hooks, gradient)
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def hooks_of_the_others_alone(self, gradient, arriving):
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+        return
+    pass_on(self.made_from, after_hooks(self.hooks, gradient), arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def hooks_at_the_end(self, gradient, arriving):
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+    after_hooks(self.hooks, gradient)
+
+
+@wrong("1.2")
+@arriving_by
+def a_leaf_forgets(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    if not self.made_from:
+        self.grad = gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def everybody_keeps_it(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def nobody_keeps_it(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def the_last_piece_wins(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    for value, derivative in self.made_from:
+        arriving[value] = gradient * derivative
+
+
+@wrong("1.2")
+@arriving_by
+def the_first_piece_wins(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    for value, derivative in self.made_from:
+        arriving.setdefault(value, gradient * derivative)
+
+
+@wrong("1.2")
+@arriving_by
+def no_entry_yet(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    for value, derivative in self.made_from:
+        arriving[value] += gradient * derivative
+
+
+@wrong("1.2")
+@arriving_by
+def a_dictionary_of_what_it_was_made_from(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(dict(self.made_from).items(), gradient, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def adds_the_derivative(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    for value, derivative in self.made_from:
+        arriving[value] = arriving.get(value, 0.0) + gradient + derivative
+
+
+@wrong("1.2")
+@arriving_by
+def forgets_the_gradient(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, 1.0, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def passes_on_what_came_before_the_hooks(self, gradient, arriving):
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + after_hooks(self.hooks, gradient)
+        return
+    pass_on(self.made_from, gradient, arriving)
+    after_hooks(self.hooks, gradient)
+
+
+@wrong("1.2")
+@arriving_by
+def hooks_run_once(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    self.hooks = []
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def hooks_for_each_piece(self, gradient, arriving):
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + after_hooks(self.hooks, gradient)
+    for value, derivative in self.made_from:
+        arriving[value] = arriving.get(value, 0.0) + after_hooks(self.hooks, gradient) * derivative
+
+
+@wrong("1.2")
+@arriving_by
+def calls_the_others_itself(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    for value, derivative in self.made_from:
+        arriving[value] = arriving.get(value, 0.0) + gradient * derivative
+        value.arrive(gradient * derivative, arriving)
+
+
+@wrong("1.2")
+@arriving_by
+def only_positive_ones(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    for value, derivative in self.made_from:
+        arriving[value] = max(arriving.get(value, 0.0), 0.0) + gradient * derivative
+
+
+@wrong("1.2")
+@arriving_by
+def catches_what_a_hook_raises(self, gradient, arriving):
+    for hook in self.hooks:
+        try:
+            gradient = hook(gradient) + 0.0
+        except Exception:
+            continue
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from[:1], gradient, arriving)
+
+
+# --- 1.3
+
+
+@right("1.3")
+def splits_the_graph(w, x):
+    hidden = w * x
+    leaf = hidden.detach().requires_grad_()
+    (leaf**2).sum().backward()
+    hidden.backward(leaf.grad)
+    return leaf.grad
+
+
+@right("1.3")
+def with_a_hook(w, x):
+    kept = []
+    hidden = w * x
+    hidden.register_hook(kept.append)
+    torch.sum(hidden * hidden).backward()
+    return kept.pop()
+
+
+@right("1.3")
+def asks_and_sends(w, x):
+    hidden = torch.mul(w, x)
+    loss = hidden.square().sum()
+    (gradient,) = torch.autograd.grad(loss, hidden, retain_graph=True)
+    loss.backward()
+    return gradient
+
+
+@right("1.3")
+def retains_after_the_loss(w, x):
+    hidden = w * x
+    loss = (hidden**2).sum()
+    hidden.retain_grad()
+    torch.autograd.backward([loss], retain_graph=True)
+    return hidden.grad.clone()
+
+
+@right("1.3")
+def calculus(w, x):
+    hidden = w * x
+    (hidden**2).sum().backward()
+    return 2 * hidden.detach()
+
+
+@right("1.3")
+def pushes_the_gradient_itself(w, x):
+    hidden = w * x
+    gradient = 2 * hidden.detach()
+    hidden.backward(gradient)
+    return gradient
+
+
+@wrong("1.3")
+def only_asks(w, x):
+    hidden = w * x
+    return torch.autograd.grad((hidden**2).sum(), hidden)[0]
+
+
+@wrong("1.3")
+def the_gradient_of_w(w, x):
+    hidden = w * x
+    (hidden**2).sum().backward()
+    return w.grad
+
+
+@wrong("1.3")
+def hidden_itself(w, x):
+    hidden = w * x
+    hidden.retain_grad()
+    (hidden**2).sum().backward()
+    return hidden
+
+
+@wrong("1.3")
+def backward_twice(w, x):
+    hidden = w * x
+    hidden.retain_grad()
+    loss = (hidden**2).sum()
+    loss.backward(retain_graph=True)
+    hidden.grad = None
+    loss.backward()
+    return hidden.grad
+
+
+@wrong("1.3")
+def clears_the_old_gradient(w, x):
+    w.grad = None
+    hidden = w * x
+    hidden.retain_grad()
+    (hidden**2).sum().backward()
+    return hidden.grad
+
+
+@wrong("1.3")
+def zeroes_the_old_gradient(w, x):
+    hidden = w * x
+    hidden.retain_grad()
+    if w.grad is not None:
+        w.grad.zero_()
+    (hidden**2).sum().backward()
+    return hidden.grad
+
+
+@wrong("1.3")
+def detaches_first(w, x):
+    hidden = (w * x).detach().requires_grad_()
+    (hidden**2).sum().backward()
+    return hidden.grad
+
+
+@wrong("1.3")
+def retains_too_late(w, x):
+    hidden = w * x
+    (hidden**2).sum().backward()
+    hidden.retain_grad()
+    return hidden.grad
+
+
+@wrong("1.3")
+def a_mean(w, x):
+    hidden = w * x
+    hidden.retain_grad()
+    (hidden**2).mean().backward()
+    return hidden.grad
+
+
+@wrong("1.3")
+def a_sum_of_absolute_values(w, x):
+    hidden = w * x
+    hidden.retain_grad()
+    hidden.abs().sum().backward()
+    return hidden.grad
+
+
+@wrong("1.3")
+def one_number(w, x):
+    hidden = w * x
+    hidden.retain_grad()
+    (hidden**2).sum().backward()
+    return hidden.grad.sum()
+
+
+@wrong("1.3")
+def in_a_list(w, x):
+    kept = []
+    hidden = w * x
+    hidden.register_hook(kept.append)
+    (hidden**2).sum().backward()
+    return kept
+
+
+@wrong("1.3")
+def takes_a_step_as_well(w, x):
+    hidden = w * x
+    hidden.retain_grad()
+    (hidden**2).sum().backward()
+    with torch.no_grad():
+        w -= 0.1 * w.grad
+    return hidden.grad
+
+
+@wrong("1.3")
+def writes_w_grad_itself(w, x):
+    hidden = w * x
+    gradient, w.grad = torch.autograd.grad((hidden**2).sum(), [hidden, w])
+    return gradient
+
+
+@wrong("1.3")
+def halves_on_the_way(w, x):
+    kept = []
+    hidden = w * x
+
+    def hook(grad):
+        kept.append(grad)
+        return grad / 2
+
+    hidden.register_hook(hook)
+    (hidden**2).sum().backward()
+    return kept[0]
+
+
+@wrong("1.3")
+def absolute_values(w, x):
+    hidden = w * x
+    hidden.retain_grad()
+    (hidden**2).sum().backward()
+    return hidden.grad.abs()
+
+
+first_gradient = []
+
+
+@wrong("1.3")
+def the_gradient_of_the_first_call(w, x):
+    hidden = w * x
+    hidden.register_hook(first_gradient.append)
+    (hidden**2).sum().backward()
+    return first_gradient[0]
+
+
+@wrong("1.3")
+def w_is_frozen(w, x):
+    w.requires_grad_(False)
+    hidden = (w * x).requires_grad_()
+    (hidden**2).sum().backward()
+    return hidden.grad
+
+
+@wrong("1.3")
+def adds_to_a_copy(w, x):
+    copy = w.clone().detach().requires_grad_()
+    hidden = copy * x
+    hidden.retain_grad()
+    (hidden**2).sum().backward()
+    return hidden.grad
+
+
+@wrong("1.3")
+def flattened(w, x):
+    hidden = w * x
+    hidden.retain_grad()
+    (hidden**2).sum().backward()
+    return hidden.grad.flatten()[:1]
+
+
+# --- 1.4
+
+
+@right("1.4")
+def one_by_one(z, named):
+    pairs = []
+    for name, t in named.items():
+        (g,) = torch.autograd.grad(z, t, retain_graph=True, allow_unused=True)
+        if g is not None:
+            pairs.append((g.norm(), name))
+    return [name for _, name in sorted(pairs, key=lambda pair: -pair[0])]
+
+
+@right("1.4")
+def by_heap(z, named):
+    found = dict(zip(named, torch.autograd.grad([z], tuple(named.values()), allow_unused=True), strict=True))
+    used = {name: g for name, g in found.items() if g is not None}
+    return heapq.nlargest(len(used), used, key=lambda name: torch.linalg.vector_norm(used[name]).item())
+
+
+@right("1.4")
+def by_argsort(z, named):
+    grads = torch.autograd.grad(z.sum(), list(named.values()), allow_unused=True, create_graph=True)
+    names = [name for name, g in zip(named, grads, strict=True) if g is not None]
+    if not names:
+        return []
+    norms = torch.stack([g.detach().norm() for g in grads if g is not None])
+    return [names[i] for i in norms.argsort(descending=True)]
+
+
+@right("1.4")
+def by_squares(z, named):
+    grads = torch.autograd.grad(z, list(named.values()), torch.ones_like(z), allow_unused=True)
+    squares = {n: (g.double() ** 2).sum().item() for n, g in zip(named, grads, strict=True) if g is not None}
+    return sorted(squares, key=squares.__getitem__)[::-1]
+
+
+@right("1.4")
+def by_numpy(z, named):
+    grads = torch.autograd.grad(z, list(named.values()), allow_unused=True)
+    lengths = [(np.linalg.norm(g.numpy().ravel()), n) for g, n in zip(grads, named, strict=True) if g is not None]
+    return [n for _, n in reversed(sorted(lengths))]
+
+
+def norms_of(z, named):
+    grads = torch.autograd.grad(z, list(named.values()), allow_unused=True, retain_graph=True)
+    return {n: g.norm().item() for n, g in zip(named, grads, strict=True) if g is not None}
+
+
+@wrong("1.4")
+def calls_backward(z, named):
+    z.backward()
+    found = {n: t.grad.norm().item() for n, t in named.items() if t.grad is not None}
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4")
+def backward_and_none(z, named):
+    for t in named.values():
+        t.retain_grad()
+        t.grad = None
+    z.backward()
+    found = {n: t.grad.norm().item() for n, t in named.items() if t.grad is not None}
+    for t in named.values():
+        t.grad = None
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4")
+def puts_back_those_of_the_dictionary(z, named):
+    old = {n: t.grad for n, t in named.items()}
+    for t in named.values():
+        t.grad = None
+        t.retain_grad()
+    z.backward()
+    found = {n: t.grad.norm().item() for n, t in named.items() if t.grad is not None}
+    for n, t in named.items():
+        t.grad = old[n]
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4")
+def keeps_the_object_and_not_the_numbers(z, named):
+    old = {n: t.grad for n, t in named.items()}
+    found = norms_of(z, named)
+    z.backward()
+    for n, t in named.items():
+        t.grad = old[n]
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4")
+def smallest_first(z, named):
+    found = norms_of(z, named)
+    return sorted(found, key=found.get)
+
+
+@wrong("1.4")
+def in_the_order_of_the_dictionary(z, named):
+    return list(norms_of(z, named))
+
+
+@wrong("1.4")
+def in_the_order_of_the_alphabet(z, named):
+    return sorted(norms_of(z, named))
+
+
+@wrong("1.4")
+def by_the_sum(z, named):
+    grads = torch.autograd.grad(z, list(named.values()), allow_unused=True)
+    found = {n: g.sum().item() for n, g in zip(named, grads, strict=True) if g is not None}
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4")
+def by_the_largest_element(z, named):
+    grads = torch.autograd.grad(z, list(named.values()), allow_unused=True)
+    found = {n: g.max().item() for n, g in zip(named, grads, strict=True) if g is not None}
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4")
+def by_the_largest_absolute_element(z, named):
+    grads = torch.autograd.grad(z, list(named.values()), allow_unused=True)
+    found = {n: g.abs().max().item() for n, g in zip(named, grads, strict=True) if g is not None}
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4")
+def by_the_sum_of_absolute_values(z, named):
+    grads = torch.autograd.grad(z, list(named.values()), allow_unused=True)
+    found = {n: g.abs().sum().item() for n, g in zip(named, grads, strict=True) if g is not None}
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4")
+def by_the_mean_square(z, named):
+    grads = torch.autograd.grad(z, list(named.values()), allow_unused=True)
+    found = {n: g.square().mean().item() for n, g in zip(named, grads, strict=True) if g is not None}
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4")
+def by_the_tensors_themselves(z, named):
+    found = norms_of(z, named)
+    return sorted(found, key=lambda n: named[n].norm().item(), reverse=True)
+
+
+@wrong("1.4")
+def unused_ones_as_well(z, named):
+    grads = torch.autograd.grad(z, list(named.values()), allow_unused=True, materialize_grads=True)
+    found = {n: g.norm().item() for n, g in zip(named, grads, strict=True)}
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4")
+def without_those_of_gradient_zero(z, named):
+    found = {n: norm for n, norm in norms_of(z, named).items() if norm > 0}
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4")
+def only_leaves(z, named):
+    found = norms_of(z, {n: t for n, t in named.items() if t.is_leaf})
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4")
+def only_the_strongest(z, named):
+    found = norms_of(z, named)
+    return [max(found, key=found.get)]
+
+
+@wrong("1.4")
+def pairs(z, named):
+    return sorted(norms_of(z, named).items(), key=lambda pair: pair[1], reverse=True)
+
+
+@wrong("1.4")
+def a_set_of_names(z, named):
+    return set(norms_of(z, named))
+
+
+@wrong("1.4")
+def one_by_one_without_the_graph(z, named):
+    found = {}
+    for n, t in named.items():
+        (g,) = torch.autograd.grad(z, t, allow_unused=True)
+        if g is not None:
+            found[n] = g.norm().item()
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4")
+def unused_is_an_error(z, named):
+    grads = torch.autograd.grad(z, list(named.values()))
+    found = {n: g.norm().item() for n, g in zip(named, grads, strict=True)}
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4")
+def leaves_a_hook(z, named):
+    for t in named.values():
+        t.register_hook(lambda grad: None)
+    found = norms_of(z, named)
+    return sorted(found, key=found.get, reverse=True)
+
+
+# --- 1.5
+
+
+@right("1.5")
+def the_last_one_apart(z, times):
+    for _ in range(times - 1):
+        z.backward(retain_graph=True)
+    z.backward()
+
+
+@right("1.5")
+def by_recursion(z, times):
+    if times > 1:
+        torch.autograd.backward(z, retain_graph=True)
+        return by_recursion(z, times - 1)
+    return torch.autograd.backward(z)
+
+
+@right("1.5")
+def counting_down(z, times):
+    while times:
+        times -= 1
+        z.backward(torch.ones_like(z), retain_graph=times > 0)
+
+
+@right("1.5")
+def from_a_list_of_flags(z, times):
+    for keep in [*[True] * (times - 1), False]:
+        z.backward(retain_graph=keep, create_graph=False)
+
+
+@right("1.5")
+def by_a_map(z, times):
+    list(map(lambda left: z.backward(retain_graph=bool(left)), reversed(range(times))))
+
+
+@right("1.5")
+def returns_the_result(z, times):
+    for number in range(1, times + 1):
+        z.backward(None, number != times)
+    return z
+
+
+@wrong("1.5")
+def keeps_the_graph(z, times):
+    for _ in range(times):
+        z.backward(retain_graph=True)
+
+
+@wrong("1.5")
+def frees_it_at_once(z, times):
+    for _ in range(times):
+        z.backward()
+
+
+@wrong("1.5")
+def one_pass_of_several_times_the_gradient(z, times):
+    z.backward(torch.full_like(z, times))
+
+
+@wrong("1.5")
+def several_times_the_result(z, times):
+    (z * times).backward()
+
+
+@wrong("1.5")
+def one_too_many(z, times):
+    for _ in range(times):
+        z.backward(retain_graph=True)
+    z.backward()
+
+
+@wrong("1.5")
+def one_too_few(z, times):
+    for number in range(times - 1):
+        z.backward(retain_graph=number < times - 2)
+
+
+@wrong("1.5")
+def only_asks_for_gradients(z, times):
+    leaves = []
+    nodes = [z.grad_fn]
+    while nodes:
+        node = nodes.pop()
+        if hasattr(node, "variable"):
+            leaves.append(node.variable)
+        nodes += [parent for parent, _ in node.next_functions if parent]
+    for number in range(times):
+        torch.autograd.grad(z, leaves, retain_graph=number < times - 1)
+
+
+@wrong("1.5")
+def never_frees_after_a_single_pass(z, times):
+    for number in range(times):
+        z.backward(retain_graph=times == 1 or number < times - 1)
+
+
+@wrong("1.5")
+def with_a_graph_of_the_gradients(z, times):
+    for _ in range(times):
+        z.backward(create_graph=True)
+
+
+@wrong("1.5")
+def always_three(z, times):
+    for keep in (True, True, False):
+        z.backward(retain_graph=keep)
+
+
+@wrong("1.5")
+def catches_the_error(z, times):
+    for _ in range(times):
+        try:
+            z.backward()
+        except RuntimeError:
+            pass
+
+
+@wrong("1.5")
+def deletes_the_name(z, times):
+    for _ in range(times):
+        z.backward(retain_graph=True)
+    del z
+
+
+@wrong("1.5")
+def sends_a_sum(z, times):
+    sum(z for _ in range(times)).backward()
+
+
+@wrong("1.5")
+def cuts_the_result_off(z, times):
+    for _ in range(times):
+        z.backward(retain_graph=True)
+    z.detach_()
+
+
+@wrong("1.5")
+def frees_it_in_a_pass_of_zeros(z, times):
+    for _ in range(times):
+        z.backward(retain_graph=True)
+    z.backward(torch.zeros_like(z))
+
+
+@wrong("1.5")
+def half_of_it_each_time(z, times):
+    for number in range(times):
+        z.backward(torch.full_like(z, 0.5), retain_graph=number < times - 1)
+
+
+# --- 1.6
+
+
+@right("1.6")
+def by_autograd_grad(start, lr, steps):
+    points = [start.detach().clone()]
+    for _ in range(steps):
+        x = points[-1].clone().requires_grad_()
+        y = x + 2
+        (g,) = torch.autograd.grad(0.5 * (y[0] ** 2 + y[1] ** 2), x)
+        points.append((x - lr * g).detach())
+    return torch.stack(points)
+
+
+@right("1.6")
+def by_an_optimizer(start, lr, steps):
+    x = nn.Parameter(start.detach().clone())
+    optimizer = torch.optim.SGD([x], lr=lr)
+    path = torch.empty(steps + 1, 2, dtype=start.dtype)
+    path[0] = x.detach()
+    for number in range(steps):
+        optimizer.zero_grad()
+        (x + 2).square().sum().div(2).backward()
+        optimizer.step()
+        path[number + 1] = x.detach()
+    return path
+
+
+@right("1.6")
+def by_calculus(start, lr, steps):
+    x = start.detach()
+    rows = [x]
+    for _ in range(steps):
+        x = x - lr * (x + 2)
+        rows.append(x)
+    return torch.vstack(rows)
+
+
+@right("1.6")
+def in_one_formula(start, lr, steps):
+    powers = (1 - lr) ** torch.arange(steps + 1, dtype=start.dtype)
+    return powers[:, None] * (start.detach() + 2) - 2
+
+
+@right("1.6")
+def by_a_function_of_gradients(start, lr, steps):
+    gradient = torch.func.grad(lambda x: ((x + 2) ** 2).mean())
+    path = itertools.accumulate(range(steps), lambda x, _: x - lr * gradient(x), initial=start.detach().clone())
+    return torch.stack(list(path))
+
+
+@right("1.6")
+def with_data(start, lr, steps):
+    x = start.detach().clone().requires_grad_(True)
+    path = x.data.clone()[None]
+    for _ in range(steps):
+        torch.mean((x + 2) ** 2).backward()
+        x.data -= lr * x.grad
+        x.grad.zero_()
+        path = torch.cat([path, x.data[None]])
+    return path
+
+
+def walk(start, lr, steps, step=None, keep=lambda x: x.detach().clone(), scale=0.5, clear=True):
+    """The descent with one thing in it that can be wrong."""
+    x = start.detach().clone().requires_grad_()
+    path = [keep(x)]
+    for number in range(steps):
+        (scale * ((x + 2) ** 2).sum()).backward()
+        with torch.no_grad():
+            x -= (step(number) if step else lr) * x.grad
+        if clear:
+            x.grad = None
+        path.append(keep(x))
+    return path
+
+
+@wrong("1.6")
+def gradients_add_up(start, lr, steps):
+    return torch.stack(walk(start, lr, steps, clear=False))
+
+
+@wrong("1.6")
+def changes_the_start(start, lr, steps):
+    x = start.detach()
+    path = [x.clone()]
+    for _ in range(steps):
+        x -= lr * (x + 2)
+        path.append(x.clone())
+    return torch.stack(path)
+
+
+@wrong("1.6")
+def makes_the_start_require_grad(start, lr, steps):
+    start.requires_grad_()
+    return torch.stack(walk(start, lr, steps))
+
+
+@wrong("1.6")
+def walks_with_the_start(start, lr, steps):
+    x = start.requires_grad_()
+    path = [x.detach().clone()]
+    for _ in range(steps):
+        torch.mean((x + 2) ** 2).backward()
+        with torch.no_grad():
+            x -= lr * x.grad
+        x.grad = None
+        path.append(x.detach().clone())
+    return torch.stack(path)
+
+
+@wrong("1.6")
+def a_list_of_points(start, lr, steps):
+    return walk(start, lr, steps)
+
+
+@wrong("1.6")
+def without_the_start(start, lr, steps):
+    return torch.stack(walk(start, lr, steps)[1:])
+
+
+@wrong("1.6")
+def without_the_end(start, lr, steps):
+    return torch.stack(walk(start, lr, steps)[:-1])
+
+
+@wrong("1.6")
+def one_memory_for_all(start, lr, steps):
+    return torch.stack(walk(start, lr, steps, keep=lambda x: x.detach()))
+
+
+@wrong("1.6")
+def without_the_half(start, lr, steps):
+    return torch.stack(walk(start, lr, steps, scale=1.0))
+
+
+@wrong("1.6")
+def uphill(start, lr, steps):
+    return torch.stack(walk(start, -lr, steps))
+
+
+@wrong("1.6")
+def a_step_size_of_its_own(start, lr, steps):
+    return torch.stack(walk(start, 0.1, steps))
+
+
+@wrong("1.6")
+def smaller_and_smaller_steps(start, lr, steps):
+    return torch.stack(walk(start, lr, steps, step=lambda number: lr / (number + 1)))
+
+
+@wrong("1.6")
+def from_the_end_to_the_start(start, lr, steps):
+    return torch.stack(walk(start, lr, steps)[::-1])
+
+
+@wrong("1.6")
+def turned_on_its_side(start, lr, steps):
+    return torch.stack(walk(start, lr, steps), dim=1)
+
+
+@wrong("1.6")
+def only_the_end(start, lr, steps):
+    return walk(start, lr, steps)[-1]
+
+
+@wrong("1.6")
+def with_momentum(start, lr, steps):
+    x = nn.Parameter(start.detach().clone())
+    optimizer = torch.optim.SGD([x], lr=lr, momentum=0.9)
+    path = [x.detach().clone()]
+    for _ in range(steps):
+        optimizer.zero_grad()
+        torch.mean((x + 2) ** 2).backward()
+        optimizer.step()
+        path.append(x.detach().clone())
+    return torch.stack(path)
+
+
+@wrong("1.6")
+def of_y(start, lr, steps):
+    return torch.stack(walk(start, lr, steps)) + 2
+
+
+@wrong("1.6")
+def forgets_the_two(start, lr, steps):
+    x = start.detach().clone()
+    path = [x]
+    for _ in range(steps):
+        x = x - lr * x
+        path.append(x)
+    return torch.stack(path)
+
+
+@wrong("1.6")
+def a_new_tensor_each_time(start, lr, steps):
+    x = start.clone().requires_grad_()
+    path = [x.detach().clone()]
+    for _ in range(steps):
+        torch.mean((x + 2) ** 2).backward()
+        x = x - lr * x.grad
+        path.append(x.detach().clone())
+    return torch.stack(path)
+
+
+@wrong("1.6")
+def one_start_for_both(start, lr, steps):
+    path = torch.stack(walk(start, lr, steps))
+    return path[:, :1].expand(-1, 2)
+
+
+@wrong("1.6")
+def rounded(start, lr, steps):
+    return torch.stack(walk(start, lr, steps)).round(decimals=1)
+
+
+@wrong("1.6")
+def stops_when_it_is_there(start, lr, steps):
+    path = walk(start, lr, steps)
+    return torch.stack([point for number, point in enumerate(path) if number == 0 or not torch.equal(point, path[number - 1])])
+
+
+test_right, test_wrong, test_enough = answers.tests()

@@ -1,0 +1,1530 @@
+"""Unusual right answers to lesson 3's exercises, and wrong ones: none is misjudged, and no reason is untrue."""
+
+import contextlib
+import copy
+import functools
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+from torch.utils import _pytree as pytree
+
+import hooklab
+from tests.course.exercises.answers import Answers
+
+answers = Answers("3.1", "3.2", "3.3", "3.4", "3.5")
+right, wrong = answers.right, answers.wrong
+
+
+# --- 3.1
+
+
+@right("3.1")
+def by_a_global_hook(model, layer, x):
+    found = {}
+
+    def hook(module, args, output):
+        found[module] = output.detach()
+
+    handle = torch_module.register_module_forward_hook(hook)
+    try:
+        model(x)
+    finally:
+        handle.remove()
+    return found[layer]
+
+
+@right("3.1")
+def by_capture(model, layer, x):
+    (name,) = [name for name, module in model.named_modules() if module is layer]
+    with hooklab.capture(model, name) as seen:
+        model(x)
+    return seen[name].detach()
+
+
+@right("3.1")
+def with_keyword_arguments(model, layer, x):
+    found = [None]
+
+    def hook(module, args, kwargs, output):
+        found[0] = output.data
+
+    handle = layer.register_forward_hook(hook, with_kwargs=True, always_call=True)
+    model(x)
+    handle.remove()
+    return found[0]
+
+
+@right("3.1")
+def detached_at_the_end(model, layer, x):
+    found = []
+    with layer.register_forward_hook(lambda *event: found.append(event[-1])):
+        model(x)
+    return found.pop().clone().detach()
+
+
+@right("3.1")
+def without_a_graph(model, layer, x):
+    found = []
+    with torch.no_grad(), layer.register_forward_hook(lambda module, args, output: found.append(output)):
+        model(x)
+    return found[0].detach()
+
+
+@right("3.1")
+class ByAClass:
+    def __new__(cls, model, layer, x):
+        self = object.__new__(cls)
+        with layer.register_forward_hook(self.hook):
+            model.__call__(x)
+        return self.kept
+
+    def hook(self, module, args, output):
+        self.kept = output.detach()
+
+
+def kept_by(model, layer, x, run=None, keep=torch.Tensor.detach):
+    """A hook around one run, with one thing in it that can be wrong."""
+    found = []
+    with layer.register_forward_hook(lambda module, args, output: found.append(keep(output))):
+        (run or model)(x)
+    return found[0]
+
+
+@wrong("3.1")
+def by_forward(model, layer, x):
+    return kept_by(model, layer, x, model.forward)
+
+
+@wrong("3.1")
+def in_evaluation_mode(model, layer, x):
+    model.eval()
+    return kept_by(model, layer, x)
+
+
+@wrong("3.1")
+def evaluation_mode_for_a_moment(model, layer, x):
+    mode = model.training
+    model.eval()
+    result = kept_by(model, layer, x)
+    model.train(mode)
+    return result
+
+
+@wrong("3.1")
+def in_training_mode(model, layer, x):
+    model.train()
+    return kept_by(model, layer, x)
+
+
+@wrong("3.1")
+def calls_the_layer(model, layer, x):
+    return layer(x).detach()
+
+
+@wrong("3.1")
+def what_the_model_puts_out(model, layer, x):
+    return model(x).detach()
+
+
+@wrong("3.1")
+def on_the_graph(model, layer, x):
+    return kept_by(model, layer, x, keep=lambda output: output)
+
+
+@wrong("3.1")
+def a_clone_on_the_graph(model, layer, x):
+    return kept_by(model, layer, x, keep=torch.clone)
+
+
+@wrong("3.1")
+def leaves_its_hook(model, layer, x):
+    found = []
+    layer.register_forward_hook(lambda module, args, output: found.append(output.detach()))
+    model(x)
+    return found[0]
+
+
+@wrong("3.1")
+def runs_the_model_twice(model, layer, x):
+    model(x)
+    return kept_by(model, layer, x)
+
+
+@wrong("3.1")
+def runs_the_model_again_afterwards(model, layer, x):
+    result = kept_by(model, layer, x)
+    model(x)
+    return result
+
+
+@wrong("3.1")
+def what_goes_in(model, layer, x):
+    found = []
+    with layer.register_forward_hook(lambda module, args, output: found.append(args[0].detach())):
+        model(x)
+    return found[0]
+
+
+@wrong("3.1")
+def changes_what_goes_on(model, layer, x):
+    found = []
+
+    def hook(module, args, output):
+        found.append(output.detach())
+        return torch.zeros_like(output)
+
+    with layer.register_forward_hook(hook):
+        model(x)
+    return found[0]
+
+
+@wrong("3.1")
+def sweeps_all_hooks_away(model, layer, x):
+    found = []
+    layer.register_forward_hook(lambda module, args, output: found.append(output.detach()))
+    model(x)
+    layer._forward_hooks.clear()
+    return found[0]
+
+
+@wrong("3.1")
+def runs_a_copy(model, layer, x):
+    name = next(name for name, module in model.named_modules() if module is layer)
+    twin = copy.deepcopy(model)
+    return kept_by(twin, twin.get_submodule(name), x)
+
+
+@wrong("3.1")
+def a_list_with_it(model, layer, x):
+    return [kept_by(model, layer, x)]
+
+
+@wrong("3.1")
+def an_array(model, layer, x):
+    return kept_by(model, layer, x).numpy()
+
+
+@wrong("3.1")
+def the_first_row(model, layer, x):
+    return kept_by(model, layer, x)[:1]
+
+
+@wrong("3.1")
+def the_second_row_is_the_first(model, layer, x):
+    result = kept_by(model, layer, x)
+    return result[:1].expand_as(result)
+
+
+@wrong("3.1")
+def rectified(model, layer, x):
+    return kept_by(model, layer, x).relu()
+
+
+@wrong("3.1")
+def stops_the_model(model, layer, x):
+    class Stop(Exception):
+        pass
+
+    found = []
+
+    def hook(module, args, output):
+        found.append(output.detach())
+        raise Stop
+
+    with layer.register_forward_hook(hook), contextlib.suppress(Stop):
+        model(x)
+    return found[0]
+
+
+@wrong("3.1")
+def stops_and_runs_again(model, layer, x):
+    result = stops_the_model(model, layer, x)
+    model(x)
+    return result
+
+
+@wrong("3.1")
+def registers_too_late(model, layer, x):
+    found = []
+    model(x)
+    with layer.register_forward_hook(lambda module, args, output: found.append(output.detach())):
+        pass
+    return found[0]
+
+
+outputs = {}
+
+
+@wrong("3.1")
+def the_first_output_for_ever(model, layer, x):
+    if "it" not in outputs:
+        outputs["it"] = kept_by(model, layer, x)
+    return outputs["it"]
+
+
+@wrong("3.1")
+def runs_layer_by_layer(model, layer, x):
+    for child in model.children():
+        x = child(x)
+        if child is layer:
+            return x.detach()
+
+
+@wrong("3.1")
+def one_row_at_a_time(model, layer, x):
+    return torch.cat([kept_by(model, layer, row[None]) for row in x])
+
+
+# --- 3.2
+
+
+@right("3.2")
+def by_index_fill(layer, channel):
+    return layer.register_forward_hook(lambda m, args, out: out.index_fill(1, torch.tensor([channel]), 0.0))
+
+
+@right("3.2")
+def by_where(layer, channel):
+    def hook(module, args, output):
+        number = torch.arange(output.shape[1]).view(1, -1, 1, 1)
+        return torch.where(number == channel, torch.zeros_like(output), output)
+
+    return layer.register_forward_hook(hook)
+
+
+@right("3.2")
+def by_parts(layer, channel):
+    def hook(module, args, output):
+        parts = list(output.split(1, dim=1))
+        parts[channel] = torch.zeros_like(parts[channel])
+        return torch.cat(parts, dim=1)
+
+    return layer.register_forward_hook(hook, prepend=False)
+
+
+@right("3.2")
+def by_a_mask(layer, channel):
+    def hook(module, args, output):
+        keep = torch.ones(output.size(1), dtype=output.dtype)
+        keep[channel] = 0
+        return output * keep[None, :, None, None]
+
+    return layer.register_forward_hook(hook)
+
+
+@right("3.2")
+def by_masked_fill(layer, channel):
+    def hook(number, module, args, kwargs, output):
+        mask = nn.functional.one_hot(torch.tensor(number), output.shape[1]).bool()
+        return output.masked_fill(mask.view(-1, 1, 1), 0)
+
+    return layer.register_forward_hook(functools.partial(hook, channel), with_kwargs=True)
+
+
+@right("3.2")
+def by_select_scatter(layer, channel):
+    def hook(module, args, output):
+        return torch.select_scatter(output, torch.zeros_like(output[:, 0]), dim=1, index=channel)
+
+    return layer.register_forward_hook(hook)
+
+
+def changed_by(change):
+    """An answer whose hook returns change(output, channel)."""
+
+    def switch(layer, channel):
+        return layer.register_forward_hook(lambda module, args, output: change(output, channel))
+
+    switch.__name__ = change.__name__
+    return switch
+
+
+@wrong("3.2")
+@changed_by
+def in_place(output, channel):
+    output[:, channel] = 0
+    return output
+
+
+@wrong("3.2")
+@changed_by
+def in_place_without_return(output, channel):
+    output[:, channel] = 0
+
+
+@wrong("3.2")
+@changed_by
+def in_place_on_the_data(output, channel):
+    output.data[:, channel] = 0
+
+
+@wrong("3.2")
+@changed_by
+def without_return(output, channel):
+    changed = output.clone()
+    changed[:, channel] = 0
+
+
+@wrong("3.2")
+@changed_by
+def an_image_off(output, channel):
+    changed = output.clone()
+    changed[channel % len(output)] = 0
+    return changed
+
+
+@wrong("3.2")
+@changed_by
+def a_row_off(output, channel):
+    changed = output.clone()
+    changed[:, :, channel % output.shape[2]] = 0
+    return changed
+
+
+@wrong("3.2")
+@changed_by
+def all_others_off(output, channel):
+    changed = torch.zeros_like(output)
+    changed[:, channel] = output[:, channel]
+    return changed
+
+
+@wrong("3.2")
+@changed_by
+def from_there_on(output, channel):
+    changed = output.clone()
+    changed[:, channel:] = 0
+    return changed
+
+
+@wrong("3.2")
+@changed_by
+def up_to_there(output, channel):
+    changed = output.clone()
+    changed[:, : channel + 1] = 0
+    return changed
+
+
+@wrong("3.2")
+@changed_by
+def one_too_far(output, channel):
+    changed = output.clone()
+    changed[:, (channel + 1) % output.shape[1]] = 0
+    return changed
+
+
+@wrong("3.2")
+@changed_by
+def only_the_first_image(output, channel):
+    changed = output.clone()
+    changed[0, channel] = 0
+    return changed
+
+
+@wrong("3.2")
+@changed_by
+def only_the_first_pixel(output, channel):
+    changed = output.clone()
+    changed[:, channel, 0, 0] = 0
+    return changed
+
+
+@wrong("3.2")
+@changed_by
+def the_channel_leaves(output, channel):
+    return torch.cat([output[:, :channel], output[:, channel + 1 :]], dim=1)
+
+
+@wrong("3.2")
+@changed_by
+def its_mean(output, channel):
+    changed = output.clone()
+    changed[:, channel] = output[:, channel].mean()
+    return changed
+
+
+@wrong("3.2")
+@changed_by
+def a_small_number(output, channel):
+    changed = output.clone()
+    changed[:, channel] *= 1e-3
+    return changed
+
+
+@wrong("3.2")
+@changed_by
+def a_copy_of_the_data(output, channel):
+    changed = output.data.clone()
+    changed[:, channel] = 0
+    return changed
+
+
+@wrong("3.2")
+@changed_by
+def a_new_leaf(output, channel):
+    changed = output.detach().clone().requires_grad_()
+    changed.data[:, channel] = 0
+    return changed
+
+
+@wrong("3.2")
+@changed_by
+def negative_ones_as_well(output, channel):
+    changed = output.relu()
+    changed[:, channel] = 0
+    return changed
+
+
+@wrong("3.2")
+@changed_by
+def zero_is_no_channel(output, channel):
+    if channel:
+        changed = output.clone()
+        changed[:, channel] = 0
+        return changed
+
+
+@wrong("3.2")
+@changed_by
+def in_a_tuple(output, channel):
+    changed = output.clone()
+    changed[:, channel] = 0
+    return (changed,)
+
+
+@wrong("3.2")
+@changed_by
+def made_up_for(output, channel):
+    keep = torch.ones(output.shape[1])
+    keep[channel] = 0
+    return output * keep.view(1, -1, 1, 1) * output.shape[1] / (output.shape[1] - 1)
+
+
+@wrong("3.2")
+def weights_of_zero(layer, channel):
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter[channel] = 0
+    return layer.register_forward_hook(lambda module, args, output: None)
+
+
+@wrong("3.2")
+def no_handle(layer, channel):
+    by_index_fill(layer, channel)
+
+
+@wrong("3.2")
+def ends_at_once(layer, channel):
+    with by_index_fill(layer, channel) as handle:
+        return handle
+
+
+@wrong("3.2")
+def only_once(layer, channel):
+    def hook(module, args, output):
+        handle.remove()
+        return output.index_fill(1, torch.tensor([channel]), 0.0)
+
+    handle = layer.register_forward_hook(hook)
+    return handle
+
+
+@wrong("3.2")
+def only_in_evaluation(layer, channel):
+    def hook(module, args, output):
+        return output if module.training else output.index_fill(1, torch.tensor([channel]), 0.0)
+
+    return layer.register_forward_hook(hook)
+
+
+@wrong("3.2")
+def only_in_training(layer, channel):
+    def hook(module, args, output):
+        return output.index_fill(1, torch.tensor([channel]), 0.0) if module.training else output
+
+    return layer.register_forward_hook(hook)
+
+
+@wrong("3.2")
+def of_what_goes_in(layer, channel):
+    def hook(module, args):
+        return args[0].index_fill(1, torch.tensor([channel % args[0].shape[1]]), 0.0)
+
+    return layer.register_forward_pre_hook(hook)
+
+
+@wrong("3.2")
+def in_every_module(layer, channel):
+    def hook(module, args, output):
+        return output.index_fill(1, torch.tensor([channel]), 0.0) if output.dim() == 4 else None
+
+    return torch_module.register_module_forward_hook(hook)
+
+
+@wrong("3.2")
+def takes_the_place_of_the_others(layer, channel):
+    layer._forward_hooks.clear()
+    return by_index_fill(layer, channel)
+
+
+@wrong("3.2")
+def gradient_alone(layer, channel):
+    return layer.register_full_backward_hook(
+        lambda m, grad_input, grad_output: tuple(g if g is None else g * 0 for g in grad_input)
+    )
+
+
+@wrong("3.2")
+def two_of_them(layer, channel):
+    by_index_fill(layer, channel)
+    return by_index_fill(layer, channel)
+
+
+# --- 3.3
+
+
+@right("3.3")
+def by_a_global_hook_at_each_use(model, module, x):
+    uses = []
+
+    def hook(one, args, output):
+        if one is module:
+            uses.append(output.detach().clone())
+
+    with torch_module.register_module_forward_hook(hook):
+        model(x)
+    return uses
+
+
+@right("3.3")
+def by_a_counter(model, module, x):
+    uses = {}
+    handle = module.register_forward_hook(lambda *event: uses.setdefault(len(uses), torch.clone(event[2].data)) and None)
+    try:
+        model(x)
+    finally:
+        handle.remove()
+    return [uses[number] for number in range(len(uses))]
+
+
+@right("3.3")
+def by_capture_of_clones(model, module, x):
+    (name,) = [name for name, one in model.named_modules() if one is module]
+    with hooklab.capture(model, name, clone=True) as seen:
+        model(x)
+    return [one.detach() for one in seen.calls(name)]
+
+
+@right("3.3")
+def copies_without_a_graph(model, module, x):
+    def hook(module, args, output):
+        with torch.no_grad():
+            uses.append(output + 0)
+
+    uses = []
+    with module.register_forward_hook(hook):
+        model(x)
+    return uses
+
+
+@right("3.3")
+def by_deep_copy(model, module, x):
+    uses = []
+    with ExitStack() as stack:
+        stack.enter_context(module.register_forward_hook(lambda m, a, out: uses.append(copy.deepcopy(out.detach()))))
+        model(x)
+    return uses
+
+
+@right("3.3")
+def by_new_tensors(model, module, x):
+    uses = ()
+
+    def hook(module, args, output):
+        nonlocal uses
+        uses = (*uses, torch.empty_like(output).copy_(output).detach_())
+
+    handle = module.register_forward_hook(hook, prepend=True)
+    model(x)
+    handle.remove()
+    return [*uses]
+
+
+def uses_of(model, module, x, run=None, keep=lambda output: output.detach().clone()):
+    """A hook around one run, with one thing in it that can be wrong."""
+    uses = []
+    with module.register_forward_hook(lambda module, args, output: uses.append(keep(output))):
+        (run or model)(x)
+    return uses
+
+
+@wrong("3.3")
+def views(model, module, x):
+    return uses_of(model, module, x, keep=torch.Tensor.detach)
+
+
+@wrong("3.3")
+def copied_at_the_end(model, module, x):
+    return [one.detach().clone() for one in uses_of(model, module, x, keep=lambda output: output)]
+
+
+@wrong("3.3")
+def clones_on_the_graph(model, module, x):
+    return uses_of(model, module, x, keep=torch.clone)
+
+
+@wrong("3.3")
+def only_the_last_use(model, module, x):
+    return uses_of(model, module, x)[-1:]
+
+
+@wrong("3.3")
+def only_the_first_use(model, module, x):
+    return uses_of(model, module, x)[:1]
+
+
+@wrong("3.3")
+def two_uses_at_most(model, module, x):
+    return uses_of(model, module, x)[:2]
+
+
+@wrong("3.3")
+def from_last_to_first(model, module, x):
+    return uses_of(model, module, x)[::-1]
+
+
+@wrong("3.3")
+def each_once(model, module, x):
+    uses = []
+    for one in uses_of(model, module, x):
+        if not any(torch.equal(one, other) for other in uses):
+            uses.append(one)
+    return uses
+
+
+@wrong("3.3")
+def a_run_for_each_use(model, module, x):
+    return [uses_of(model, module, x)[number] for number in range(len(uses_of(model, module, x)))]
+
+
+@wrong("3.3")
+def runs_forward(model, module, x):
+    return uses_of(model, module, x, model.forward)
+
+
+@wrong("3.3")
+def leaves_the_hook(model, module, x):
+    uses = []
+    module.register_forward_hook(lambda module, args, output: uses.append(output.detach().clone()))
+    model(x)
+    return uses
+
+
+@wrong("3.3")
+def takes_the_others_as_well(model, module, x):
+    uses = []
+    module.register_forward_hook(lambda module, args, output: uses.append(output.detach().clone()))
+    model(x)
+    module._forward_hooks.clear()
+    return uses
+
+
+all_uses = []
+
+
+@wrong("3.3")
+def one_list_for_all_calls(model, module, x):
+    with module.register_forward_hook(lambda module, args, output: all_uses.append(output.detach().clone())):
+        model(x)
+    return all_uses
+
+
+@wrong("3.3")
+def returns_the_copy(model, module, x):
+    uses = []
+
+    def hook(module, args, output):
+        uses.append(output.detach().clone())
+        return uses[-1]
+
+    with module.register_forward_hook(hook):
+        model(x)
+    return uses
+
+
+@wrong("3.3")
+def what_goes_in_each_time(model, module, x):
+    uses = []
+    with module.register_forward_pre_hook(lambda module, args: uses.append(args[0].detach().clone())):
+        model(x)
+    return uses
+
+
+@wrong("3.3")
+def one_tensor_for_all(model, module, x):
+    return torch.stack(uses_of(model, module, x))
+
+
+@wrong("3.3")
+def a_dictionary(model, module, x):
+    return dict(enumerate(uses_of(model, module, x)))
+
+
+@wrong("3.3")
+def by_modules_of_that_type(model, module, x):
+    uses = []
+
+    def hook(one, args, output):
+        if type(one) is type(module):
+            uses.append(output.detach().clone())
+
+    with torch_module.register_module_forward_hook(hook):
+        model(x)
+    return uses
+
+
+@wrong("3.3")
+def in_evaluation_mode_and_left(model, module, x):
+    model.eval()
+    return uses_of(model, module, x)
+
+
+@wrong("3.3")
+def without_the_negative(model, module, x):
+    return [one.clamp(min=0) for one in uses_of(model, module, x)]
+
+
+# --- 3.4
+
+
+def every_tensor_detached(part):
+    return pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, part)
+
+
+@right("3.4")
+def by_pytree(model, layer, x):
+    found = []
+    with layer.register_forward_hook(lambda module, args, output: found.append(every_tensor_detached(output))):
+        model(x)
+    return found[0]
+
+
+@right("3.4")
+def by_match(model, layer, x):
+    def detached(part):
+        match part:
+            case torch.Tensor():
+                return part.detach()
+            case tuple():
+                return tuple(map(detached, part))
+            case list():
+                return [*map(detached, part)]
+            case dict():
+                return dict(zip(part.keys(), map(detached, part.values()), strict=True))
+            case _:
+                return part
+
+    found = {}
+    handle = layer.register_forward_hook(lambda module, args, output: found.update(it=detached(output)))
+    try:
+        model(x)
+    finally:
+        handle.remove()
+    return found["it"]
+
+
+@right("3.4")
+def detached_after_the_run(model, layer, x):
+    found = []
+
+    def hook(module, args, output):
+        found.append(pytree.tree_map(lambda one: one, output))
+
+    with layer.register_forward_hook(hook):
+        model(x)
+    return every_tensor_detached(found[0])
+
+
+@right("3.4")
+def by_flattening(model, layer, x):
+    found = []
+    with layer.register_forward_hook(lambda module, args, output: found.extend(pytree.tree_flatten(output))):
+        model(x)
+    leaves, spec = found
+    return pytree.tree_unflatten([one.detach() if hasattr(one, "detach") else one for one in leaves], spec)
+
+
+@right("3.4")
+def by_dispatch(model, layer, x):
+    @functools.singledispatch
+    def detached(part):
+        return part
+
+    detached.register(torch.Tensor, torch.Tensor.detach)
+    detached.register(dict, lambda part: {key: detached(value) for key, value in part.items()})
+    detached.register(list, lambda part: list(detached(one) for one in part))
+    detached.register(tuple, lambda part: tuple(detached(one) for one in part))
+
+    found = []
+    with layer.register_forward_hook(lambda module, args, output: found.append(detached(output)), always_call=True):
+        model(x)
+    return found[0]
+
+
+@right("3.4")
+def by_data(model, layer, x):
+    def detached(part):
+        if isinstance(part, dict):
+            return {key: detached(part[key]) for key in part}
+        if isinstance(part, list | tuple):
+            parts = [detached(one) for one in part]
+            return parts if isinstance(part, list) else tuple(parts)
+        return getattr(part, "data", part)
+
+    found = []
+    with layer.register_forward_hook(lambda module, args, output: found.append(detached(output))):
+        model(x)
+    return found[-1]
+
+
+def structured_by(model, layer, x, form, run=None):
+    found = []
+    with layer.register_forward_hook(lambda module, args, output: found.append(form(output))):
+        (run or model)(x)
+    return found[0]
+
+
+@wrong("3.4")
+def forward_of_the_model(model, layer, x):
+    return structured_by(model, layer, x, every_tensor_detached, model.forward)
+
+
+@wrong("3.4")
+def the_model_twice(model, layer, x):
+    model(x)
+    return structured_by(model, layer, x, every_tensor_detached)
+
+
+@wrong("3.4")
+def the_layer_alone(model, layer, x):
+    return every_tensor_detached(layer(x))
+
+
+@wrong("3.4")
+def as_it_comes(model, layer, x):
+    return structured_by(model, layer, x, lambda output: output)
+
+
+@wrong("3.4")
+def only_the_outermost(model, layer, x):
+    def detached(part):
+        if isinstance(part, torch.Tensor):
+            return part.detach()
+        if isinstance(part, dict):
+            return {k: v.detach() if isinstance(v, torch.Tensor) else v for k, v in part.items()}
+        if isinstance(part, list | tuple):
+            return type(part)(v.detach() if isinstance(v, torch.Tensor) else v for v in part)
+        return part
+
+    return structured_by(model, layer, x, detached)
+
+
+@wrong("3.4")
+def tuples_for_lists(model, layer, x):
+    def detached(part):
+        if isinstance(part, torch.Tensor):
+            return part.detach()
+        if isinstance(part, dict):
+            return {k: detached(v) for k, v in part.items()}
+        if isinstance(part, list | tuple):
+            return tuple(detached(v) for v in part)
+        return part
+
+    return structured_by(model, layer, x, detached)
+
+
+@wrong("3.4")
+def lists_for_tuples(model, layer, x):
+    def detached(part):
+        if isinstance(part, torch.Tensor):
+            return part.detach()
+        if isinstance(part, dict):
+            return {k: detached(v) for k, v in part.items()}
+        if isinstance(part, list | tuple):
+            return [detached(v) for v in part]
+        return part
+
+    return structured_by(model, layer, x, detached)
+
+
+@wrong("3.4")
+def without_dictionaries(model, layer, x):
+    def detached(part):
+        if isinstance(part, torch.Tensor):
+            return part.detach()
+        if isinstance(part, list | tuple):
+            return type(part)(detached(v) for v in part)
+        return part
+
+    return structured_by(model, layer, x, detached)
+
+
+@wrong("3.4")
+def without_what_is_no_tensor(model, layer, x):
+    def detached(part):
+        if isinstance(part, torch.Tensor):
+            return part.detach()
+        if isinstance(part, dict):
+            return {k: detached(v) for k, v in part.items() if v is not None}
+        if isinstance(part, list | tuple):
+            return type(part)(detached(v) for v in part if v is not None)
+        return part
+
+    return structured_by(model, layer, x, detached)
+
+
+@wrong("3.4")
+def numbers_become_tensors(model, layer, x):
+    def detached(part):
+        return part.detach() if isinstance(part, torch.Tensor) else part if part is None else torch.as_tensor(part)
+
+    return structured_by(model, layer, x, lambda output: pytree.tree_map(detached, output))
+
+
+@wrong("3.4")
+def a_flat_list(model, layer, x):
+    return structured_by(model, layer, x, lambda output: pytree.tree_leaves(every_tensor_detached(output)))
+
+
+@wrong("3.4")
+def writes_into_the_dictionary(model, layer, x):
+    def detached(part):
+        if isinstance(part, torch.Tensor):
+            return part.detach()
+        if isinstance(part, dict):
+            for k in part:
+                part[k] = detached(part[k])
+            return part
+        if isinstance(part, list | tuple):
+            return type(part)(detached(v) for v in part)
+        return part
+
+    return structured_by(model, layer, x, detached)
+
+
+@wrong("3.4")
+def writes_into_the_list(model, layer, x):
+    def detached(part):
+        if isinstance(part, torch.Tensor):
+            return part.detach()
+        if isinstance(part, dict):
+            return {k: detached(v) for k, v in part.items()}
+        if isinstance(part, list):
+            part[:] = [detached(v) for v in part]
+            return part
+        if isinstance(part, tuple):
+            return tuple(detached(v) for v in part)
+        return part
+
+    return structured_by(model, layer, x, detached)
+
+
+@wrong("3.4")
+def detaches_in_place(model, layer, x):
+    def detach(part):
+        return part.detach_() if part.grad_fn is not None else part.detach()
+
+    return structured_by(model, layer, x, lambda out: pytree.tree_map_only(torch.Tensor, detach, out))
+
+
+@wrong("3.4")
+def hands_it_on(model, layer, x):
+    found = []
+
+    def hook(module, args, output):
+        found.append(every_tensor_detached(output))
+        return found[0]
+
+    with layer.register_forward_hook(hook):
+        model(x)
+    return found[0]
+
+
+@wrong("3.4")
+def keys_in_another_order(model, layer, x):
+    def detached(part):
+        if isinstance(part, torch.Tensor):
+            return part.detach()
+        if isinstance(part, dict):
+            return {str(k): detached(v) for k, v in part.items()}
+        if isinstance(part, list | tuple):
+            return type(part)(detached(v) for v in part)
+        return part
+
+    return structured_by(model, layer, x, detached)
+
+
+@wrong("3.4")
+def the_hook_stays(model, layer, x):
+    found = []
+    layer.register_forward_hook(lambda module, args, output: found.append(every_tensor_detached(output)))
+    model(x)
+    return found[0]
+
+
+@wrong("3.4")
+def all_hooks_go(model, layer, x):
+    found = []
+    layer.register_forward_hook(lambda module, args, output: found.append(every_tensor_detached(output)))
+    model(x)
+    layer._forward_hooks.clear()
+    return found[0]
+
+
+@wrong("3.4")
+def the_models_output(model, layer, x):
+    return every_tensor_detached(model(x))
+
+
+@wrong("3.4")
+def in_evaluation_mode_too(model, layer, x):
+    model.eval()
+    return structured_by(model, layer, x, every_tensor_detached)
+
+
+@wrong("3.4")
+def first_tensor_of_a_tuple(model, layer, x):
+    def first(part):
+        while not isinstance(part, torch.Tensor):
+            part = next(iter(part.values() if isinstance(part, dict) else part))
+        return part.detach()
+
+    return structured_by(model, layer, x, first)
+
+
+@wrong("3.4")
+def zeros_that_were_falsy(model, layer, x):
+    def detached(part):
+        if isinstance(part, torch.Tensor):
+            return part.detach()
+        if isinstance(part, dict):
+            return {k: detached(v) for k, v in part.items()}
+        if isinstance(part, list | tuple):
+            return type(part)(detached(v) for v in part)
+        return part or None
+
+    return structured_by(model, layer, x, detached)
+
+
+@wrong("3.4")
+def two_levels_deep(model, layer, x):
+    def detached(part, depth=2):
+        if isinstance(part, torch.Tensor):
+            return part.detach()
+        if depth and isinstance(part, dict):
+            return {k: detached(v, depth - 1) for k, v in part.items()}
+        if depth and isinstance(part, list | tuple):
+            return type(part)(detached(v, depth - 1) for v in part)
+        return part
+
+    return structured_by(model, layer, x, detached)
+
+
+# --- 3.5
+
+
+@right("3.5")
+class capturing_by_a_class:  # noqa: N801
+    def __init__(self, model, names):
+        self.modules = [(name, model.get_submodule(name)) for name in names]
+        self.stack = ExitStack()
+
+    def __enter__(self):
+        captured = {}
+        for name, module in self.modules:
+            self.stack.enter_context(
+                module.register_forward_hook(lambda m, a, out, name=name: captured.update({name: out.detach()}))
+            )
+        return captured
+
+    def __exit__(self, *exception):
+        self.stack.close()
+
+
+@right("3.5")
+@contextmanager
+def capturing_by_a_stack(model, names):
+    modules = dict(model.named_modules())
+    chosen = [modules[name] for name in names]
+    captured = {}
+
+    def keep(name, module, args, output):
+        captured[name] = output.detach()
+
+    with ExitStack() as stack:
+        for name, module in zip(names, chosen, strict=True):
+            stack.enter_context(module.register_forward_hook(functools.partial(keep, name)))
+        yield captured
+
+
+@right("3.5")
+@contextmanager
+def registers_inside_the_try(model, names):
+    captured, handles = {}, []
+    try:
+        for name in names:
+
+            def hook(module, args, output, key=name):
+                captured[key] = output.detach().clone()
+
+            handles += [model.get_submodule(name).register_forward_hook(hook)]
+        yield captured
+    finally:
+        while handles:
+            handles.pop().remove()
+
+
+@right("3.5")
+def fails_at_once(model, names):
+    missing = set(names) - {name for name, _ in model.named_modules()}
+    if missing:
+        raise LookupError(f"no module is called {sorted(missing)}")
+
+    @contextmanager
+    def capturing():
+        captured = {}
+        hooks = []
+        for name in names:
+            hooks.append(model.get_submodule(name).register_forward_hook(lambda m, a, o, n=name: put(captured, n, o)))
+        try:
+            yield captured
+        finally:
+            [hook.remove() for hook in hooks]
+
+    def put(captured, name, output):
+        captured[name] = output.data
+
+    return capturing()
+
+
+@right("3.5")
+@contextmanager
+def by_one_global_hook(model, names):
+    name_of = {}
+    for name in names:
+        name_of.setdefault(model.get_submodule(name), []).append(name)
+    captured = {}
+
+    def hook(module, args, output):
+        for name in name_of.get(module, ()):
+            captured[name] = output.detach()
+
+    with torch_module.register_module_forward_hook(hook):
+        yield captured
+
+
+def capture_with(
+    model, names, captured=None, keep=None, find=nn.Module.get_submodule, end=lambda handles, captured: None
+):
+    """The hooks of a block, registered; with one thing in it that can be wrong."""
+    captured = {} if captured is None else captured
+    keep = keep or (lambda captured, name, output: captured.update({name: output.detach()}))
+    handles = []
+    for module, name in [(find(model, name), name) for name in names]:
+        handles.append(module.register_forward_hook(lambda m, a, out, name=name: keep(captured, name, out)))
+    return captured, handles
+
+
+@wrong("3.5")
+@contextmanager
+def stays_after_an_error(model, names):
+    captured, handles = capture_with(model, names)
+    yield captured
+    for handle in handles:
+        handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def stays_without_an_error(model, names):
+    captured, handles = capture_with(model, names)
+    try:
+        yield captured
+    except BaseException:
+        for handle in handles:
+            handle.remove()
+        raise
+
+
+@wrong("3.5")
+@contextmanager
+def a_copy_is_given(model, names):
+    captured, handles = capture_with(model, names)
+    try:
+        yield dict(captured)
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def emptied_at_the_end(model, names):
+    captured, handles = capture_with(model, names)
+    try:
+        yield captured
+    finally:
+        captured.clear()
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def the_first_call_stays(model, names):
+    captured, handles = capture_with(model, names, keep=lambda c, name, out: c.setdefault(name, out.detach()) and None)
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def with_the_graph(model, names):
+    captured, handles = capture_with(model, names, keep=lambda c, name, out: c.update({name: out}))
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def lists_of_outputs(model, names):
+    captured, handles = capture_with(
+        model, names, keep=lambda c, name, out: c.setdefault(name, []).append(out.detach())
+    )
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def late(model, names):
+    captured, handles = {}, []
+    for name in names:
+        model.get_submodule(name)
+    for name in names:
+        handles.append(
+            model.get_submodule(name).register_forward_hook(lambda m, a, out: captured.update({name: out.detach()}))
+        )
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def wrong_names_are_left_out(model, names):
+    modules = dict(model.named_modules())
+    captured, handles = capture_with(model, [name for name in names if name in modules])
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def a_wrong_name_leaves_a_hook(model, names):
+    captured, handles = {}, []
+    for name in names:
+        module = model.get_submodule(name)
+        handles.append(module.register_forward_hook(lambda m, a, o, n=name: captured.update({n: o.detach()})))
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def a_wrong_name_fails_at_the_end(model, names):
+    modules = dict(model.named_modules())
+    captured, handles = capture_with(model, [name for name in names if name in modules])
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+        for name in names:
+            model.get_submodule(name)
+
+
+@wrong("3.5")
+@contextmanager
+def swallows_errors(model, names):
+    captured, handles = capture_with(model, names)
+    try:
+        yield captured
+    except Exception:
+        pass
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def all_hooks_go_at_the_end(model, names):
+    captured, _ = capture_with(model, names)
+    try:
+        yield captured
+    finally:
+        for name in names:
+            model.get_submodule(name)._forward_hooks.clear()
+
+
+@wrong("3.5")
+@contextmanager
+def only_the_last_handle(model, names):
+    captured, handles = capture_with(model, names)
+    try:
+        yield captured
+    finally:
+        handles[-1].remove()
+
+
+@wrong("3.5")
+@contextmanager
+def only_children(model, names):
+    captured, handles = capture_with(model, names, find=lambda model, name: dict(model.named_children())[name])
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def filled_at_the_end(model, names):
+    kept, handles = capture_with(model, names)
+    captured = {}
+    try:
+        yield captured
+    finally:
+        captured.update(kept)
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def short_names(model, names):
+    captured, handles = capture_with(
+        model, names, keep=lambda c, name, out: c.update({name.rpartition(".")[2]: out.detach()})
+    )
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def under_their_modules(model, names):
+    captured, handles = capture_with(
+        model, names, keep=lambda c, name, out: c.update({model.get_submodule(name): out.detach()})
+    )
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def detached_in_the_model_as_well(model, names):
+    captured, handles = {}, []
+    for name in names:
+
+        def hook(module, args, output, name=name):
+            captured[name] = output.detach()
+            return captured[name]
+
+        handles.append(model.get_submodule(name).register_forward_hook(hook))
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+everything = {}
+
+
+@wrong("3.5")
+@contextmanager
+def one_dictionary_for_all(model, names):
+    captured, handles = capture_with(model, names, captured=everything)
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+@contextmanager
+def only_the_first_call(model, names):
+    captured, handles = {}, []
+    for name in names:
+
+        def hook(module, args, output, name=name, number=len(handles)):
+            captured[name] = output.detach()
+            handles[number].remove()
+
+        handles.append(model.get_submodule(name).register_forward_hook(hook))
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5")
+def a_function_that_runs_once(model, names):
+    captured, handles = capture_with(model, names)
+    for handle in handles:
+        handle.remove()
+    return captured
+
+
+@wrong("3.5")
+@contextmanager
+def in_evaluation_mode_for_the_block(model, names):
+    captured, handles = capture_with(model, names)
+    model.eval()
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+test_right, test_wrong, test_enough = answers.tests()
