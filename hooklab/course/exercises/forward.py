@@ -92,7 +92,8 @@ class Body(nn.Module):
 class Net(nn.Module):
     """A body and a head with a residual sum in between, so that slicing the model does not give its inner values.
 
-    It notes how each pass went: whether the graph was being recorded, and whether the body's result had one.
+    It notes how each pass went: whether the graph was being recorded, whether the body's result had one, and whether
+    all modules were in the mode that the model has now.
     """
 
     def __init__(self, seed: int):
@@ -100,12 +101,19 @@ class Net(nn.Module):
         self.body, self.head = Body(seed), linear(2, 2, seed + 20)
         self.passes: list[tuple[bool, bool]] = []
         self.results: list[Tensor] = []
+        self.modes: list[list[bool]] = []
 
     def forward(self, x: Tensor) -> Tensor:
         result: Tensor = self.head(self.body(x) + x)
         self.passes.append((torch.is_grad_enabled(), result.requires_grad and _reaches(self.body.first, result)))
         self.results.append(result.detach().clone())
+        self.modes.append([module.training for module in self.modules()])
         return result
+
+    def forget(self) -> None:
+        """Forget the passes so far."""
+        for notes in (self.passes, self.results, self.modes):
+            notes.clear()
 
 
 def linear(inputs: int, outputs: int, seed: int) -> nn.Linear:
@@ -145,6 +153,9 @@ def look(model: nn.Module, layer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor,
 
 def refuse_disturbed(model: Net, undisturbed: list[Tensor]) -> None:
     """Raise NotYet if a noted pass gave another result than without hooks, or left the first layer without gradient."""
+    now = [module.training for module in model.modules()]
+    if any(mode != now for mode in model.modes):
+        raise NotYet("the model ran in another mode", expected="the mode that it is in: the mode is the caller's")
     for (grad_enabled, reached), result, expected in zip(model.passes, model.results, undisturbed, strict=True):
         if not same(result, expected):
             raise NotYet(

@@ -52,7 +52,8 @@ def removed_hooks(objects: Sequence[Any], before: set[tuple[str, int]]) -> list[
     """Return where a hook of `before` is missing now, but for those on parameters that a module no longer has."""
     modules = [one for one in _flat(objects) if isinstance(one, nn.Module)]
     present = {f"parameter {name!r}" for module in modules for name, _ in module.named_parameters()}
-    gone = [place.split(" on ", 1) for place, _ in sorted(before - snapshot_hooks(objects))]
+    missing = {key: place for place, key in sorted(before - snapshot_hooks(objects), reverse=True)}
+    gone = [place.split(" on ", 1) for place in sorted(missing.values())]
     return [f"{kind} on {where}" for kind, where in gone if not where.startswith("parameter ") or where in present]
 
 

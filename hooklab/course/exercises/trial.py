@@ -124,7 +124,7 @@ def _hook_left(description: str) -> NotYet:
     return NotYet(
         f"your code left a hook behind: {description} (it was removed)",
         expected="no hook of yours is left when your function returns",
-        likely="lost handle: keep what register_… returns and call remove(), or use `with`",
+        likely="not removed: keep what register_… returns and call its remove(), on every way out; or use `with`",
     )
 
 

@@ -74,6 +74,7 @@ class Runs:
 
     def __init__(self) -> None:
         self.calls = self.direct = 0
+        self.inputs: list[Any] = []  # the first argument of each run
 
     def expect(self, number: int) -> None:
         """Raise NotYet unless there were this many calls, and no other runs of `forward`."""
@@ -103,6 +104,7 @@ def runs_of(module: nn.Module) -> Iterator[Runs]:
     runs, forward = Runs(), module.forward
 
     def counting_forward(*args: Any, **kwargs: Any) -> Any:
+        runs.inputs += args[:1]
         if sys._getframe(1).f_globals.get("__name__") == nn.Module.__module__:  # Module.__call__ and what it calls
             runs.calls += 1
         else:

@@ -100,7 +100,7 @@ class _Loop:
             self.stored.append({n: p.grad.clone() for n, p in parameters.items() if p.grad is not None})
             with torch.no_grad():
                 for name, gradient in self.stored[-1].items():
-                    parameters[name] -= LEARNING_RATE * gradient
+                    parameters[name].sub_(gradient, alpha=LEARNING_RATE)
         return self.result
 
 

@@ -120,7 +120,9 @@ def _expect_norms(log: Any, wanted: list[float], hooked: bool) -> None:
         raise NotYet(
             "the norms are not Python floats",
             **shown,
-            likely="tensors kept: .item() turns a tensor of one element into a float",
+            likely="tensors kept: .item() turns a tensor of one element into a float"
+            if all(isinstance(one, Tensor) and one.numel() == 1 for one in norms)
+            else None,
         )
     if len(norms) == len(wanted) and all(close(one, want**2) for one, want in zip(norms, wanted, strict=True)):
         raise NotYet("these are squared norms", **shown, likely="the norm is the root of the sum of squares")

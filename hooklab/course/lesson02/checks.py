@@ -117,7 +117,12 @@ def one_gradient_for_each_loss(trial: Trial) -> str:
 def _count_hooks(y: Tensor, loss: Tensor, counts: list[int], number: int, order: list[int]) -> None:
     """Have the number of hooks on y, and the loss's own number, noted when the loss is sent back."""
     assert loss.grad_fn is not None
-    loss.grad_fn.register_hook(lambda *_: order.append(number) or counts.append(len(of_the_answer(y._backward_hooks))))
+
+    def note(*_: Any) -> None:
+        order.append(number)
+        counts.append(len(of_the_answer(y._backward_hooks)))
+
+    loss.grad_fn.register_hook(note)
 
 
 @contextmanager
@@ -252,7 +257,9 @@ def half_the_gradient(trial: Trial) -> str:
                 likely="hooks pile up: one that is registered for each loss also runs for every later loss",
             )
         if all_same(got, [one / 2 for one in arriving]):
-            raise NotYet("these are halves of what arrived", **shown, likely=WRITTEN if _writes_in_place(trial) else HALVED)
+            raise NotYet(
+                "these are halves of what arrived", **shown, likely=WRITTEN if _writes_in_place(trial) else HALVED
+            )
         if not all_same(got, arriving):
             raise NotYet("these are not the gradients that arrived", **shown)
         passed = sum((one / 2 + weight for one, weight in zip(arriving, weights, strict=True)), torch.zeros(2))

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import expect_handle
+from hooklab.course.exercises.expectations import expect_handle, is_used_up
 from hooklab.course.exercises.forward import linear, misconception_named, run_with_hooks, whole_numbers
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
 
@@ -16,7 +17,7 @@ from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, t
 @exercise("3.2", "Switch a channel off")
 @misconception_named()
 def switch_a_channel_off(trial: Trial) -> str:
-    for seed, (channels, channel) in enumerate(((4, 1), (3, 2))):
+    for seed, (channels, channel) in enumerate(((4, 1), (3, 2), (3, 0))):
         layer = _convolution(channels, seed)
         x = whole_numbers(seed, 5, 2, 6, 6).requires_grad_()
         before = layer(x).detach()
@@ -26,7 +27,9 @@ def switch_a_channel_off(trial: Trial) -> str:
         if trial.faults:  # it has written into the weights
             raise trial.faults[0]
         now = run_with_hooks(trial, layer, x)
-        _expect_channel_off(now, before, channel, hooked=bool(layer._forward_hooks))
+        if same(now, before):
+            raise _as_before(trial, layer, x, channel, handle, first=seed == 0)
+        _expect_channel_off(now, before, channel)
         if not same(layer.made, before):
             raise NotYet(
                 "your hook wrote into the layer's own output",
@@ -35,14 +38,20 @@ def switch_a_channel_off(trial: Trial) -> str:
                 likely="in place: `output[:, channel] = 0` changes a tensor that others hold and backward may need",
             )
         _expect_gradient(now, x, wanted, layer)
-        _expect_off_again(trial, layer, whole_numbers(seed + 20, 3, 2, 4, 4), channel)
+        _expect_off_again(trial, layer, whole_numbers(seed + 20, 3, 2, 4, 4), channel, handle)
+        layer.eval()
+        if same(run_with_hooks(trial, layer, x), before):
+            raise NotYet("in evaluation mode the channel is on again", expected=f"channel {channel} is zero")
         expect_handle(handle, "register_forward_hook")
+        hooks = len(layer._forward_hooks)
         trial.run(handle.remove)
         if not same(layer(x), before):
             raise NotYet(
                 "after handle.remove() the channel is still off",
                 expected="the layer's usual output",
-                likely="another hook's handle, or a second hook that nobody can remove",
+                likely="a second hook, whose handle nobody has"
+                if len(layer._forward_hooks) < hooks
+                else "another hook's handle",
             )
     return "one channel is zero, values and gradients of all others are as before, and remove() brings it back"
 
@@ -67,14 +76,38 @@ def _convolution(channels: int, seed: int) -> _Convolution:
     return layer
 
 
-def _expect_off_again(trial: Trial, layer: _Convolution, x: Tensor, channel: int) -> None:
+def _as_before(trial: Trial, layer: _Convolution, x: Tensor, channel: int, handle: Any, first: bool) -> NotYet:
+    """What to say when the hook has changed nothing, in training mode."""
+    if not layer._forward_hooks:
+        likely = "another kind of hook"
+        if not isinstance(handle, RemovableHandle):
+            likely = "registered nowhere"
+        elif is_used_up(handle):
+            likely = "removed before the layer ran: the caller removes the hook, not you"
+        return NotYet(
+            "no forward hook is on the layer",
+            expected="register_forward_hook on the layer that you were given",
+            likely=likely,
+        )
+    layer.eval()
+    only_in_evaluation = not same(run_with_hooks(trial, layer, x), layer.made)
+    likely = "forgotten return: a new tensor that the hook does not return is lost"
+    return NotYet(
+        "the layer's output is as before" + (" in training mode" if only_in_evaluation else ""),
+        expected=f"channel {channel} is zero",
+        got="your hook ran, and nothing has changed",
+        likely=likely if first and not only_in_evaluation else None,
+    )
+
+
+def _expect_off_again(trial: Trial, layer: _Convolution, x: Tensor, channel: int, handle: Any) -> None:
     """A second pass, with another batch: other numbers, another size."""
     now = run_with_hooks(trial, layer, x)
     if same(now, layer.made):
         raise NotYet(
             "in the second pass the channel is on again",
             expected=f"channel {channel} stays zero until the caller removes the handle",
-            likely="removed too early: the hook, or your function, has removed it",
+            likely="a hook that removes itself" if is_used_up(handle) else None,
         )
     wanted = layer.made.clone()
     wanted[:, channel] = 0
@@ -86,21 +119,8 @@ def _expect_off_again(trial: Trial, layer: _Convolution, x: Tensor, channel: int
         )
 
 
-def _expect_channel_off(now: Any, before: Tensor, channel: int, hooked: bool) -> None:
+def _expect_channel_off(now: Any, before: Tensor, channel: int) -> None:
     shape = tuple(before.shape)
-    if same(now, before):
-        if not hooked:
-            raise NotYet(
-                "no forward hook is on the layer",
-                expected="register_forward_hook on the layer that you were given",
-                likely="registered nowhere, or removed before the layer ran: the caller removes the hook, not you",
-            )
-        raise NotYet(
-            "the layer's output is as before",
-            expected=f"channel {channel} is zero",
-            got="your hook ran, and nothing has changed",
-            likely="forgotten return: a new tensor that the hook does not return is lost",
-        )
     now = expect_tensor(now, "what your hook returned in place of the output")
     if tuple(now.shape) != shape:
         raise NotYet(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import GeneratorType
 from typing import Any
 
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.forward import linear, misconception_named, whole_numbers
+from hooklab.course.exercises.misconceptions import fitting
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
 from hooklab.course.exercises.varying import runs_of
 
@@ -23,7 +26,9 @@ class _Parts(nn.Module):
         self.linear, self.form = linear(2, 2, seed), form
 
     def forward(self, x: Tensor) -> Any:
-        return self.form(self.linear(x))
+        self.made = self.form(self.linear(x))
+        self.tensors = _tensors_in(self.made)
+        return self.made
 
 
 class _Reader(nn.Module):
@@ -33,20 +38,29 @@ class _Reader(nn.Module):
         super().__init__()
         self.layer = _Parts(seed, form)
         self.got: list[str] = []
+        self.why_noticed = ""
         self.result = torch.tensor(0.0)
 
     def forward(self, x: Tensor) -> Tensor:
         parts = self.layer(x)
         self.got.append(_described(parts))
+        if parts is not self.layer.made:
+            self.why_noticed = "accidental return: whatever a forward hook returns, except None, replaces the output"
+        elif all(map(operator.is_, _tensors_in(parts), self.layer.tensors)):
+            self.why_noticed = "`detach_()`, which cuts the model's own tensor off, in place"
+        else:
+            self.why_noticed = "writing into the model's own dictionary or list"
         result = torch.stack([one.sum() for one in _tensors_in(parts)]).sum()
         self.result = result.detach()
         return result
 
 
+CUT = " without a graph"
 _FORMS: list[Callable[[Tensor], Any]] = [
     lambda y: (y, (y * 2, y * 3)),
     lambda y: {"scores": y, "hidden": [y * 2, (y * 3,)], "aux": None, "steps": 3},
     lambda y: [y, {"more": y * 2}, "a note"],
+    lambda y: {0: [[[y]]], 1: (0, False, "", 1.5, {}, [])},
     lambda y: y,
 ]
 
@@ -68,7 +82,7 @@ def any_output_detached(trial: Trial) -> str:
                 "the model noticed your hook",
                 expected=f"the model goes on with {_described(wanted)}",
                 got=f"it got {model.got[0]}",
-                likely="accidental return, detach_() in place, or writing into the model's own dictionary or list",
+                likely=model.why_noticed,
             )
         if got is None:
             raise NotYet(
@@ -84,11 +98,11 @@ def any_output_detached(trial: Trial) -> str:
                 got=tensor_text(got),
                 likely="return value of model(x), not what the hook has stored",
             )
-        _expect_structure(got, wanted, "")
+        _expect_structure(trial, got, wanted, "")
     return "a tuple in a tuple, a dictionary with a list and None, a list and a plain tensor kept their structure"
 
 
-def _expect_structure(got: Any, wanted: Any, place: str) -> None:
+def _expect_structure(trial: Trial, got: Any, wanted: Any, place: str) -> None:
     where = f"the part at {place}" if place else "what your function returned"
     shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
     if isinstance(wanted, Tensor):
@@ -100,7 +114,7 @@ def _expect_structure(got: Any, wanted: Any, place: str) -> None:
                 f"{where} is not detached",
                 expected="requires_grad is False for every tensor, however deep",
                 got="requires_grad is True",
-                likely="not deep enough: the parts of a part need the same treatment, so let the function call itself",
+                likely=_why_not_detached(trial),
             )
         return
     if not isinstance(wanted, tuple | list | dict):
@@ -116,16 +130,54 @@ def _expect_structure(got: Any, wanted: Any, place: str) -> None:
             likely = f"another container: a {type(wanted).__name__} must stay a {type(wanted).__name__}"
         raise NotYet(f"{where} is no {type(wanted).__name__}, but: {type(got).__name__}", **shown, likely=likely)
     if len(got) != len(wanted) or (isinstance(wanted, dict) and list(got) != list(wanted)):
-        raise NotYet(f"{where} has other parts", **shown, likely="lost on the way: keep None and numbers too")
+        is_shorter = len(got) < len(wanted)
+        lost = "lost on the way: keep None and numbers too" if is_shorter else None
+        raise NotYet(f"{where} has other parts", **shown, likely=lost)
     for key in wanted if isinstance(wanted, dict) else range(len(wanted)):
-        _expect_structure(got[key], wanted[key], f"{place}[{key!r}]")
+        _expect_structure(trial, got[key], wanted[key], f"{place}[{key!r}]")
+
+
+def _detached(part: Any, depth: int = 9, kinds: Any = (tuple, list, dict)) -> Any:
+    """A part with its tensors detached, in containers of these kinds, so many levels deep."""
+    if isinstance(part, Tensor):
+        return part.detach()
+    if depth == 0 or not isinstance(part, kinds):
+        return part
+    if isinstance(part, dict):
+        return {key: _detached(one, depth - 1, kinds) for key, one in part.items()}
+    return type(part)(_detached(one, depth - 1, kinds) for one in part)
+
+
+_DEEPER = "the parts of a part need the same treatment, so let the function call itself"
+_GUESSES: dict[str, Callable[[Any], Any]] = {
+    "still part of the graph: detach each tensor": lambda output: output,
+    f"not deep enough: {_DEEPER}": lambda output: _detached(output, depth=1),
+    f"not deep enough, two levels only: {_DEEPER}": lambda output: _detached(output, depth=2),
+    "dictionaries are left as they are": lambda output: _detached(output, kinds=(tuple, list)),
+    "lists are left as they are": lambda output: _detached(output, kinds=(tuple, dict)),
+    "tuples are left as they are": lambda output: _detached(output, kinds=(list, dict)),
+}
+
+
+def _why_not_detached(trial: Trial) -> str | None:
+    """The one guess that leaves the same tensors on the graph, in all forms that come back in their structure."""
+    given, outputs = [], []
+    for form in _FORMS:
+        model = _Reader(0, form)
+        with suppress(NotYet):
+            got = trial.call(model, model.layer, torch.ones(1, 2))
+            if _described(got).replace(CUT, "") == _described(model.layer.made).replace(CUT, ""):
+                given.append(got)
+                outputs.append(model.layer.made)
+    programs = {words: lambda output, guess=guess: _described(guess(output)) for words, guess in _GUESSES.items()}
+    return fitting([_described(one) for one in given], programs, outputs)
 
 
 def _described(parts: Any) -> str:
     """The structure in short, each tensor by whether it has a graph."""
     if isinstance(parts, Tensor):
         # the graph may be switched off for the whole pass, which is nobody's fault
-        return "a tensor" if parts.requires_grad or not torch.is_grad_enabled() else "a tensor without a graph"
+        return "a tensor" if parts.requires_grad or not torch.is_grad_enabled() else f"a tensor{CUT}"
     if isinstance(parts, dict):
         return "{" + ", ".join(f"{key!r}: {_described(one)}" for key, one in parts.items()) + "}"
     if isinstance(parts, list | tuple):

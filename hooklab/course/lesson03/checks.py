@@ -42,11 +42,10 @@ __all__ = [
 @misconception_named()
 def one_layers_output(trial: Trial) -> str:
     for seed, name in enumerate(("body.second", "body.first", "body")):
-        model, x = Net(seed), whole_numbers(seed, 3, 2)
+        model, x = Net(seed).train(name != "body.first"), whole_numbers(seed, 3, 2)
         layer = model.get_submodule(name)
         taken_in, wanted, final = look(model, layer, x)
-        model.passes.clear()
-        model.results.clear()
+        model.forget()
         with runs_of(model) as runs:
             got = trial.call(model, layer, x)
         if runs.direct:
@@ -57,6 +56,8 @@ def one_layers_output(trial: Trial) -> str:
                 expected="one whole call of the model: its other hooks, and who waits for its result, need it too",
                 likely="an exception that your hook raises, and your function catches",
             )
+        if model.passes and runs.calls > 1:
+            raise NotYet(f"model(x) ran {runs.calls} times", expected="one call of the model")
         if not model.passes:
             likely = None
             if same(got, layer(x)):
@@ -69,7 +70,9 @@ def one_layers_output(trial: Trial) -> str:
                 got=tensor_text(got),
                 likely=likely,
             )
-        refuse_disturbed(model, [final] * len(model.results))
+        if runs.inputs[0] is not x:
+            raise NotYet("the model was called with something else than x", expected="model(x)")
+        refuse_disturbed(model, [final])
         if got is None:
             raise NotYet(
                 "your function returned None",
@@ -99,29 +102,31 @@ def one_layers_output(trial: Trial) -> str:
                 got="requires_grad is True: it keeps the whole graph behind it in memory",
                 likely=NOT_DETACHED,
             )
-        if len(model.passes) > 1:
-            raise NotYet(f"model(x) ran {len(model.passes)} times", expected="one call of the model")
     return "the outputs of three different modules came back, detached, and the model ran once, undisturbed"
 
 
 class _Loop(nn.Module):
-    """Uses one step several times, and then overwrites each of its outputs in place."""
+    """Uses one step several times, and then overwrites each of its outputs in place.
 
-    def __init__(self, times: int, seed: int):
+    Each use gets what came of the one before, or `anew`, all of them the same.
+    """
+
+    def __init__(self, times: int, seed: int, change: int = 1000, anew: bool = False):
         super().__init__()
         self.step, self.out = linear(2, 2, seed), linear(2, 2, seed + 10)
-        self.times = times
+        self.times, self.change, self.anew = times, change, anew
         self.values: list[Tensor] = []  # what the step gave, as the model got it
         self.has_graph, self.passes = True, 0
 
     def forward(self, x: Tensor) -> Tensor:
         self.values = []
         self.passes += 1
+        start = x
         for _ in range(self.times):
-            x = self.step(x)
+            x = self.step(start if self.anew else x)
             self.values.append(x.detach().clone())
             self.has_graph = x.requires_grad or not torch.is_grad_enabled()
-            x += 1000
+            x += self.change
         result: Tensor = self.out(x)
         return result
 
@@ -129,8 +134,9 @@ class _Loop(nn.Module):
 @exercise("3.3", "Mend it: every use, in order")
 @misconception_named()
 def every_use_in_order(trial: Trial) -> str:
-    for seed, times in enumerate((3, 2, 0)):
-        model, x = _Loop(times, seed), whole_numbers(seed, 1, 2)
+    loops = (_Loop(3, 0), _Loop(2, 1, change=-1000), _Loop(0, 2), _Loop(4, 3, anew=True))
+    for seed, model in enumerate(loops):
+        times, x = model.times, whole_numbers(seed, 1, 2)
         model(x)
         wanted, model.values, model.passes = model.values, [], 0
         with runs_of(model) as runs:
@@ -153,13 +159,13 @@ def every_use_in_order(trial: Trial) -> str:
                 got="the model went on with a tensor without a graph",
                 likely=ACCIDENTAL,
             )
-        _expect_uses(got, wanted, model, x)
+        _expect_uses(trial, got, wanted, model, x)
         if model.passes > 1:
             raise NotYet(f"model(x) ran {model.passes} times", expected="one call of the model")
-    return "three uses, two uses and none gave as many entries, in order, safe from later in-place changes"
+    return "three uses, two, none and four equal ones gave as many entries, in order, safe from later in-place changes"
 
 
-def _expect_uses(got: Any, wanted: list[Tensor], model: _Loop, x: Tensor) -> None:
+def _expect_uses(trial: Trial, got: Any, wanted: list[Tensor], model: _Loop, x: Tensor) -> None:
     times = len(wanted)
     shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
     if isinstance(got, Tensor):
@@ -177,20 +183,20 @@ def _expect_uses(got: Any, wanted: list[Tensor], model: _Loop, x: Tensor) -> Non
         )
     for number, one in enumerate(got):
         expect_tensor(one, f"entry {number} of your list")
-    written_over = [one + 1000 for one in wanted]
+    written_over = [one + model.change for one in wanted]
     if len(got) != times:
         raise NotYet(
             f"{len(got)} {'entry' if len(got) == 1 else 'entries'} for {times} uses",
             **shown,
-            likely=_why_another_number(got, [*wanted, *written_over], model),
+            likely=_why_another_number(trial, got, [*wanted, *written_over], model, x),
         )
-    if times > 1 and all(map(same, got, wanted[::-1])):
+    if times > 1 and not model.anew and all(map(same, got, wanted[::-1])):
         raise NotYet("the uses are in reverse order", **shown, likely="inserted in front, or reversed at the end")
     if times and all(map(same, got, written_over)):
         raise NotYet(
             "the entries are not what the module put out, but what became of it later",
             **shown,
-            likely="same memory: detach() does not copy, and the model adds 1000 in place afterwards; clone",
+            likely=f"same memory: detach() does not copy, and the model adds {model.change} in place afterwards; clone",
         )
     if times and all(map(same, got, [x, *written_over])):
         raise NotYet("those are the module's inputs", **shown, likely="args instead of output")
@@ -205,13 +211,15 @@ def _expect_uses(got: Any, wanted: list[Tensor], model: _Loop, x: Tensor) -> Non
         )
 
 
-def _why_another_number(got: Sequence[Tensor], uses: list[Tensor], model: _Loop) -> str | None:
+def _why_another_number(trial: Trial, got: Sequence[Tensor], uses: list[Tensor], model: _Loop, x: Tensor) -> str | None:
     if model.passes > 1:
         return f"the model was called {model.passes} times"
-    if len(got) == 1 and any(same(got[0], one) for one in uses):
+    if len(got) == 1 and not model.anew and any(same(got[0], uses[at]) for at in (model.times - 1, -1)):
         return "overwritten: each use replaces the one before; append instead"
     if len(got) == 2 * model.times and all(map(same, got[::2], got[1::2])):
         return "registered twice: two hooks are on the module, and each stores"
-    if len(got) > model.times and not all(any(same(one, use) for use in uses) for one in got):
+    number = len(got)
+    again = trial.call(model, model.step, x)
+    if isinstance(again, list | tuple) and len(again) > number > model.times:
         return "old entries: a default argument or a global list is shared by all calls; make the list in the function"
     return None

@@ -1,7 +1,4 @@
-"""Unusual right answers and wrong ones, each with the one reason that is true: how they are written down, and the tests.
-
-They are written from the card, without a look at the check.
-"""
+"""How unusual right answers and wrong ones are written down, from the card alone, and the tests that they are for."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from hooklab.course.exercises import attempt
 
 
 class Answers:
-    """The answers to a lesson's exercises. `test_…, test_…, test_… = answers.tests()` at the end of a module runs them."""
+    """The answers to a lesson's exercises; `test_a, test_b, test_c = answers.tests()` at a module's end runs them."""
 
     def __init__(self, *ids: str):
         self.ids = ids
@@ -25,7 +22,7 @@ class Answers:
         return lambda answer: self.rights.append(pytest.param(id, answer, id=name(id, answer))) or answer
 
     def wrong(self, id: str, likely: str | None = None, says: str = "") -> Callable[[Any], Any]:
-        """A wrong answer, with the beginning of its reason (None where the check can know none) and what else it is told."""
+        """A wrong answer, the beginning of the one true reason (None: the check can know none), and other words."""
         return lambda answer: self.wrongs.append(pytest.param(id, answer, likely, says, id=name(id, answer))) or answer
 
     def tests(self) -> tuple[Callable[..., None], ...]:
@@ -47,7 +44,11 @@ class Answers:
             assert sum(one.values[0] == id for one in self.rights) >= 5
             assert sum(one.values[0] == id for one in self.wrongs) >= 8
 
-        return right_ones_are_correct, wrong_ones_are_refused_with_the_true_reason_or_none, there_are_five_right_and_eight_wrong_ones
+        return (
+            right_ones_are_correct,
+            wrong_ones_are_refused_with_the_true_reason_or_none,
+            there_are_five_right_and_eight_wrong_ones,
+        )
 
 
 def name(id: str, answer: Any) -> str:

@@ -1,5 +1,6 @@
 """Unusual right answers to lesson 1's exercises, and wrong ones: none is misjudged, and no reason is untrue."""
 
+import contextlib
 import functools
 import heapq
 import itertools
@@ -51,7 +52,11 @@ def from_an_array(named):
 @right("1.1")
 class Callable:
     def __new__(cls, named):
-        return {n for n, t in named.items() if all(map(operator.attrgetter("is_leaf", "requires_grad"), [t])) and t.is_leaf and t.requires_grad}
+        return {
+            n
+            for n, t in named.items()
+            if all(map(operator.attrgetter("is_leaf", "requires_grad"), [t])) and t.is_leaf and t.requires_grad
+        }
 
 
 @right("1.1")
@@ -66,17 +71,17 @@ def by_type_of_the_node(named):
     return found
 
 
-@wrong("1.1")
+@wrong("1.1", says="the names in your set are not the right ones")
 def all_names(named):
     return set(named)
 
 
-@wrong("1.1")
+@wrong("1.1", "leaf is not enough")
 def all_leaves(named):
     return {name for name, t in named.items() if t.is_leaf}
 
 
-@wrong("1.1")
+@wrong("1.1", "requires_grad is not enough")
 def all_that_require_grad(named):
     return {name for name, t in named.items() if t.requires_grad}
 
@@ -91,48 +96,48 @@ def a_dictionary(named):
     return {name: t for name, t in named.items() if t.is_leaf and t.requires_grad}
 
 
-@wrong("1.1")
+@wrong("1.1", says="the answer holds tensors, not their names")
 def a_set_of_tensors(named):
     return {t for t in named.values() if t.is_leaf and t.requires_grad}
 
 
-@wrong("1.1")
+@wrong("1.1", says="the names in your set are not the right ones")
 def that_have_one_already(named):
     return {name for name, t in named.items() if t.is_leaf and t.grad is not None}
 
 
-@wrong("1.1")
+@wrong("1.1", says="the names in your set are not the right ones")
 def parameters_alone(named):
     return {name for name, t in named.items() if isinstance(t, nn.Parameter)}
 
 
-@wrong("1.1")
+@wrong("1.1", says="for other tensors, your set is not the right one")
 def single_precision_alone(named):
     return {n for n, t in named.items() if t.is_leaf and t.requires_grad and t.dtype == torch.float32}
 
 
-@wrong("1.1")
+@wrong("1.1", says="for other tensors, your set is not the right one")
 def not_the_scalars(named):
     return {n for n, t in named.items() if t.is_leaf and t.requires_grad and t.dim() > 0}
 
 
-@wrong("1.1")
+@wrong("1.1", says="the names in your set are not the right ones")
 def not_the_zeros(named):
     return {n for n, t in named.items() if t.is_leaf and t.requires_grad and t.any()}
 
 
-@wrong("1.1")
+@wrong("1.1", says="a tensor requires grad now that did not")
 def makes_them_all_require_grad(named):
     return {n for n, t in named.items() if t.is_leaf and t.requires_grad_() is t}
 
 
-@wrong("1.1")
+@wrong("1.1", says="your code wrote into .grad")
 def runs_backward_and_looks(named):
     sum(t.sum() for t in named.values()).backward(retain_graph=True)
     return {n for n, t in named.items() if t.is_leaf and t.grad is not None}
 
 
-@wrong("1.1")
+@wrong("1.1", says="the check could not use what empties_the_dictionary gave it")
 def empties_the_dictionary(named):
     found = set()
     while named:
@@ -142,12 +147,12 @@ def empties_the_dictionary(named):
     return found
 
 
-@wrong("1.1")
+@wrong("1.1", says="the answer is not a set of names")
 def joined_by_commas(named):
     return ", ".join(n for n, t in named.items() if t.is_leaf and t.requires_grad)
 
 
-@wrong("1.1")
+@wrong("1.1", says="the names in your set are not the right ones")
 def stops_at_the_first_that_fails(named):
     return set(itertools.takewhile(lambda n: named[n].is_leaf and named[n].requires_grad, named))
 
@@ -155,13 +160,13 @@ def stops_at_the_first_that_fails(named):
 seen_once = []
 
 
-@wrong("1.1")
+@wrong("1.1", "the names of the first dictionary")
 def always_the_first_answer(named):
     seen_once.append({n for n, t in named.items() if t.is_leaf and t.requires_grad})
     return seen_once[0]
 
 
-@wrong("1.1")
+@wrong("1.1", says="the names in your set are not the right ones")
 def leaves_gradient_mode_off_and_forgets_one(named):
     torch.set_grad_enabled(False)
     return {n for n, t in named.items() if t.is_leaf and t.requires_grad} - {min(named)}
@@ -269,7 +274,7 @@ def with_an_index(self, gradient, arriving):
     if self.made_from in ((), []):
         self.grad = gradient if self.grad is None else gradient + self.grad
     for parent in self.made_from:
-        arriving[parent[0]] = gradient * parent[1] + (arriving[parent[0]] if parent[0] in arriving else 0)
+        arriving[parent[0]] = gradient * parent[1] + arriving.get(parent[0], 0)
 
 
 @right("1.2")
@@ -299,7 +304,7 @@ class Other:
         pass_on(self.made_from, gradient, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", "0.0 is a gradient and not None")
 @arriving_by
 def zero_is_not_none(self, gradient, arriving):
     for hook in self.hooks:
@@ -309,7 +314,7 @@ def zero_is_not_none(self, gradient, arriving):
     pass_on(self.made_from, gradient, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", says="backward raised TypeError: unsupported operand type(s) for *:")
 @arriving_by
 def takes_none_for_a_gradient(self, gradient, arriving):
     for hook in self.hooks:
@@ -319,7 +324,7 @@ def takes_none_for_a_gradient(self, gradient, arriving):
     pass_on(self.made_from, gradient, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", says="what a hook returns is lost")
 @arriving_by
 def hooks_only_look(self, gradient, arriving):
     for hook in self.hooks:
@@ -329,7 +334,7 @@ def hooks_only_look(self, gradient, arriving):
     pass_on(self.made_from, gradient, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", "each hook gets what the one before it returned")
 @arriving_by
 def each_hook_gets_the_first_gradient(self, gradient, arriving):
     first = gradient
@@ -342,7 +347,7 @@ def each_hook_gets_the_first_gradient(self, gradient, arriving):
     pass_on(self.made_from, gradient, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", "only one of the two hooks ran")
 @arriving_by
 def only_the_first_hook(self, gradient, arriving):
     gradient = after_hooks(self.hooks[:1], gradient)
@@ -351,7 +356,7 @@ def only_the_first_hook(self, gradient, arriving):
     pass_on(self.made_from, gradient, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", "the other way round")
 @arriving_by
 def hooks_in_reverse(self, gradient, arriving):
     gradient = after_hooks(self.hooks[::-1], gradient)
@@ -360,7 +365,7 @@ def hooks_in_reverse(self, gradient, arriving):
     pass_on(self.made_from, gradient, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", says="a hook on y never ran")
 @arriving_by
 def hooks_of_leaves_alone(self, gradient, arriving):
     if not self.made_from:
@@ -369,7 +374,7 @@ def hooks_of_leaves_alone(self, gradient, arriving):
     pass_on(self.made_from, gradient, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", says="the order in which hooks run is another one")
 @arriving_by
 def hooks_of_the_others_alone(self, gradient, arriving):
     if not self.made_from:
@@ -378,7 +383,7 @@ def hooks_of_the_others_alone(self, gradient, arriving):
     pass_on(self.made_from, after_hooks(self.hooks, gradient), arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", says="what a hook returns is lost")
 @arriving_by
 def hooks_at_the_end(self, gradient, arriving):
     if not self.made_from:
@@ -387,7 +392,7 @@ def hooks_at_the_end(self, gradient, arriving):
     after_hooks(self.hooks, gradient)
 
 
-@wrong("1.2")
+@wrong("1.2", "a leaf adds to the gradient it already has")
 @arriving_by
 def a_leaf_forgets(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
@@ -396,7 +401,7 @@ def a_leaf_forgets(self, gradient, arriving):
     pass_on(self.made_from, gradient, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", says="y, y·y, z kept a gradient, and was computed")
 @arriving_by
 def everybody_keeps_it(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
@@ -404,14 +409,14 @@ def everybody_keeps_it(self, gradient, arriving):
     pass_on(self.made_from, gradient, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", says="the leaf x kept no gradient")
 @arriving_by
 def nobody_keeps_it(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
     pass_on(self.made_from, gradient, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", "y is used twice in y·y, and one of its two pieces is lost")
 @arriving_by
 def the_last_piece_wins(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
@@ -421,7 +426,7 @@ def the_last_piece_wins(self, gradient, arriving):
         arriving[value] = gradient * derivative
 
 
-@wrong("1.2")
+@wrong("1.2", "y is used twice in y·y, and one of its two pieces is lost")
 @arriving_by
 def the_first_piece_wins(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
@@ -431,7 +436,7 @@ def the_first_piece_wins(self, gradient, arriving):
         arriving.setdefault(value, gradient * derivative)
 
 
-@wrong("1.2")
+@wrong("1.2", says="backward raised KeyError:")
 @arriving_by
 def no_entry_yet(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
@@ -441,7 +446,7 @@ def no_entry_yet(self, gradient, arriving):
         arriving[value] += gradient * derivative
 
 
-@wrong("1.2")
+@wrong("1.2", "y is used twice in y·y, and one of its two pieces is lost")
 @arriving_by
 def a_dictionary_of_what_it_was_made_from(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
@@ -450,7 +455,7 @@ def a_dictionary_of_what_it_was_made_from(self, gradient, arriving):
     pass_on(dict(self.made_from).items(), gradient, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", says="x.grad, for z = 0.5·y·y with y = x + 2 = 3, is another one")
 @arriving_by
 def adds_the_derivative(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
@@ -460,7 +465,7 @@ def adds_the_derivative(self, gradient, arriving):
         arriving[value] = arriving.get(value, 0.0) + gradient + derivative
 
 
-@wrong("1.2")
+@wrong("1.2", "passed on unchanged")
 @arriving_by
 def forgets_the_gradient(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
@@ -469,7 +474,7 @@ def forgets_the_gradient(self, gradient, arriving):
     pass_on(self.made_from, 1.0, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", says="what a hook returns is lost")
 @arriving_by
 def passes_on_what_came_before_the_hooks(self, gradient, arriving):
     if not self.made_from:
@@ -479,7 +484,7 @@ def passes_on_what_came_before_the_hooks(self, gradient, arriving):
     after_hooks(self.hooks, gradient)
 
 
-@wrong("1.2")
+@wrong("1.2", says="what a hook on x sees in two backward passes is another one")
 @arriving_by
 def hooks_run_once(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
@@ -489,7 +494,7 @@ def hooks_run_once(self, gradient, arriving):
     pass_on(self.made_from, gradient, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", says="the hook on y ran more than once in one backward")
 @arriving_by
 def hooks_for_each_piece(self, gradient, arriving):
     if not self.made_from:
@@ -498,7 +503,7 @@ def hooks_for_each_piece(self, gradient, arriving):
         arriving[value] = arriving.get(value, 0.0) + after_hooks(self.hooks, gradient) * derivative
 
 
-@wrong("1.2")
+@wrong("1.2", says="x.grad, for z = 0.5·y·y with y = x + 2 = 3, is another one")
 @arriving_by
 def calls_the_others_itself(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
@@ -509,7 +514,7 @@ def calls_the_others_itself(self, gradient, arriving):
         value.arrive(gradient * derivative, arriving)
 
 
-@wrong("1.2")
+@wrong("1.2", says="x.grad, where two negative pieces come to y, is another one")
 @arriving_by
 def only_positive_ones(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
@@ -519,7 +524,7 @@ def only_positive_ones(self, gradient, arriving):
         arriving[value] = max(arriving.get(value, 0.0), 0.0) + gradient * derivative
 
 
-@wrong("1.2")
+@wrong("1.2", says="backward raised KeyError:")
 @arriving_by
 def catches_what_a_hook_raises(self, gradient, arriving):
     for hook in self.hooks:
@@ -586,20 +591,20 @@ def pushes_the_gradient_itself(w, x):
     return gradient
 
 
-@wrong("1.3")
+@wrong("1.3", says="the gradient of hidden came back, and w got none")
 def only_asks(w, x):
     hidden = w * x
     return torch.autograd.grad((hidden**2).sum(), hidden)[0]
 
 
-@wrong("1.3")
+@wrong("1.3", "the leaf's")
 def the_gradient_of_w(w, x):
     hidden = w * x
     (hidden**2).sum().backward()
     return w.grad
 
 
-@wrong("1.3")
+@wrong("1.3", "value instead of gradient")
 def hidden_itself(w, x):
     hidden = w * x
     hidden.retain_grad()
@@ -607,7 +612,7 @@ def hidden_itself(w, x):
     return hidden
 
 
-@wrong("1.3")
+@wrong("1.3", says="w.grad is not what one backward() makes it")
 def backward_twice(w, x):
     hidden = w * x
     hidden.retain_grad()
@@ -618,7 +623,7 @@ def backward_twice(w, x):
     return hidden.grad
 
 
-@wrong("1.3")
+@wrong("1.3", says="w.grad is not what one backward() makes it")
 def clears_the_old_gradient(w, x):
     w.grad = None
     hidden = w * x
@@ -627,7 +632,7 @@ def clears_the_old_gradient(w, x):
     return hidden.grad
 
 
-@wrong("1.3")
+@wrong("1.3", says="w.grad is not what one backward() makes it")
 def zeroes_the_old_gradient(w, x):
     hidden = w * x
     hidden.retain_grad()
@@ -637,14 +642,14 @@ def zeroes_the_old_gradient(w, x):
     return hidden.grad
 
 
-@wrong("1.3")
+@wrong("1.3", says="the gradient of hidden came back, and w got none")
 def detaches_first(w, x):
     hidden = (w * x).detach().requires_grad_()
     (hidden**2).sum().backward()
     return hidden.grad
 
 
-@wrong("1.3")
+@wrong("1.3", "asked too late, or of another tensor")
 def retains_too_late(w, x):
     hidden = w * x
     (hidden**2).sum().backward()
@@ -652,7 +657,7 @@ def retains_too_late(w, x):
     return hidden.grad
 
 
-@wrong("1.3")
+@wrong("1.3", says="that is not the gradient of hidden")
 def a_mean(w, x):
     hidden = w * x
     hidden.retain_grad()
@@ -660,7 +665,7 @@ def a_mean(w, x):
     return hidden.grad
 
 
-@wrong("1.3")
+@wrong("1.3", says="that is not the gradient of hidden")
 def a_sum_of_absolute_values(w, x):
     hidden = w * x
     hidden.retain_grad()
@@ -668,7 +673,7 @@ def a_sum_of_absolute_values(w, x):
     return hidden.grad
 
 
-@wrong("1.3")
+@wrong("1.3", says="what your function returned has another shape")
 def one_number(w, x):
     hidden = w * x
     hidden.retain_grad()
@@ -676,7 +681,7 @@ def one_number(w, x):
     return hidden.grad.sum()
 
 
-@wrong("1.3")
+@wrong("1.3", says="what your function returned is not a tensor")
 def in_a_list(w, x):
     kept = []
     hidden = w * x
@@ -685,7 +690,7 @@ def in_a_list(w, x):
     return kept
 
 
-@wrong("1.3")
+@wrong("1.3", "in-place change")
 def takes_a_step_as_well(w, x):
     hidden = w * x
     hidden.retain_grad()
@@ -695,14 +700,14 @@ def takes_a_step_as_well(w, x):
     return hidden.grad
 
 
-@wrong("1.3")
+@wrong("1.3", says="w.grad is not what one backward() makes it")
 def writes_w_grad_itself(w, x):
     hidden = w * x
     gradient, w.grad = torch.autograd.grad((hidden**2).sum(), [hidden, w])
     return gradient
 
 
-@wrong("1.3")
+@wrong("1.3", says="w.grad is not what one backward() makes it")
 def halves_on_the_way(w, x):
     kept = []
     hidden = w * x
@@ -716,7 +721,7 @@ def halves_on_the_way(w, x):
     return kept[0]
 
 
-@wrong("1.3")
+@wrong("1.3", says="that is not the gradient of hidden")
 def absolute_values(w, x):
     hidden = w * x
     hidden.retain_grad()
@@ -727,7 +732,7 @@ def absolute_values(w, x):
 first_gradient = []
 
 
-@wrong("1.3")
+@wrong("1.3", says="what your function returned has another shape")
 def the_gradient_of_the_first_call(w, x):
     hidden = w * x
     hidden.register_hook(first_gradient.append)
@@ -735,7 +740,7 @@ def the_gradient_of_the_first_call(w, x):
     return first_gradient[0]
 
 
-@wrong("1.3")
+@wrong("1.3", says="the gradient of hidden came back, and w got none")
 def w_is_frozen(w, x):
     w.requires_grad_(False)
     hidden = (w * x).requires_grad_()
@@ -743,7 +748,7 @@ def w_is_frozen(w, x):
     return hidden.grad
 
 
-@wrong("1.3")
+@wrong("1.3", says="the gradient of hidden came back, and w got none")
 def adds_to_a_copy(w, x):
     copy = w.clone().detach().requires_grad_()
     hidden = copy * x
@@ -752,7 +757,7 @@ def adds_to_a_copy(w, x):
     return hidden.grad
 
 
-@wrong("1.3")
+@wrong("1.3", says="what your function returned has another shape")
 def flattened(w, x):
     hidden = w * x
     hidden.retain_grad()
@@ -801,7 +806,7 @@ def by_squares(z, named):
 def by_numpy(z, named):
     grads = torch.autograd.grad(z, list(named.values()), allow_unused=True)
     lengths = [(np.linalg.norm(g.numpy().ravel()), n) for g, n in zip(grads, named, strict=True) if g is not None]
-    return [n for _, n in reversed(sorted(lengths))]
+    return [n for _, n in sorted(lengths, reverse=True)]
 
 
 def norms_of(z, named):
@@ -809,14 +814,14 @@ def norms_of(z, named):
     return {n: g.norm().item() for n, g in zip(named, grads, strict=True) if g is not None}
 
 
-@wrong("1.4")
+@wrong("1.4", "backward() fills .grad all the way down; torch.autograd.grad")
 def calls_backward(z, named):
     z.backward()
     found = {n: t.grad.norm().item() for n, t in named.items() if t.grad is not None}
     return sorted(found, key=found.get, reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", says="a came with an old .grad, and it is gone")
 def backward_and_none(z, named):
     for t in named.values():
         t.retain_grad()
@@ -828,7 +833,7 @@ def backward_and_none(z, named):
     return sorted(found, key=found.get, reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", "backward() fills .grad all the way down; torch.autograd.grad")
 def puts_back_those_of_the_dictionary(z, named):
     old = {n: t.grad for n, t in named.items()}
     for t in named.values():
@@ -841,7 +846,7 @@ def puts_back_those_of_the_dictionary(z, named):
     return sorted(found, key=found.get, reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", "backward() fills .grad all the way down; torch.autograd.grad")
 def keeps_the_object_and_not_the_numbers(z, named):
     old = {n: t.grad for n, t in named.items()}
     found = norms_of(z, named)
@@ -851,99 +856,99 @@ def keeps_the_object_and_not_the_numbers(z, named):
     return sorted(found, key=found.get, reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", "sorted() counts up")
 def smallest_first(z, named):
     found = norms_of(z, named)
     return sorted(found, key=found.get)
 
 
-@wrong("1.4")
+@wrong("1.4", says="the order is another one")
 def in_the_order_of_the_dictionary(z, named):
     return list(norms_of(z, named))
 
 
-@wrong("1.4")
+@wrong("1.4", says="the order is another one")
 def in_the_order_of_the_alphabet(z, named):
     return sorted(norms_of(z, named))
 
 
-@wrong("1.4")
+@wrong("1.4", "the sum, where numbers of both signs cancel")
 def by_the_sum(z, named):
     grads = torch.autograd.grad(z, list(named.values()), allow_unused=True)
     found = {n: g.sum().item() for n, g in zip(named, grads, strict=True) if g is not None}
     return sorted(found, key=found.get, reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", says="the order is another one")
 def by_the_largest_element(z, named):
     grads = torch.autograd.grad(z, list(named.values()), allow_unused=True)
     found = {n: g.max().item() for n, g in zip(named, grads, strict=True) if g is not None}
     return sorted(found, key=found.get, reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", says="the order is another one")
 def by_the_largest_absolute_element(z, named):
     grads = torch.autograd.grad(z, list(named.values()), allow_unused=True)
     found = {n: g.abs().max().item() for n, g in zip(named, grads, strict=True) if g is not None}
     return sorted(found, key=found.get, reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", "the sum of the sizes")
 def by_the_sum_of_absolute_values(z, named):
     grads = torch.autograd.grad(z, list(named.values()), allow_unused=True)
     found = {n: g.abs().sum().item() for n, g in zip(named, grads, strict=True) if g is not None}
     return sorted(found, key=found.get, reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", says="the order is another one")
 def by_the_mean_square(z, named):
     grads = torch.autograd.grad(z, list(named.values()), allow_unused=True)
     found = {n: g.square().mean().item() for n, g in zip(named, grads, strict=True) if g is not None}
     return sorted(found, key=found.get, reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", says="the order is another one")
 def by_the_tensors_themselves(z, named):
     found = norms_of(z, named)
     return sorted(found, key=lambda n: named[n].norm().item(), reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", "zero is not None")
 def unused_ones_as_well(z, named):
     grads = torch.autograd.grad(z, list(named.values()), allow_unused=True, materialize_grads=True)
     found = {n: g.norm().item() for n, g in zip(named, grads, strict=True)}
     return sorted(found, key=found.get, reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", "zero is not None")
 def without_those_of_gradient_zero(z, named):
     found = {n: norm for n, norm in norms_of(z, named).items() if norm > 0}
     return sorted(found, key=found.get, reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", says="these are not the tensors that z depends on")
 def only_leaves(z, named):
     found = norms_of(z, {n: t for n, t in named.items() if t.is_leaf})
     return sorted(found, key=found.get, reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", says="these are not the tensors that z depends on")
 def only_the_strongest(z, named):
     found = norms_of(z, named)
     return [max(found, key=found.get)]
 
 
-@wrong("1.4")
+@wrong("1.4", says="these are not the tensors that z depends on")
 def pairs(z, named):
     return sorted(norms_of(z, named).items(), key=lambda pair: pair[1], reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", says="the answer is a set, which has no order")
 def a_set_of_names(z, named):
     return set(norms_of(z, named))
 
 
-@wrong("1.4")
+@wrong("1.4", says="one_by_one_without_the_graph raised RuntimeError: Trying to backward")
 def one_by_one_without_the_graph(z, named):
     found = {}
     for n, t in named.items():
@@ -953,14 +958,14 @@ def one_by_one_without_the_graph(z, named):
     return sorted(found, key=found.get, reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", says="unused_is_an_error raised RuntimeError: The differentiated Tensor at")
 def unused_is_an_error(z, named):
     grads = torch.autograd.grad(z, list(named.values()))
     found = {n: g.norm().item() for n, g in zip(named, grads, strict=True)}
     return sorted(found, key=found.get, reverse=True)
 
 
-@wrong("1.4")
+@wrong("1.4", "not removed")
 def leaves_a_hook(z, named):
     for t in named.values():
         t.register_hook(lambda grad: None)
@@ -1000,8 +1005,8 @@ def from_a_list_of_flags(z, times):
 
 
 @right("1.5")
-def by_a_map(z, times):
-    list(map(lambda left: z.backward(retain_graph=bool(left)), reversed(range(times))))
+def by_a_list(z, times):
+    [z.backward(retain_graph=bool(left)) for left in reversed(range(times))]
 
 
 @right("1.5")
@@ -1011,42 +1016,42 @@ def returns_the_result(z, times):
     return z
 
 
-@wrong("1.5")
+@wrong("1.5", "retained to the end")
 def keeps_the_graph(z, times):
     for _ in range(times):
         z.backward(retain_graph=True)
 
 
-@wrong("1.5")
+@wrong("1.5", says="frees_it_at_once raised RuntimeError: Trying to backward through the")
 def frees_it_at_once(z, times):
     for _ in range(times):
         z.backward()
 
 
-@wrong("1.5")
+@wrong("1.5", "times · z, or backward(times)")
 def one_pass_of_several_times_the_gradient(z, times):
     z.backward(torch.full_like(z, times))
 
 
-@wrong("1.5")
+@wrong("1.5", "times · z, or backward(times)")
 def several_times_the_result(z, times):
     (z * times).backward()
 
 
-@wrong("1.5")
+@wrong("1.5", "off by one")
 def one_too_many(z, times):
     for _ in range(times):
         z.backward(retain_graph=True)
     z.backward()
 
 
-@wrong("1.5")
+@wrong("1.5", "off by one")
 def one_too_few(z, times):
     for number in range(times - 1):
         z.backward(retain_graph=number < times - 2)
 
 
-@wrong("1.5")
+@wrong("1.5", says="x.grad is still None")
 def only_asks_for_gradients(z, times):
     leaves = []
     nodes = [z.grad_fn]
@@ -1059,60 +1064,58 @@ def only_asks_for_gradients(z, times):
         torch.autograd.grad(z, leaves, retain_graph=number < times - 1)
 
 
-@wrong("1.5")
+@wrong("1.5", "retained to the end")
 def never_frees_after_a_single_pass(z, times):
     for number in range(times):
         z.backward(retain_graph=times == 1 or number < times - 1)
 
 
-@wrong("1.5")
+@wrong("1.5", "retained to the end")
 def with_a_graph_of_the_gradients(z, times):
     for _ in range(times):
         z.backward(create_graph=True)
 
 
-@wrong("1.5")
+@wrong("1.5", says="backward ran 3 times, not 1")
 def always_three(z, times):
     for keep in (True, True, False):
         z.backward(retain_graph=keep)
 
 
-@wrong("1.5")
+@wrong("1.5", says="backward ran 1 time, not 3")
 def catches_the_error(z, times):
     for _ in range(times):
-        try:
+        with contextlib.suppress(RuntimeError):
             z.backward()
-        except RuntimeError:
-            pass
 
 
-@wrong("1.5")
+@wrong("1.5", "retained to the end")
 def deletes_the_name(z, times):
     for _ in range(times):
         z.backward(retain_graph=True)
     del z
 
 
-@wrong("1.5")
+@wrong("1.5", "times · z, or backward(times)")
 def sends_a_sum(z, times):
     sum(z for _ in range(times)).backward()
 
 
-@wrong("1.5")
+@wrong("1.5", says="z was cut off from its graph")
 def cuts_the_result_off(z, times):
     for _ in range(times):
         z.backward(retain_graph=True)
     z.detach_()
 
 
-@wrong("1.5")
+@wrong("1.5", "off by one")
 def frees_it_in_a_pass_of_zeros(z, times):
     for _ in range(times):
         z.backward(retain_graph=True)
     z.backward(torch.zeros_like(z))
 
 
-@wrong("1.5")
+@wrong("1.5", says="the passes do not add up to the right sum")
 def half_of_it_each_time(z, times):
     for number in range(times):
         z.backward(torch.full_like(z, 0.5), retain_graph=number < times - 1)
@@ -1195,12 +1198,12 @@ def walk(start, lr, steps, step=None, keep=lambda x: x.detach().clone(), scale=0
     return path
 
 
-@wrong("1.6")
+@wrong("1.6", "gradients add up")
 def gradients_add_up(start, lr, steps):
     return torch.stack(walk(start, lr, steps, clear=False))
 
 
-@wrong("1.6")
+@wrong("1.6", "in-place change")
 def changes_the_start(start, lr, steps):
     x = start.detach()
     path = [x.clone()]
@@ -1210,13 +1213,13 @@ def changes_the_start(start, lr, steps):
     return torch.stack(path)
 
 
-@wrong("1.6")
+@wrong("1.6", "start.requires_grad_() changes the caller's tensor")
 def makes_the_start_require_grad(start, lr, steps):
     start.requires_grad_()
     return torch.stack(walk(start, lr, steps))
 
 
-@wrong("1.6")
+@wrong("1.6", "start.requires_grad_() changes the caller's tensor")
 def walks_with_the_start(start, lr, steps):
     x = start.requires_grad_()
     path = [x.detach().clone()]
@@ -1229,62 +1232,62 @@ def walks_with_the_start(start, lr, steps):
     return torch.stack(path)
 
 
-@wrong("1.6")
+@wrong("1.6", says="the path is not a tensor")
 def a_list_of_points(start, lr, steps):
     return walk(start, lr, steps)
 
 
-@wrong("1.6")
+@wrong("1.6", "fence-post")
 def without_the_start(start, lr, steps):
     return torch.stack(walk(start, lr, steps)[1:])
 
 
-@wrong("1.6")
+@wrong("1.6", "fence-post")
 def without_the_end(start, lr, steps):
     return torch.stack(walk(start, lr, steps)[:-1])
 
 
-@wrong("1.6")
+@wrong("1.6", "same memory")
 def one_memory_for_all(start, lr, steps):
     return torch.stack(walk(start, lr, steps, keep=lambda x: x.detach()))
 
 
-@wrong("1.6")
+@wrong("1.6", "sum instead of half the sum")
 def without_the_half(start, lr, steps):
     return torch.stack(walk(start, lr, steps, scale=1.0))
 
 
-@wrong("1.6")
+@wrong("1.6", "sign")
 def uphill(start, lr, steps):
     return torch.stack(walk(start, -lr, steps))
 
 
-@wrong("1.6")
+@wrong("1.6", says="the path is another one")
 def a_step_size_of_its_own(start, lr, steps):
     return torch.stack(walk(start, 0.1, steps))
 
 
-@wrong("1.6")
+@wrong("1.6", says="the path is another one")
 def smaller_and_smaller_steps(start, lr, steps):
     return torch.stack(walk(start, lr, steps, step=lambda number: lr / (number + 1)))
 
 
-@wrong("1.6")
+@wrong("1.6", says="the path is another one")
 def from_the_end_to_the_start(start, lr, steps):
     return torch.stack(walk(start, lr, steps)[::-1])
 
 
-@wrong("1.6")
+@wrong("1.6", says="the path has another shape")
 def turned_on_its_side(start, lr, steps):
     return torch.stack(walk(start, lr, steps), dim=1)
 
 
-@wrong("1.6")
+@wrong("1.6", says="the path has another shape")
 def only_the_end(start, lr, steps):
     return walk(start, lr, steps)[-1]
 
 
-@wrong("1.6")
+@wrong("1.6", says="the path is another one")
 def with_momentum(start, lr, steps):
     x = nn.Parameter(start.detach().clone())
     optimizer = torch.optim.SGD([x], lr=lr, momentum=0.9)
@@ -1297,12 +1300,12 @@ def with_momentum(start, lr, steps):
     return torch.stack(path)
 
 
-@wrong("1.6")
+@wrong("1.6", "one step too far")
 def of_y(start, lr, steps):
     return torch.stack(walk(start, lr, steps)) + 2
 
 
-@wrong("1.6")
+@wrong("1.6", says="the path is another one")
 def forgets_the_two(start, lr, steps):
     x = start.detach().clone()
     path = [x]
@@ -1312,7 +1315,7 @@ def forgets_the_two(start, lr, steps):
     return torch.stack(path)
 
 
-@wrong("1.6")
+@wrong("1.6", says="a_new_tensor_each_time raised TypeError: unsupported operand type(s)")
 def a_new_tensor_each_time(start, lr, steps):
     x = start.clone().requires_grad_()
     path = [x.detach().clone()]
@@ -1323,21 +1326,23 @@ def a_new_tensor_each_time(start, lr, steps):
     return torch.stack(path)
 
 
-@wrong("1.6")
+@wrong("1.6", says="the path is another one")
 def one_start_for_both(start, lr, steps):
     path = torch.stack(walk(start, lr, steps))
     return path[:, :1].expand(-1, 2)
 
 
-@wrong("1.6")
+@wrong("1.6", says="the path is another one")
 def rounded(start, lr, steps):
     return torch.stack(walk(start, lr, steps)).round(decimals=1)
 
 
-@wrong("1.6")
+@wrong("1.6", says="the path has another shape")
 def stops_when_it_is_there(start, lr, steps):
     path = walk(start, lr, steps)
-    return torch.stack([point for number, point in enumerate(path) if number == 0 or not torch.equal(point, path[number - 1])])
+    return torch.stack(
+        [point for number, point in enumerate(path) if number == 0 or not torch.equal(point, path[number - 1])]
+    )
 
 
 test_right, test_wrong, test_enough = answers.tests()

@@ -94,7 +94,7 @@ def keeps_the_graphs(y, losses):
     return [*gradients.values()]
 
 
-@wrong("2.1")
+@wrong("2.1", "not removed")
 def leaves_the_hook(y, losses):
     gradients = []
     y.register_hook(gradients.append)
@@ -103,7 +103,7 @@ def leaves_the_hook(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", "hooks pile up")
 def a_hook_more_for_each_loss(y, losses):
     gradients, handles = [], []
     for loss in losses:
@@ -114,7 +114,7 @@ def a_hook_more_for_each_loss(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", "reads .grad, where passes add up; what a hook gets is the gr")
 def retained_and_added_up(y, losses):
     gradients = []
     y.retain_grad()
@@ -124,7 +124,7 @@ def retained_and_added_up(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", "reads .grad, where passes add up; what a hook gets is the gr")
 def one_tensor_again_and_again(y, losses):
     gradients = []
     y.retain_grad()
@@ -134,7 +134,7 @@ def one_tensor_again_and_again(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", says="these are not the gradients of y")
 def backwards(y, losses):
     gradients = []
     with y.register_hook(gradients.append):
@@ -143,7 +143,7 @@ def backwards(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", says="the losses were not sent back in order")
 def backwards_and_sorted_again(y, losses):
     gradients = []
     with y.register_hook(gradients.append):
@@ -152,7 +152,7 @@ def backwards_and_sorted_again(y, losses):
     return gradients[::-1]
 
 
-@wrong("2.1")
+@wrong("2.1", "one pass for a sum of losses")
 def all_at_once(y, losses):
     gradients = []
     with y.register_hook(gradients.append):
@@ -160,12 +160,12 @@ def all_at_once(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", "backward() did not run, or not down to the leaves")
 def only_asks(y, losses):
     return [torch.autograd.grad(loss, y)[0] for loss in losses]
 
 
-@wrong("2.1")
+@wrong("2.1", "a list made anew for each loss")
 def a_list_made_anew_in_the_loop(y, losses):
     for loss in losses:
         gradients = []
@@ -174,7 +174,7 @@ def a_list_made_anew_in_the_loop(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", says="1 gradient for 3 losses")
 def only_the_first_loss(y, losses):
     gradients = []
     with y.register_hook(gradients.append):
@@ -182,7 +182,7 @@ def only_the_first_loss(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", says="these are not the gradients of y")
 def the_same_loss_again(y, losses):
     gradients = []
     with y.register_hook(gradients.append):
@@ -191,7 +191,7 @@ def the_same_loss_again(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", says="6 passes for 3 losses")
 def each_loss_twice(y, losses):
     gradients = []
     for loss in losses:
@@ -201,7 +201,7 @@ def each_loss_twice(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", says="your code removed a hook that is not yours: a tensor hook on tensor")
 def takes_everybody_away(y, losses):
     gradients = []
     y.register_hook(gradients.append)
@@ -211,7 +211,7 @@ def takes_everybody_away(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", "the hook changed the gradient")
 def changes_what_passes(y, losses):
     gradients = []
 
@@ -225,7 +225,7 @@ def changes_what_passes(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", "the hook never ran")
 def registers_after_the_backward(y, losses):
     gradients = []
     for loss in losses:
@@ -234,7 +234,7 @@ def registers_after_the_backward(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", "forgotten return")
 def forgets_to_return(y, losses):
     gradients = []
     with y.register_hook(gradients.append):
@@ -242,7 +242,7 @@ def forgets_to_return(y, losses):
             loss.backward()
 
 
-@wrong("2.1")
+@wrong("2.1", says="that is not a list")
 def stacked(y, losses):
     gradients = []
     with y.register_hook(gradients.append):
@@ -251,7 +251,7 @@ def stacked(y, losses):
     return torch.stack(gradients)
 
 
-@wrong("2.1")
+@wrong("2.1", says="your list holds other things than tensors")
 def numbers(y, losses):
     gradients = []
     with y.register_hook(lambda grad: gradients.append(grad.sum().item())):
@@ -260,7 +260,7 @@ def numbers(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", says="these are not the gradients of y")
 def without_zeros(y, losses):
     gradients = []
     with y.register_hook(lambda grad: gradients.append(grad) if grad.any() else None):
@@ -269,7 +269,7 @@ def without_zeros(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", says="these are not the gradients of y")
 def without_what_is_not_finite(y, losses):
     gradients = []
     with y.register_hook(lambda grad: gradients.append(torch.nan_to_num(grad))):
@@ -278,7 +278,7 @@ def without_what_is_not_finite(y, losses):
     return gradients
 
 
-@wrong("2.1")
+@wrong("2.1", says="3 gradients for 5 losses")
 def three_at_most(y, losses):
     gradients = []
     with y.register_hook(gradients.append):
@@ -329,12 +329,12 @@ def adds_nothing(tensor, factor):
     return tensor.register_hook(lambda grad: torch.zeros_like(grad).add(grad, alpha=factor))
 
 
-@wrong("2.2")
+@wrong("2.2", "in place")
 def writes_into_it(tensor, factor):
     return tensor.register_hook(lambda grad: grad.mul_(factor))
 
 
-@wrong("2.2")
+@wrong("2.2", "in place")
 def writes_and_returns_nothing(tensor, factor):
     def hook(grad):
         grad *= factor
@@ -342,7 +342,7 @@ def writes_and_returns_nothing(tensor, factor):
     return tensor.register_hook(hook)
 
 
-@wrong("2.2")
+@wrong("2.2", "in place")
 def writes_and_takes_back(tensor, factor):
     def hook(grad):
         scaled = grad.mul_(factor).clone()
@@ -352,7 +352,7 @@ def writes_and_takes_back(tensor, factor):
     return tensor.register_hook(hook)
 
 
-@wrong("2.2")
+@wrong("2.2", "forgotten return")
 def forgets_to_return_the_gradient(tensor, factor):
     def hook(grad):
         grad = grad * factor
@@ -360,18 +360,18 @@ def forgets_to_return_the_gradient(tensor, factor):
     return tensor.register_hook(hook)
 
 
-@wrong("2.2")
+@wrong("2.2", "forgotten return of the handle")
 def forgets_the_handle(tensor, factor):
     tensor.register_hook(lambda grad: grad * factor)
 
 
-@wrong("2.2")
+@wrong("2.2", "removed too early")
 def ends_at_once(tensor, factor):
     with tensor.register_hook(lambda grad: grad * factor) as handle:
         return handle
 
 
-@wrong("2.2")
+@wrong("2.2", "a hook that removes itself")
 def only_once(tensor, factor):
     def hook(grad):
         handle.remove()
@@ -381,38 +381,38 @@ def only_once(tensor, factor):
     return handle
 
 
-@wrong("2.2")
+@wrong("2.2", says="the gradient is not scaled by the factor")
 def divides(tensor, factor):
     return tensor.register_hook(lambda grad: grad / factor if factor else grad * 0)
 
 
-@wrong("2.2")
+@wrong("2.2", says="the gradient is not scaled by the factor")
 def adds(tensor, factor):
     return tensor.register_hook(lambda grad: grad + factor)
 
 
-@wrong("2.2")
+@wrong("2.2", says="the gradient is not scaled by the factor")
 def to_that_length(tensor, factor):
     return tensor.register_hook(lambda grad: grad * factor / grad.norm())
 
 
-@wrong("2.2")
+@wrong("2.2", says="the gradient is not scaled by the factor")
 def never_turns_it_around(tensor, factor):
     return tensor.register_hook(lambda grad: grad * abs(factor))
 
 
-@wrong("2.2")
+@wrong("2.2", says="the gradient is as it would be without the hook")
 def zero_is_no_factor(tensor, factor):
     return tensor.register_hook(lambda grad: grad * factor if factor else None)
 
 
-@wrong("2.2")
+@wrong("2.2", says="the gradient is not scaled by the factor")
 def two_of_them(tensor, factor):
     tensor.register_hook(lambda grad: grad * factor)
     return tensor.register_hook(lambda grad: grad * factor)
 
 
-@wrong("2.2")
+@wrong("2.2", "a hook that remembers something from pass to pass")
 def more_and_more(tensor, factor):
     state = {"factor": 1.0}
 
@@ -423,26 +423,26 @@ def more_and_more(tensor, factor):
     return tensor.register_hook(hook)
 
 
-@wrong("2.2")
+@wrong("2.2", "in-place change")
 def scales_the_tensor(tensor, factor):
     with torch.no_grad():
         tensor.mul_(factor)
     return tensor.register_hook(lambda grad: None)
 
 
-@wrong("2.2")
+@wrong("2.2", "a hook on another tensor")
 def a_hook_on_a_new_tensor(tensor, factor):
     return (tensor * 1).register_hook(lambda grad: grad * factor)
 
 
-@wrong("2.2")
+@wrong("2.2", says="your code removed a hook that is not yours: a tensor hook on tensor")
 def takes_the_place_of_the_others(tensor, factor):
     if tensor._backward_hooks:
         tensor._backward_hooks.clear()
     return tensor.register_hook(lambda grad: grad * factor)
 
 
-@wrong("2.2")
+@wrong("2.2", says="the gradient is not scaled by the factor")
 def first_element_alone(tensor, factor):
     def hook(grad):
         grad = grad.clone()
@@ -452,17 +452,17 @@ def first_element_alone(tensor, factor):
     return tensor.register_hook(hook)
 
 
-@wrong("2.2")
+@wrong("2.2", says="a gradient with very large numbers, an infinity and a NaN is not")
 def no_nans(tensor, factor):
     return tensor.register_hook(lambda grad: grad.nan_to_num() * factor)
 
 
-@wrong("2.2")
+@wrong("2.2", says="backward raised RuntimeError: hook '<lambda>' has changed the type of")
 def in_single_precision(tensor, factor):
     return tensor.register_hook(lambda grad: grad.float() * factor)
 
 
-@wrong("2.2")
+@wrong("2.2", says="after_accumulation raised RuntimeError: post accumulate grad hooks")
 def after_accumulation(tensor, factor):
     def hook(leaf):
         leaf.grad = leaf.grad * factor
@@ -470,7 +470,7 @@ def after_accumulation(tensor, factor):
     return tensor.register_post_accumulate_grad_hook(hook)
 
 
-@wrong("2.2")
+@wrong("2.2", says="a gradient with very large numbers, an infinity and a NaN is not")
 def the_first_gradient_for_ever(tensor, factor):
     kept = []
 
@@ -481,7 +481,7 @@ def the_first_gradient_for_ever(tensor, factor):
     return tensor.register_hook(hook)
 
 
-@wrong("2.2")
+@wrong("2.2", says="a gradient with very large numbers, an infinity and a NaN is not")
 def bounded(tensor, factor):
     return tensor.register_hook(lambda grad: (grad * factor).clamp(-100, 100))
 
@@ -567,7 +567,7 @@ def by_an_exit_stack(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", "in place")
 def copies_and_writes(tensor, losses):
     arrived = []
 
@@ -581,7 +581,7 @@ def copies_and_writes(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", "hooks pile up")
 def as_it_was(tensor, losses):
     arrived = []
 
@@ -595,7 +595,7 @@ def as_it_was(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", "halved before it was kept")
 def what_went_on(tensor, losses):
     passed = []
 
@@ -609,7 +609,7 @@ def what_went_on(tensor, losses):
     return passed
 
 
-@wrong("2.3")
+@wrong("2.3", "halved before it was kept")
 def halves_before_it_looks(tensor, losses):
     arrived = []
     with tensor.register_hook(lambda grad: grad / 2), tensor.register_hook(arrived.append):
@@ -618,7 +618,7 @@ def halves_before_it_looks(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", "the whole gradient passed")
 def lets_all_of_it_pass(tensor, losses):
     arrived = []
     with tensor.register_hook(arrived.append):
@@ -627,7 +627,7 @@ def lets_all_of_it_pass(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", says="what passes the tensor is not half of what arrived")
 def a_quarter(tensor, losses):
     arrived = []
 
@@ -641,7 +641,7 @@ def a_quarter(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", says="what passes the tensor is not half of what arrived")
 def half_of_the_loss(tensor, losses):
     arrived = []
     with tensor.register_hook(lambda grad: arrived.append(2 * grad)):
@@ -650,7 +650,7 @@ def half_of_the_loss(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", says="these are not the gradients that arrived")
 def less_and_less(tensor, losses):
     arrived, handles = [], []
     for loss in losses:
@@ -662,7 +662,7 @@ def less_and_less(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", "not removed")
 def hooks_stay(tensor, losses):
     arrived = []
 
@@ -676,7 +676,7 @@ def hooks_stay(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", "not removed")
 def the_last_hook_stays(tensor, losses):
     arrived = []
     handle = None
@@ -688,7 +688,7 @@ def the_last_hook_stays(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", says="your code removed a hook that is not yours: a tensor hook on tensor")
 def all_the_hooks_go(tensor, losses):
     arrived = []
     tensor.register_hook(lambda grad: arrived.append(grad) or grad / 2)
@@ -698,7 +698,7 @@ def all_the_hooks_go(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", says="what passes the tensor is not half of what arrived")
 def only_the_first_time(tensor, losses):
     arrived = []
     halved = []
@@ -715,7 +715,7 @@ def only_the_first_time(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", says="these are not the gradients that arrived")
 def a_list_of_one(tensor, losses):
     def hook(grad):
         arrived.append(grad)
@@ -728,7 +728,7 @@ def a_list_of_one(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", says="these are not the gradients that arrived")
 def in_reverse(tensor, losses):
     arrived = []
     with tensor.register_hook(lambda grad: arrived.append(grad) or grad / 2):
@@ -737,7 +737,7 @@ def in_reverse(tensor, losses):
     return arrived[::-1]
 
 
-@wrong("2.3")
+@wrong("2.3", says="what passes the tensor is not half of what arrived")
 def half_in_whole_numbers(tensor, losses):
     arrived = []
     with tensor.register_hook(lambda grad: arrived.append(grad) or grad // 2):
@@ -746,7 +746,7 @@ def half_in_whole_numbers(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", says="what passes the tensor is not half of what arrived")
 def only_the_positive_half(tensor, losses):
     arrived = []
     with tensor.register_hook(lambda grad: arrived.append(grad) or torch.where(grad > 0, grad / 2, grad)):
@@ -755,7 +755,7 @@ def only_the_positive_half(tensor, losses):
     return arrived
 
 
-@wrong("2.3")
+@wrong("2.3", says="what passes the tensor is not half of what arrived")
 def each_twice(tensor, losses):
     arrived = []
     with tensor.register_hook(lambda grad: arrived.append(grad) or grad / 4):
@@ -765,7 +765,7 @@ def each_twice(tensor, losses):
     return arrived[::2]
 
 
-@wrong("2.3")
+@wrong("2.3", says="nothing arrived at x, behind the tensor")
 def asks_and_does_not_send(tensor, losses):
     return [torch.autograd.grad(loss, tensor)[0] for loss in losses]
 
@@ -778,7 +778,9 @@ def by_one_hook_each_with_a_queue(named, z):
     seen, handles = {}, []
     for pair in named.items():
         if pair[1].requires_grad:
-            handles.append(pair[1].register_hook(functools.partial(lambda pair, grad: seen.update({pair[0]: +grad}), pair)))
+            handles.append(
+                pair[1].register_hook(functools.partial(lambda pair, grad: seen.update({pair[0]: +grad}), pair))
+            )
     z.backward()
     any(handle.remove() for handle in handles)
     return seen
@@ -843,7 +845,9 @@ def by_objects(named, z):
 def in_the_order_of_the_names(named, z):
     seen = {}
     handles = [
-        t.register_hook(lambda grad, n=n: seen.__setitem__(n, grad)) for n, t in sorted(named.items()) if t.requires_grad
+        t.register_hook(lambda grad, n=n: seen.__setitem__(n, grad))
+        for n, t in sorted(named.items())
+        if t.requires_grad
     ]
     z.backward(torch.ones_like(z))
     [handle.remove() for handle in handles]
@@ -875,20 +879,20 @@ def setting(seen, name):
     return functools.partial(seen.__setitem__, name)
 
 
-@wrong("2.4")
+@wrong("2.4", "late binding")
 def late(named, z):
     seen = {}
     handles = []
     for name, t in named.items():
         if t.requires_grad:
-            handles.append(t.register_hook(lambda grad: seen.__setitem__(name, grad)))
+            handles.append(t.register_hook(lambda grad: seen.__setitem__(name, grad)))  # noqa: B023
     z.backward()
     for handle in handles:
         handle.remove()
     return seen
 
 
-@wrong("2.4")
+@wrong("2.4", "reads .grad, which adds up; what a hook gets is the gradient")
 def reads_grad(named, z):
     for t in named.values():
         if t.requires_grad and not t.is_leaf:
@@ -897,7 +901,7 @@ def reads_grad(named, z):
     return {name: t.grad for name, t in named.items() if t.grad is not None}
 
 
-@wrong("2.4")
+@wrong("2.4", "cleared .grad")
 def clears_and_reads_grad(named, z):
     for t in named.values():
         if t.requires_grad:
@@ -907,7 +911,7 @@ def clears_and_reads_grad(named, z):
     return {name: t.grad for name, t in named.items() if t.grad is not None}
 
 
-@wrong("2.4")
+@wrong("2.4", "one name for many handles")
 def one_handle_is_removed(named, z):
     seen = {}
     for name, t in named.items():
@@ -918,48 +922,48 @@ def one_handle_is_removed(named, z):
     return seen
 
 
-@wrong("2.4")
+@wrong("2.4", "no gradient to hook")
 def does_not_ask_who_requires_grad(named, z):
     return collect(named, z, setting, keep=lambda name, t: True)
 
 
-@wrong("2.4")
+@wrong("2.4", "None is not a gradient")
 def none_for_the_others(named, z):
     return dict.fromkeys(named) | collect(named, z, setting)
 
 
-@wrong("2.4")
+@wrong("2.4", says="the names are ['again', 'data', 'hidden', 'out', 'still', 'unused',")
 def zeros_for_the_others(named, z):
     return {name: torch.zeros_like(t) for name, t in named.items()} | collect(named, z, setting)
 
 
-@wrong("2.4")
+@wrong("2.4", says="the names are ['again', 'hidden', 'out', 'w', 'z']")
 def without_gradients_of_zero(named, z):
     return {name: g for name, g in collect(named, z, setting).items() if g.any()}
 
 
-@wrong("2.4")
+@wrong("2.4", says="the names are ['still', 'w']")
 def only_leaves(named, z):
     return collect(named, z, setting, keep=lambda name, t: t.requires_grad and t.is_leaf)
 
 
-@wrong("2.4")
+@wrong("2.4", says="the names are ['again', 'hidden', 'out', 'z']")
 def only_results(named, z):
     return collect(named, z, setting, keep=lambda name, t: t.grad_fn is not None)
 
 
-@wrong("2.4")
+@wrong("2.4", says="the names are ['again', 'hidden', 'out', 'still', 'w']")
 def without_z(named, z):
     return collect(named, z, setting, keep=lambda name, t: t.requires_grad and t is not z)
 
 
-@wrong("2.4")
+@wrong("2.4", says="the names are ['again', 'out', 'still', 'w', 'z']")
 def one_name_for_each_tensor(named, z):
     once = {t: name for name, t in named.items()}
     return collect({name: t for t, name in once.items()}, z, setting)
 
 
-@wrong("2.4")
+@wrong("2.4", "z.backward() ran 2 times")
 def two_passes(named, z):
     def send(z):
         z.backward(retain_graph=True)
@@ -968,19 +972,19 @@ def two_passes(named, z):
     return collect(named, z, setting, send=send)
 
 
-@wrong("2.4")
+@wrong("2.4", "z.backward() did not run")
 def asks_only(named, z):
     wanted = {n: t for n, t in named.items() if t.requires_grad}
     grads = torch.autograd.grad(z, list(wanted.values()), allow_unused=True)
     return {n: g for n, g in zip(wanted, grads, strict=True) if g is not None}
 
 
-@wrong("2.4")
+@wrong("2.4", says="the gradient under 'w' is another one")
 def sends_twice_the_gradient(named, z):
     return collect(named, z, setting, send=lambda z: z.backward(torch.full_like(z, 2.0)))
 
 
-@wrong("2.4")
+@wrong("2.4", says="the gradient under 'w' is another one")
 def in_lists(named, z):
     def listing(seen, name):
         return lambda grad: seen.setdefault(name, []).append(grad)
@@ -988,12 +992,12 @@ def in_lists(named, z):
     return collect(named, z, listing)
 
 
-@wrong("2.4")
+@wrong("2.4", says="the gradient under 'w' is another one")
 def lengths(named, z):
     return collect(named, z, lambda seen, name: lambda grad: seen.__setitem__(name, grad.norm()))
 
 
-@wrong("2.4")
+@wrong("2.4", says="the gradient under 'w' is another one")
 def lets_nothing_pass(named, z):
     def blocking(seen, name):
         def hook(grad):
@@ -1005,7 +1009,7 @@ def lets_nothing_pass(named, z):
     return collect(named, z, blocking)
 
 
-@wrong("2.4")
+@wrong("2.4", says="your code removed a hook that is not yours: a tensor hook on tensor")
 def sweeps_all_hooks_away(named, z):
     seen = {}
     for name, t in named.items():
@@ -1018,17 +1022,17 @@ def sweeps_all_hooks_away(named, z):
     return seen
 
 
-@wrong("2.4")
+@wrong("2.4", says="the keys are not names")
 def numbered(named, z):
     return dict(enumerate(collect(named, z, setting).values()))
 
 
-@wrong("2.4")
+@wrong("2.4", says="the gradient under 'w' is another one")
 def turned_into_float(named, z):
     return collect(named, z, lambda seen, name: lambda grad: seen.__setitem__(name, grad.abs()))
 
 
-@wrong("2.4")
+@wrong("2.4", "cleared .grad")
 def clears_the_old_gradients(named, z):
     for t in named.values():
         if t.is_leaf:
@@ -1036,7 +1040,7 @@ def clears_the_old_gradients(named, z):
     return collect(named, z, setting)
 
 
-@wrong("2.4")
+@wrong("2.4", "cleared .grad")
 def zeroes_the_old_gradients(named, z):
     for t in named.values():
         if t.is_leaf and t.grad is not None:
@@ -1135,13 +1139,13 @@ class TheNormOfTheClone(Base):
         return None
 
 
-@wrong("2.5")
+@wrong("2.5", "forgotten return in __enter__")
 class ReturnsNothing(Base):
     def __enter__(self):
         self.handle = self.tensor.register_hook(self.keep)
 
 
-@wrong("2.5")
+@wrong("2.5", "registered in __init__")
 class HookFromTheStart(Base):
     def __init__(self, tensor):
         super().__init__(tensor)
@@ -1151,125 +1155,125 @@ class HookFromTheStart(Base):
         return self
 
 
-@wrong("2.5")
+@wrong("2.5", "not removed")
 class NeverRemoves(Base):
     def __exit__(self, *exception):
         pass
 
 
-@wrong("2.5")
+@wrong("2.5", "cleared the tensor's hooks")
 class ClearsEverything(Base):
     def __exit__(self, *exception):
         self.tensor._backward_hooks.clear()
 
 
-@wrong("2.5")
+@wrong("2.5", "removed on success only")
 class StaysAfterAnError(Base):
     def __exit__(self, kind, error, trace):
         if kind is None:
             self.handle.remove()
 
 
-@wrong("2.5")
+@wrong("2.5", "not removed")
 class LeavesOnlyAfterAnError(Base):
     def __exit__(self, kind, error, trace):
         if kind is not None:
             self.handle.remove()
 
 
-@wrong("2.5")
+@wrong("2.5", "swallowed")
 class SwallowsErrors(Base):
     def __exit__(self, *exception):
         self.handle.remove()
         return True
 
 
-@wrong("2.5")
+@wrong("2.5", "tensors kept")
 class KeepsTensors(Base):
     def keep(self, grad):
         self.norms.append(grad.norm())
 
 
-@wrong("2.5")
+@wrong("2.5", says="the norms are not Python floats")
 class KeepsGradients(Base):
     def keep(self, grad):
         self.norms.append(grad)
 
 
-@wrong("2.5")
+@wrong("2.5", "not a tensor")
 class ReturnsTheNorm(Base):
     def keep(self, grad):
         self.norms.append(grad.norm().item())
         return self.norms[-1]
 
 
-@wrong("2.5")
+@wrong("2.5", "the hook changed the gradient")
 class Normalises(Base):
     def keep(self, grad):
         self.norms.append(grad.norm().item())
         return grad / grad.norm()
 
 
-@wrong("2.5")
+@wrong("2.5", "the norm is the root of the sum of squares")
 class SquaredNorms(Base):
     def keep(self, grad):
         self.norms.append((grad**2).sum().item())
 
 
-@wrong("2.5")
+@wrong("2.5", says="these are not the norms of the gradients of the block")
 class SumsOfAbsoluteValues(Base):
     def keep(self, grad):
         self.norms.append(grad.norm(p=1).item())
 
 
-@wrong("2.5")
+@wrong("2.5", says="these are not the norms of the gradients of the block")
 class LargestElements(Base):
     def keep(self, grad):
         self.norms.append(grad.abs().max().item())
 
 
-@wrong("2.5")
+@wrong("2.5", says="these are not the norms of the gradients of the block")
 class RootMeanSquares(Base):
     def keep(self, grad):
         self.norms.append((grad**2).mean().sqrt().item())
 
 
-@wrong("2.5")
+@wrong("2.5", says="these are not the norms of the gradients of the block")
 class NormsOfTheTensor(Base):
     def keep(self, grad):
         self.norms.append(self.tensor.norm().item())
 
 
-@wrong("2.5")
+@wrong("2.5", says="these are not the norms of the gradients of the block")
 class OnlyTheFirst(Base):
     def keep(self, grad):
         if not self.norms:
             self.norms.append(grad.norm().item())
 
 
-@wrong("2.5")
+@wrong("2.5", says="these are not the norms of the gradients of the block")
 class OnlyTheLast(Base):
     def keep(self, grad):
         self.norms = [grad.norm().item()]
 
 
-@wrong("2.5")
+@wrong("2.5", says="these are not the norms of the gradients of the block")
 class OncePerBlock(Base):
     def keep(self, grad):
         self.norms.append(grad.norm().item())
         self.handle.remove()
 
 
-@wrong("2.5")
+@wrong("2.5", "class attribute")
 class OneListForAll(Base):
-    shared = []
+    shared = []  # noqa: RUF012
 
     def __init__(self, tensor):
         self.tensor = tensor
         self.norms = self.shared
 
 
-@wrong("2.5")
+@wrong("2.5", says="a second `with` block on the same object kept nothing")
 class OneBlockOnly(Base):
     done = False
 
@@ -1283,7 +1287,7 @@ class OneBlockOnly(Base):
         super().__exit__()
 
 
-@wrong("2.5")
+@wrong("2.5", says="after a second `with` block on the same object, there are other norms")
 class OneMoreHookForEachBlock(Base):
     def __init__(self, tensor):
         super().__init__(tensor)
@@ -1299,14 +1303,14 @@ class OneMoreHookForEachBlock(Base):
             handle.remove()
 
 
-@wrong("2.5")
+@wrong("2.5", says="a gradient of zeros, and one with an infinity, have a norm as well")
 class WithoutZeros(Base):
     def keep(self, grad):
         if grad.any():
             self.norms.append(grad.norm().item())
 
 
-@wrong("2.5")
+@wrong("2.5", says="these are not the norms of the gradients of the block")
 class ReadsGrad(Base):
     def __enter__(self):
         self.tensor.retain_grad()
@@ -1316,14 +1320,14 @@ class ReadsGrad(Base):
         self.norms.append(self.tensor.grad.norm().item())
 
 
-@wrong("2.5")
+@wrong("2.5", says="`with … as log` does not give your object")
 class GivesTheList(Base):
     def __enter__(self):
         super().__enter__()
         return self.norms
 
 
-@wrong("2.5")
+@wrong("2.5", "the hook changed the gradient")
 class WritesIntoTheGradient(Base):
     def keep(self, grad):
         self.norms.append(grad.mul_(1e-3).norm().item() * 1e3)
@@ -1435,22 +1439,22 @@ def a_minimum_of_one_and_infinity(model, limit, train):
     return run_with(model, train, lambda grad: grad * min(1.0, limit / grad.norm()))
 
 
-@wrong("2.6")
+@wrong("2.6", "by value instead of by norm")
 def by_value(model, limit, train):
     return run_with(model, train, lambda grad: grad.clamp(-limit, limit))
 
 
-@wrong("2.6")
+@wrong("2.6", "always scaled")
 def always_to_the_limit(model, limit, train):
     return run_with(model, train, lambda grad: grad * limit / grad.norm().clamp(min=1e-12))
 
 
-@wrong("2.6")
+@wrong("2.6", "0/0")
 def not_a_number(model, limit, train):
     return run_with(model, train, lambda grad: grad / grad.norm() * torch.minimum(grad.norm(), torch.tensor(limit)))
 
 
-@wrong("2.6")
+@wrong("2.6", "no gradient to hook")
 def the_frozen_ones_too(model, limit, train):
     with ExitStack() as stack:
         for p in model.parameters():
@@ -1458,14 +1462,14 @@ def the_frozen_ones_too(model, limit, train):
         return train()
 
 
-@wrong("2.6")
+@wrong("2.6", "thawed to be hooked")
 def thaws_them(model, limit, train):
     for p in model.parameters():
         p.requires_grad_()
     return run_with(model, train, lambda grad: clipped(grad, limit))
 
 
-@wrong("2.6")
+@wrong("2.6", "thawed to be hooked")
 def thaws_them_for_a_moment(model, limit, train):
     frozen = [p for p in model.parameters() if not p.requires_grad]
     for p in frozen:
@@ -1477,7 +1481,7 @@ def thaws_them_for_a_moment(model, limit, train):
             p.requires_grad_(False)
 
 
-@wrong("2.6")
+@wrong("2.6", "removed on success only")
 def hooks_stay_after_an_error(model, limit, train):
     handles = [p.register_hook(lambda grad: clipped(grad, limit)) for p in model.parameters() if p.requires_grad]
     result = train()
@@ -1486,7 +1490,7 @@ def hooks_stay_after_an_error(model, limit, train):
     return result
 
 
-@wrong("2.6")
+@wrong("2.6", "not removed")
 def hooks_stay_without_an_error(model, limit, train):
     handles = [p.register_hook(lambda grad: clipped(grad, limit)) for p in model.parameters() if p.requires_grad]
     try:
@@ -1497,7 +1501,7 @@ def hooks_stay_without_an_error(model, limit, train):
         raise
 
 
-@wrong("2.6")
+@wrong("2.6", "not removed")
 def the_last_hook_alone_goes(model, limit, train):
     for p in model.parameters():
         if p.requires_grad:
@@ -1508,84 +1512,86 @@ def the_last_hook_alone_goes(model, limit, train):
         handle.remove()
 
 
-@wrong("2.6")
+@wrong("2.6", "forgotten return")
 def forgets_what_train_returns(model, limit, train):
     run_with(model, train, lambda grad: clipped(grad, limit))
 
 
-@wrong("2.6")
+@wrong("2.6", "swallowed")
 def swallows_the_error(model, limit, train):
     with contextlib.suppress(Exception):
         return run_with(model, train, lambda grad: clipped(grad, limit))
 
 
-@wrong("2.6")
+@wrong("2.6", "some parameters had a hook, others had none")
 def the_roots_own(model, limit, train):
     return run_with(model, train, lambda grad: clipped(grad, limit), model.parameters(recurse=False))
 
 
-@wrong("2.6")
+@wrong("2.6", "some parameters had a hook, others had none")
 def the_childrens_own(model, limit, train):
     own = [p for child in model.children() for p in child.parameters(recurse=False)]
     return run_with(model, train, lambda grad: clipped(grad, limit), own)
 
 
-@wrong("2.6")
+@wrong("2.6", "some parameters had a hook, others had none")
 def without_the_roots_own(model, limit, train):
     parameters = [p for child in model.children() for p in child.parameters()]
     return run_with(model, train, lambda grad: clipped(grad, limit), parameters)
 
 
-@wrong("2.6")
+@wrong("2.6", "no hook was on any parameter while train() ran")
 def weights_alone(model, limit, train):
     named = [p for name, p in model.named_parameters() if "weight" in name]
     return run_with(model, train, lambda grad: clipped(grad, limit), named)
 
 
-@wrong("2.6")
+@wrong("2.6", "no hook was on any parameter while train() ran")
 def of_linear_layers_alone(model, limit, train):
     own = [p for module in model.modules() if isinstance(module, nn.Linear) for p in module.parameters()]
     return run_with(model, train, lambda grad: clipped(grad, limit), own)
 
 
-@wrong("2.6")
+@wrong("2.6", "some parameters had a hook, others had none")
 def matrices_alone(model, limit, train):
     return run_with(model, train, lambda grad: clipped(grad, limit), [p for p in model.parameters() if p.dim() > 1])
 
 
-@wrong("2.6")
+@wrong("2.6", "one norm for each row")
 def row_by_row(model, limit, train):
-    return run_with(model, train, lambda grad: torch.renorm(grad, 2, 0, limit) if grad.dim() > 1 else clipped(grad, limit))
+    return run_with(
+        model, train, lambda grad: torch.renorm(grad, 2, 0, limit) if grad.dim() > 1 else clipped(grad, limit)
+    )
 
 
-@wrong("2.6")
+@wrong("2.6", "another norm, the sum of all sizes")
 def another_norm(model, limit, train):
     return run_with(model, train, lambda grad: grad * min(1.0, limit / max(grad.abs().sum().item(), 1e-12)))
 
 
-@wrong("2.6")
+@wrong("2.6", "another norm, the largest size")
 def the_largest_element(model, limit, train):
     return run_with(model, train, lambda grad: grad * min(1.0, limit / max(grad.abs().max().item(), 1e-12)))
 
 
-@wrong("2.6")
+@wrong("2.6", says="the stored gradient is not the clipped one")
 def a_limit_for_all_together(model, limit, train):
     share = limit / math.sqrt(sum(p.requires_grad for p in model.parameters()))
     return run_with(model, train, lambda grad: clipped(grad, share))
 
 
-@wrong("2.6")
+@wrong("2.6", says="the stored gradient is not the clipped one")
 def a_limit_of_one(model, limit, train):
     return run_with(model, train, lambda grad: clipped(grad, 1.0))
 
 
-@wrong("2.6")
+@wrong("2.6", says="the stored gradient is not the clipped one")
 def zero_above_the_limit(model, limit, train):
     return run_with(model, train, lambda grad: grad * 0 if grad.norm() > limit else grad)
 
 
-@wrong("2.6")
-def only_once(model, limit, train):
+@wrong("2.6", says="a long gradient was stored as it came")
+def only_the_first_of_each_shape(model, limit, train):
     done = set()
 
     def hook(grad):
@@ -1596,7 +1602,7 @@ def only_once(model, limit, train):
     return run_with(model, train, hook)
 
 
-@wrong("2.6")
+@wrong("2.6", "no hook was on any parameter while train() ran")
 def after_the_training(model, limit, train):
     result = train()
     for p in model.parameters():
@@ -1605,24 +1611,23 @@ def after_the_training(model, limit, train):
     return result
 
 
-@wrong("2.6")
+@wrong("2.6", says="train() was called 2 times")
 def trains_twice(model, limit, train):
     train()
     return run_with(model, train, lambda grad: clipped(grad, limit))
 
 
-@wrong("2.6")
-def by_the_sum_of_all_gradients(model, limit, train):
+@wrong("2.6", says="by_the_sum_of_all_gradients raised RuntimeError: Tensor post")
+def returns_the_norm_after_accumulation(model, limit, train):
     with ExitStack() as stack:
         for p in model.parameters():
             if p.requires_grad:
-                hook = lambda p: nn.utils.clip_grad_norm_(p, limit)  # noqa: E731
-                stack.enter_context(p.register_post_accumulate_grad_hook(lambda p: hook(p) and None))
+                stack.enter_context(p.register_post_accumulate_grad_hook(lambda p: nn.utils.clip_grad_norm_(p, limit)))
         return train()
 
 
-@wrong("2.6")
-def sweeps_all_hooks_away(model, limit, train):
+@wrong("2.6", says="your code removed a hook that is not yours: a tensor hook on")
+def sweeps_the_parameters(model, limit, train):
     for p in model.parameters():
         if p.requires_grad:
             p.register_hook(lambda grad: clipped(grad, limit))
@@ -1634,7 +1639,7 @@ def sweeps_all_hooks_away(model, limit, train):
                 p._backward_hooks.clear()
 
 
-@wrong("2.6")
+@wrong("2.6", "in place")
 def writes_into_the_gradient(model, limit, train):
     def hook(grad):
         norm = grad.norm()
@@ -1644,13 +1649,13 @@ def writes_into_the_gradient(model, limit, train):
     return run_with(model, train, hook)
 
 
-@wrong("2.6")
+@wrong("2.6", says="your code left the model in evaluation mode")
 def in_evaluation_mode(model, limit, train):
     model.eval()
     return run_with(model, train, lambda grad: clipped(grad, limit))
 
 
-@wrong("2.6")
+@wrong("2.6", "no hook was on any parameter while train() ran")
 def on_every_linear_module(model, limit, train):
     def hook(module, grad_input, grad_output):
         return tuple(g if g is None else clipped(g, limit) for g in grad_input)

@@ -524,7 +524,11 @@ class LargestSingularValue(Log):
 
 @wrong("2.6", says="another norm")
 def clips_by_the_largest_singular_value(model, limit, train):
-    return hooked_run(model, train, lambda g: g * (limit / torch.linalg.matrix_norm(torch.atleast_2d(g), 2).clamp(min=1e-9)).clamp(max=1))
+    return hooked_run(
+        model,
+        train,
+        lambda g: g * (limit / torch.linalg.matrix_norm(torch.atleast_2d(g), 2).clamp(min=1e-9)).clamp(max=1),
+    )
 
 
 @wrong("2.6", says="one norm for each row")

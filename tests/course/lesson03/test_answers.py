@@ -92,18 +92,18 @@ def kept_by(model, layer, x, run=None, keep=torch.Tensor.detach):
     return found[0]
 
 
-@wrong("3.1")
+@wrong("3.1", "past the hooks")
 def by_forward(model, layer, x):
     return kept_by(model, layer, x, model.forward)
 
 
-@wrong("3.1")
+@wrong("3.1", says="the model ran in another mode")
 def in_evaluation_mode(model, layer, x):
     model.eval()
     return kept_by(model, layer, x)
 
 
-@wrong("3.1")
+@wrong("3.1", says="the model ran in another mode")
 def evaluation_mode_for_a_moment(model, layer, x):
     mode = model.training
     model.eval()
@@ -112,33 +112,33 @@ def evaluation_mode_for_a_moment(model, layer, x):
     return result
 
 
-@wrong("3.1")
+@wrong("3.1", says="the model ran in another mode")
 def in_training_mode(model, layer, x):
     model.train()
     return kept_by(model, layer, x)
 
 
-@wrong("3.1")
+@wrong("3.1", "layer alone")
 def calls_the_layer(model, layer, x):
     return layer(x).detach()
 
 
-@wrong("3.1")
+@wrong("3.1", "return value of model(x), not the hook's")
 def what_the_model_puts_out(model, layer, x):
     return model(x).detach()
 
 
-@wrong("3.1")
+@wrong("3.1", "still part of the graph")
 def on_the_graph(model, layer, x):
     return kept_by(model, layer, x, keep=lambda output: output)
 
 
-@wrong("3.1")
+@wrong("3.1", "still part of the graph")
 def a_clone_on_the_graph(model, layer, x):
     return kept_by(model, layer, x, keep=torch.clone)
 
 
-@wrong("3.1")
+@wrong("3.1", "not removed")
 def leaves_its_hook(model, layer, x):
     found = []
     layer.register_forward_hook(lambda module, args, output: found.append(output.detach()))
@@ -146,20 +146,20 @@ def leaves_its_hook(model, layer, x):
     return found[0]
 
 
-@wrong("3.1")
+@wrong("3.1", says="model(x) ran 2 times")
 def runs_the_model_twice(model, layer, x):
     model(x)
     return kept_by(model, layer, x)
 
 
-@wrong("3.1")
+@wrong("3.1", says="model(x) ran 2 times")
 def runs_the_model_again_afterwards(model, layer, x):
     result = kept_by(model, layer, x)
     model(x)
     return result
 
 
-@wrong("3.1")
+@wrong("3.1", "args instead of output")
 def what_goes_in(model, layer, x):
     found = []
     with layer.register_forward_hook(lambda module, args, output: found.append(args[0].detach())):
@@ -167,7 +167,7 @@ def what_goes_in(model, layer, x):
     return found[0]
 
 
-@wrong("3.1")
+@wrong("3.1", "accidental return")
 def changes_what_goes_on(model, layer, x):
     found = []
 
@@ -180,7 +180,7 @@ def changes_what_goes_on(model, layer, x):
     return found[0]
 
 
-@wrong("3.1")
+@wrong("3.1", says="your code removed a hook that is not yours: a forward hook on module")
 def sweeps_all_hooks_away(model, layer, x):
     found = []
     layer.register_forward_hook(lambda module, args, output: found.append(output.detach()))
@@ -189,40 +189,40 @@ def sweeps_all_hooks_away(model, layer, x):
     return found[0]
 
 
-@wrong("3.1")
+@wrong("3.1", "an empty or short list")
 def runs_a_copy(model, layer, x):
     name = next(name for name, module in model.named_modules() if module is layer)
     twin = copy.deepcopy(model)
     return kept_by(twin, twin.get_submodule(name), x)
 
 
-@wrong("3.1")
+@wrong("3.1", "whole list")
 def a_list_with_it(model, layer, x):
     return [kept_by(model, layer, x)]
 
 
-@wrong("3.1")
+@wrong("3.1", says="what your function returned is not a tensor")
 def an_array(model, layer, x):
     return kept_by(model, layer, x).numpy()
 
 
-@wrong("3.1")
+@wrong("3.1", says="that is not what 'body.second' put out")
 def the_first_row(model, layer, x):
     return kept_by(model, layer, x)[:1]
 
 
-@wrong("3.1")
+@wrong("3.1", says="that is not what 'body.second' put out")
 def the_second_row_is_the_first(model, layer, x):
     result = kept_by(model, layer, x)
     return result[:1].expand_as(result)
 
 
-@wrong("3.1")
+@wrong("3.1", says="that is not what 'body.second' put out")
 def rectified(model, layer, x):
     return kept_by(model, layer, x).relu()
 
 
-@wrong("3.1")
+@wrong("3.1", "an exception that your hook raises, and your function catche")
 def stops_the_model(model, layer, x):
     class Stop(Exception):
         pass
@@ -238,14 +238,14 @@ def stops_the_model(model, layer, x):
     return found[0]
 
 
-@wrong("3.1")
+@wrong("3.1", says="model(x) ran 2 times")
 def stops_and_runs_again(model, layer, x):
     result = stops_the_model(model, layer, x)
     model(x)
     return result
 
 
-@wrong("3.1")
+@wrong("3.1", "an empty or short list")
 def registers_too_late(model, layer, x):
     found = []
     model(x)
@@ -257,14 +257,14 @@ def registers_too_late(model, layer, x):
 outputs = {}
 
 
-@wrong("3.1")
+@wrong("3.1", says="model(x) did not run")
 def the_first_output_for_ever(model, layer, x):
     if "it" not in outputs:
         outputs["it"] = kept_by(model, layer, x)
     return outputs["it"]
 
 
-@wrong("3.1")
+@wrong("3.1", says="model(x) did not run")
 def runs_layer_by_layer(model, layer, x):
     for child in model.children():
         x = child(x)
@@ -272,7 +272,7 @@ def runs_layer_by_layer(model, layer, x):
             return x.detach()
 
 
-@wrong("3.1")
+@wrong("3.1", says="model(x) ran 3 times")
 def one_row_at_a_time(model, layer, x):
     return torch.cat([kept_by(model, layer, row[None]) for row in x])
 
@@ -341,33 +341,33 @@ def changed_by(change):
     return switch
 
 
-@wrong("3.2")
+@wrong("3.2", "in place")
 @changed_by
 def in_place(output, channel):
     output[:, channel] = 0
     return output
 
 
-@wrong("3.2")
+@wrong("3.2", "in place")
 @changed_by
 def in_place_without_return(output, channel):
     output[:, channel] = 0
 
 
-@wrong("3.2")
+@wrong("3.2", "in place")
 @changed_by
 def in_place_on_the_data(output, channel):
     output.data[:, channel] = 0
 
 
-@wrong("3.2")
+@wrong("3.2", "forgotten return")
 @changed_by
 def without_return(output, channel):
     changed = output.clone()
     changed[:, channel] = 0
 
 
-@wrong("3.2")
+@wrong("3.2", "dimension 0")
 @changed_by
 def an_image_off(output, channel):
     changed = output.clone()
@@ -375,7 +375,7 @@ def an_image_off(output, channel):
     return changed
 
 
-@wrong("3.2")
+@wrong("3.2", "dimension 2")
 @changed_by
 def a_row_off(output, channel):
     changed = output.clone()
@@ -383,7 +383,7 @@ def a_row_off(output, channel):
     return changed
 
 
-@wrong("3.2")
+@wrong("3.2", "the other way round")
 @changed_by
 def all_others_off(output, channel):
     changed = torch.zeros_like(output)
@@ -391,7 +391,7 @@ def all_others_off(output, channel):
     return changed
 
 
-@wrong("3.2")
+@wrong("3.2", says="channel 1 is not the one that is off")
 @changed_by
 def from_there_on(output, channel):
     changed = output.clone()
@@ -399,7 +399,7 @@ def from_there_on(output, channel):
     return changed
 
 
-@wrong("3.2")
+@wrong("3.2", says="channel 1 is not the one that is off")
 @changed_by
 def up_to_there(output, channel):
     changed = output.clone()
@@ -407,7 +407,7 @@ def up_to_there(output, channel):
     return changed
 
 
-@wrong("3.2")
+@wrong("3.2", says="channel 1 is not the one that is off")
 @changed_by
 def one_too_far(output, channel):
     changed = output.clone()
@@ -415,7 +415,7 @@ def one_too_far(output, channel):
     return changed
 
 
-@wrong("3.2")
+@wrong("3.2", says="channel 1 is not the one that is off")
 @changed_by
 def only_the_first_image(output, channel):
     changed = output.clone()
@@ -423,7 +423,7 @@ def only_the_first_image(output, channel):
     return changed
 
 
-@wrong("3.2")
+@wrong("3.2", says="channel 1 is not the one that is off")
 @changed_by
 def only_the_first_pixel(output, channel):
     changed = output.clone()
@@ -431,13 +431,13 @@ def only_the_first_pixel(output, channel):
     return changed
 
 
-@wrong("3.2")
+@wrong("3.2", "channel taken out instead of switched off")
 @changed_by
 def the_channel_leaves(output, channel):
     return torch.cat([output[:, :channel], output[:, channel + 1 :]], dim=1)
 
 
-@wrong("3.2")
+@wrong("3.2", says="channel 1 is not the one that is off")
 @changed_by
 def its_mean(output, channel):
     changed = output.clone()
@@ -445,7 +445,7 @@ def its_mean(output, channel):
     return changed
 
 
-@wrong("3.2")
+@wrong("3.2", says="channel 1 is not the one that is off")
 @changed_by
 def a_small_number(output, channel):
     changed = output.clone()
@@ -453,7 +453,7 @@ def a_small_number(output, channel):
     return changed
 
 
-@wrong("3.2")
+@wrong("3.2", "cut off")
 @changed_by
 def a_copy_of_the_data(output, channel):
     changed = output.data.clone()
@@ -461,7 +461,7 @@ def a_copy_of_the_data(output, channel):
     return changed
 
 
-@wrong("3.2")
+@wrong("3.2", "`requires_grad_()` after a detach() begins a graph of its ow")
 @changed_by
 def a_new_leaf(output, channel):
     changed = output.detach().clone().requires_grad_()
@@ -469,7 +469,7 @@ def a_new_leaf(output, channel):
     return changed
 
 
-@wrong("3.2")
+@wrong("3.2", says="channel 1 is not the one that is off")
 @changed_by
 def negative_ones_as_well(output, channel):
     changed = output.relu()
@@ -477,7 +477,7 @@ def negative_ones_as_well(output, channel):
     return changed
 
 
-@wrong("3.2")
+@wrong("3.2", says="the layer's output is as before")
 @changed_by
 def zero_is_no_channel(output, channel):
     if channel:
@@ -486,7 +486,7 @@ def zero_is_no_channel(output, channel):
         return changed
 
 
-@wrong("3.2")
+@wrong("3.2", says="what your hook returned in place of the output is not a tensor")
 @changed_by
 def in_a_tuple(output, channel):
     changed = output.clone()
@@ -494,7 +494,7 @@ def in_a_tuple(output, channel):
     return (changed,)
 
 
-@wrong("3.2")
+@wrong("3.2", says="the other channels have changed")
 @changed_by
 def made_up_for(output, channel):
     keep = torch.ones(output.shape[1])
@@ -502,7 +502,7 @@ def made_up_for(output, channel):
     return output * keep.view(1, -1, 1, 1) * output.shape[1] / (output.shape[1] - 1)
 
 
-@wrong("3.2")
+@wrong("3.2", "in-place change")
 def weights_of_zero(layer, channel):
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -510,18 +510,18 @@ def weights_of_zero(layer, channel):
     return layer.register_forward_hook(lambda module, args, output: None)
 
 
-@wrong("3.2")
+@wrong("3.2", "forgotten return of the handle")
 def no_handle(layer, channel):
     by_index_fill(layer, channel)
 
 
-@wrong("3.2")
+@wrong("3.2", "removed before the layer ran")
 def ends_at_once(layer, channel):
     with by_index_fill(layer, channel) as handle:
         return handle
 
 
-@wrong("3.2")
+@wrong("3.2", "a hook that removes itself")
 def only_once(layer, channel):
     def hook(module, args, output):
         handle.remove()
@@ -531,7 +531,7 @@ def only_once(layer, channel):
     return handle
 
 
-@wrong("3.2")
+@wrong("3.2", says="the layer's output is as before in training mode")
 def only_in_evaluation(layer, channel):
     def hook(module, args, output):
         return output if module.training else output.index_fill(1, torch.tensor([channel]), 0.0)
@@ -539,7 +539,7 @@ def only_in_evaluation(layer, channel):
     return layer.register_forward_hook(hook)
 
 
-@wrong("3.2")
+@wrong("3.2", says="in evaluation mode the channel is on again")
 def only_in_training(layer, channel):
     def hook(module, args, output):
         return output.index_fill(1, torch.tensor([channel]), 0.0) if module.training else output
@@ -547,7 +547,7 @@ def only_in_training(layer, channel):
     return layer.register_forward_hook(hook)
 
 
-@wrong("3.2")
+@wrong("3.2", says="channel 1 is not the one that is off")
 def of_what_goes_in(layer, channel):
     def hook(module, args):
         return args[0].index_fill(1, torch.tensor([channel % args[0].shape[1]]), 0.0)
@@ -555,7 +555,7 @@ def of_what_goes_in(layer, channel):
     return layer.register_forward_pre_hook(hook)
 
 
-@wrong("3.2")
+@wrong("3.2", says="your hook runs for every module of this process: global forward hook")
 def in_every_module(layer, channel):
     def hook(module, args, output):
         return output.index_fill(1, torch.tensor([channel]), 0.0) if output.dim() == 4 else None
@@ -563,20 +563,20 @@ def in_every_module(layer, channel):
     return torch_module.register_module_forward_hook(hook)
 
 
-@wrong("3.2")
+@wrong("3.2", says="your code removed a hook that is not yours: a forward hook on the")
 def takes_the_place_of_the_others(layer, channel):
     layer._forward_hooks.clear()
     return by_index_fill(layer, channel)
 
 
-@wrong("3.2")
+@wrong("3.2", "another kind of hook")
 def gradient_alone(layer, channel):
     return layer.register_full_backward_hook(
         lambda m, grad_input, grad_output: tuple(g if g is None else g * 0 for g in grad_input)
     )
 
 
-@wrong("3.2")
+@wrong("3.2", "a second hook, whose handle nobody has")
 def two_of_them(layer, channel):
     by_index_fill(layer, channel)
     return by_index_fill(layer, channel)
@@ -601,7 +601,7 @@ def by_a_global_hook_at_each_use(model, module, x):
 @right("3.3")
 def by_a_counter(model, module, x):
     uses = {}
-    handle = module.register_forward_hook(lambda *event: uses.setdefault(len(uses), torch.clone(event[2].data)) and None)
+    handle = module.register_forward_hook(lambda *event: uses.update({len(uses): torch.clone(event[2].data)}))
     try:
         model(x)
     finally:
@@ -614,7 +614,7 @@ def by_capture_of_clones(model, module, x):
     (name,) = [name for name, one in model.named_modules() if one is module]
     with hooklab.capture(model, name, clone=True) as seen:
         model(x)
-    return [one.detach() for one in seen.calls(name)]
+    return [call.output.detach() for call in seen.calls(name)]
 
 
 @right("3.3")
@@ -660,42 +660,42 @@ def uses_of(model, module, x, run=None, keep=lambda output: output.detach().clon
     return uses
 
 
-@wrong("3.3")
+@wrong("3.3", "same memory")
 def views(model, module, x):
     return uses_of(model, module, x, keep=torch.Tensor.detach)
 
 
-@wrong("3.3")
+@wrong("3.3", "same memory")
 def copied_at_the_end(model, module, x):
     return [one.detach().clone() for one in uses_of(model, module, x, keep=lambda output: output)]
 
 
-@wrong("3.3")
+@wrong("3.3", "still part of the graph")
 def clones_on_the_graph(model, module, x):
     return uses_of(model, module, x, keep=torch.clone)
 
 
-@wrong("3.3")
+@wrong("3.3", "overwritten")
 def only_the_last_use(model, module, x):
     return uses_of(model, module, x)[-1:]
 
 
-@wrong("3.3")
+@wrong("3.3", says="1 entry for 3 uses")
 def only_the_first_use(model, module, x):
     return uses_of(model, module, x)[:1]
 
 
-@wrong("3.3")
+@wrong("3.3", says="2 entries for 3 uses")
 def two_uses_at_most(model, module, x):
     return uses_of(model, module, x)[:2]
 
 
-@wrong("3.3")
+@wrong("3.3", "inserted in front, or reversed at the end")
 def from_last_to_first(model, module, x):
     return uses_of(model, module, x)[::-1]
 
 
-@wrong("3.3")
+@wrong("3.3", says="1 entry for 4 uses")
 def each_once(model, module, x):
     uses = []
     for one in uses_of(model, module, x):
@@ -704,17 +704,17 @@ def each_once(model, module, x):
     return uses
 
 
-@wrong("3.3")
+@wrong("3.3", says="model(x) ran 4 times")
 def a_run_for_each_use(model, module, x):
     return [uses_of(model, module, x)[number] for number in range(len(uses_of(model, module, x)))]
 
 
-@wrong("3.3")
+@wrong("3.3", "past the hooks")
 def runs_forward(model, module, x):
     return uses_of(model, module, x, model.forward)
 
 
-@wrong("3.3")
+@wrong("3.3", "not removed")
 def leaves_the_hook(model, module, x):
     uses = []
     module.register_forward_hook(lambda module, args, output: uses.append(output.detach().clone()))
@@ -722,7 +722,7 @@ def leaves_the_hook(model, module, x):
     return uses
 
 
-@wrong("3.3")
+@wrong("3.3", says="your code removed a hook that is not yours: a forward hook on module")
 def takes_the_others_as_well(model, module, x):
     uses = []
     module.register_forward_hook(lambda module, args, output: uses.append(output.detach().clone()))
@@ -734,14 +734,14 @@ def takes_the_others_as_well(model, module, x):
 all_uses = []
 
 
-@wrong("3.3")
+@wrong("3.3", "old entries")
 def one_list_for_all_calls(model, module, x):
     with module.register_forward_hook(lambda module, args, output: all_uses.append(output.detach().clone())):
         model(x)
     return all_uses
 
 
-@wrong("3.3")
+@wrong("3.3", "accidental return")
 def returns_the_copy(model, module, x):
     uses = []
 
@@ -754,7 +754,7 @@ def returns_the_copy(model, module, x):
     return uses
 
 
-@wrong("3.3")
+@wrong("3.3", "args instead of output")
 def what_goes_in_each_time(model, module, x):
     uses = []
     with module.register_forward_pre_hook(lambda module, args: uses.append(args[0].detach().clone())):
@@ -762,17 +762,17 @@ def what_goes_in_each_time(model, module, x):
     return uses
 
 
-@wrong("3.3")
+@wrong("3.3", "stacked")
 def one_tensor_for_all(model, module, x):
     return torch.stack(uses_of(model, module, x))
 
 
-@wrong("3.3")
+@wrong("3.3", says="that is not a list of tensors")
 def a_dictionary(model, module, x):
     return dict(enumerate(uses_of(model, module, x)))
 
 
-@wrong("3.3")
+@wrong("3.3", says="4 entries for 3 uses")
 def by_modules_of_that_type(model, module, x):
     uses = []
 
@@ -785,13 +785,13 @@ def by_modules_of_that_type(model, module, x):
     return uses
 
 
-@wrong("3.3")
+@wrong("3.3", says="your code left the model in evaluation mode")
 def in_evaluation_mode_and_left(model, module, x):
     model.eval()
     return uses_of(model, module, x)
 
 
-@wrong("3.3")
+@wrong("3.3", says="those are not the module's outputs")
 def without_the_negative(model, module, x):
     return [one.clamp(min=0) for one in uses_of(model, module, x)]
 
@@ -864,7 +864,7 @@ def by_dispatch(model, layer, x):
 
     detached.register(torch.Tensor, torch.Tensor.detach)
     detached.register(dict, lambda part: {key: detached(value) for key, value in part.items()})
-    detached.register(list, lambda part: list(detached(one) for one in part))
+    detached.register(list, lambda part: [detached(one) for one in part])
     detached.register(tuple, lambda part: tuple(detached(one) for one in part))
 
     found = []
@@ -896,28 +896,28 @@ def structured_by(model, layer, x, form, run=None):
     return found[0]
 
 
-@wrong("3.4")
+@wrong("3.4", "past the hooks")
 def forward_of_the_model(model, layer, x):
     return structured_by(model, layer, x, every_tensor_detached, model.forward)
 
 
-@wrong("3.4")
+@wrong("3.4", says="your function runs the model too often, or not")
 def the_model_twice(model, layer, x):
     model(x)
     return structured_by(model, layer, x, every_tensor_detached)
 
 
-@wrong("3.4")
+@wrong("3.4", says="model(x) did not run")
 def the_layer_alone(model, layer, x):
     return every_tensor_detached(layer(x))
 
 
-@wrong("3.4")
+@wrong("3.4", "still part of the graph")
 def as_it_comes(model, layer, x):
     return structured_by(model, layer, x, lambda output: output)
 
 
-@wrong("3.4")
+@wrong("3.4", "not deep enough")
 def only_the_outermost(model, layer, x):
     def detached(part):
         if isinstance(part, torch.Tensor):
@@ -931,7 +931,7 @@ def only_the_outermost(model, layer, x):
     return structured_by(model, layer, x, detached)
 
 
-@wrong("3.4")
+@wrong("3.4", "another container")
 def tuples_for_lists(model, layer, x):
     def detached(part):
         if isinstance(part, torch.Tensor):
@@ -945,7 +945,7 @@ def tuples_for_lists(model, layer, x):
     return structured_by(model, layer, x, detached)
 
 
-@wrong("3.4")
+@wrong("3.4", "another container")
 def lists_for_tuples(model, layer, x):
     def detached(part):
         if isinstance(part, torch.Tensor):
@@ -959,7 +959,7 @@ def lists_for_tuples(model, layer, x):
     return structured_by(model, layer, x, detached)
 
 
-@wrong("3.4")
+@wrong("3.4", "dictionaries are left as they are")
 def without_dictionaries(model, layer, x):
     def detached(part):
         if isinstance(part, torch.Tensor):
@@ -971,7 +971,7 @@ def without_dictionaries(model, layer, x):
     return structured_by(model, layer, x, detached)
 
 
-@wrong("3.4")
+@wrong("3.4", "lost on the way")
 def without_what_is_no_tensor(model, layer, x):
     def detached(part):
         if isinstance(part, torch.Tensor):
@@ -985,7 +985,7 @@ def without_what_is_no_tensor(model, layer, x):
     return structured_by(model, layer, x, detached)
 
 
-@wrong("3.4")
+@wrong("3.4", "what is no tensor stays as it is")
 def numbers_become_tensors(model, layer, x):
     def detached(part):
         return part.detach() if isinstance(part, torch.Tensor) else part if part is None else torch.as_tensor(part)
@@ -993,12 +993,12 @@ def numbers_become_tensors(model, layer, x):
     return structured_by(model, layer, x, lambda output: pytree.tree_map(detached, output))
 
 
-@wrong("3.4")
+@wrong("3.4", "another container")
 def a_flat_list(model, layer, x):
     return structured_by(model, layer, x, lambda output: pytree.tree_leaves(every_tensor_detached(output)))
 
 
-@wrong("3.4")
+@wrong("3.4", "writing into the model's own dictionary or list")
 def writes_into_the_dictionary(model, layer, x):
     def detached(part):
         if isinstance(part, torch.Tensor):
@@ -1014,7 +1014,7 @@ def writes_into_the_dictionary(model, layer, x):
     return structured_by(model, layer, x, detached)
 
 
-@wrong("3.4")
+@wrong("3.4", "writing into the model's own dictionary or list")
 def writes_into_the_list(model, layer, x):
     def detached(part):
         if isinstance(part, torch.Tensor):
@@ -1031,7 +1031,7 @@ def writes_into_the_list(model, layer, x):
     return structured_by(model, layer, x, detached)
 
 
-@wrong("3.4")
+@wrong("3.4", "`detach_()`, which cuts the model's own tensor off, in place")
 def detaches_in_place(model, layer, x):
     def detach(part):
         return part.detach_() if part.grad_fn is not None else part.detach()
@@ -1039,7 +1039,7 @@ def detaches_in_place(model, layer, x):
     return structured_by(model, layer, x, lambda out: pytree.tree_map_only(torch.Tensor, detach, out))
 
 
-@wrong("3.4")
+@wrong("3.4", "accidental return")
 def hands_it_on(model, layer, x):
     found = []
 
@@ -1052,7 +1052,7 @@ def hands_it_on(model, layer, x):
     return found[0]
 
 
-@wrong("3.4")
+@wrong("3.4", says="what your function returned has other parts")
 def keys_in_another_order(model, layer, x):
     def detached(part):
         if isinstance(part, torch.Tensor):
@@ -1066,7 +1066,7 @@ def keys_in_another_order(model, layer, x):
     return structured_by(model, layer, x, detached)
 
 
-@wrong("3.4")
+@wrong("3.4", "not removed")
 def the_hook_stays(model, layer, x):
     found = []
     layer.register_forward_hook(lambda module, args, output: found.append(every_tensor_detached(output)))
@@ -1074,7 +1074,7 @@ def the_hook_stays(model, layer, x):
     return found[0]
 
 
-@wrong("3.4")
+@wrong("3.4", says="your code removed a hook that is not yours: a forward hook on module")
 def all_hooks_go(model, layer, x):
     found = []
     layer.register_forward_hook(lambda module, args, output: found.append(every_tensor_detached(output)))
@@ -1083,18 +1083,18 @@ def all_hooks_go(model, layer, x):
     return found[0]
 
 
-@wrong("3.4")
+@wrong("3.4", "return value of model(x), not what the hook has stored")
 def the_models_output(model, layer, x):
     return every_tensor_detached(model(x))
 
 
-@wrong("3.4")
+@wrong("3.4", says="your code left the model in evaluation mode")
 def in_evaluation_mode_too(model, layer, x):
     model.eval()
     return structured_by(model, layer, x, every_tensor_detached)
 
 
-@wrong("3.4")
+@wrong("3.4", "only one part kept")
 def first_tensor_of_a_tuple(model, layer, x):
     def first(part):
         while not isinstance(part, torch.Tensor):
@@ -1104,7 +1104,7 @@ def first_tensor_of_a_tuple(model, layer, x):
     return structured_by(model, layer, x, first)
 
 
-@wrong("3.4")
+@wrong("3.4", "what is no tensor stays as it is")
 def zeros_that_were_falsy(model, layer, x):
     def detached(part):
         if isinstance(part, torch.Tensor):
@@ -1118,7 +1118,7 @@ def zeros_that_were_falsy(model, layer, x):
     return structured_by(model, layer, x, detached)
 
 
-@wrong("3.4")
+@wrong("3.4", "not deep enough, two levels only")
 def two_levels_deep(model, layer, x):
     def detached(part, depth=2):
         if isinstance(part, torch.Tensor):
@@ -1237,7 +1237,7 @@ def capture_with(
     return captured, handles
 
 
-@wrong("3.5")
+@wrong("3.5", "no finally")
 @contextmanager
 def stays_after_an_error(model, names):
     captured, handles = capture_with(model, names)
@@ -1246,7 +1246,7 @@ def stays_after_an_error(model, names):
         handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", "not removed")
 @contextmanager
 def stays_without_an_error(model, names):
     captured, handles = capture_with(model, names)
@@ -1258,7 +1258,7 @@ def stays_without_an_error(model, names):
         raise
 
 
-@wrong("3.5")
+@wrong("3.5", "another dictionary")
 @contextmanager
 def a_copy_is_given(model, names):
     captured, handles = capture_with(model, names)
@@ -1269,7 +1269,7 @@ def a_copy_is_given(model, names):
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", "emptied at the end")
 @contextmanager
 def emptied_at_the_end(model, names):
     captured, handles = capture_with(model, names)
@@ -1281,10 +1281,12 @@ def emptied_at_the_end(model, names):
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", says="captured['body.first'] is not what 'body.first' put out in the last")
 @contextmanager
 def the_first_call_stays(model, names):
-    captured, handles = capture_with(model, names, keep=lambda c, name, out: c.setdefault(name, out.detach()) and None)
+    captured, handles = capture_with(
+        model, names, keep=lambda c, name, out: c.update({name: c.get(name, out.detach())})
+    )
     try:
         yield captured
     finally:
@@ -1292,7 +1294,7 @@ def the_first_call_stays(model, names):
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", "still part of the graph")
 @contextmanager
 def with_the_graph(model, names):
     captured, handles = capture_with(model, names, keep=lambda c, name, out: c.update({name: out}))
@@ -1303,7 +1305,7 @@ def with_the_graph(model, names):
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", says="captured['body.first'] is a list")
 @contextmanager
 def lists_of_outputs(model, names):
     captured, handles = capture_with(
@@ -1316,7 +1318,7 @@ def lists_of_outputs(model, names):
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", "late binding")
 @contextmanager
 def late(model, names):
     captured, handles = {}, []
@@ -1324,7 +1326,7 @@ def late(model, names):
         model.get_submodule(name)
     for name in names:
         handles.append(
-            model.get_submodule(name).register_forward_hook(lambda m, a, out: captured.update({name: out.detach()}))
+            model.get_submodule(name).register_forward_hook(lambda m, a, o: captured.update({name: o.detach()}))  # noqa: B023
         )
     try:
         yield captured
@@ -1333,7 +1335,7 @@ def late(model, names):
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", "skipped in silence")
 @contextmanager
 def wrong_names_are_left_out(model, names):
     modules = dict(model.named_modules())
@@ -1345,7 +1347,7 @@ def wrong_names_are_left_out(model, names):
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", "registered while searching")
 @contextmanager
 def a_wrong_name_leaves_a_hook(model, names):
     captured, handles = {}, []
@@ -1359,7 +1361,7 @@ def a_wrong_name_leaves_a_hook(model, names):
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", says="the wrong name 'hed' was accepted")
 @contextmanager
 def a_wrong_name_fails_at_the_end(model, names):
     modules = dict(model.named_modules())
@@ -1373,7 +1375,7 @@ def a_wrong_name_fails_at_the_end(model, names):
             model.get_submodule(name)
 
 
-@wrong("3.5")
+@wrong("3.5", "swallowed")
 @contextmanager
 def swallows_errors(model, names):
     captured, handles = capture_with(model, names)
@@ -1386,7 +1388,7 @@ def swallows_errors(model, names):
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", "cleared")
 @contextmanager
 def all_hooks_go_at_the_end(model, names):
     captured, _ = capture_with(model, names)
@@ -1397,7 +1399,7 @@ def all_hooks_go_at_the_end(model, names):
             model.get_submodule(name)._forward_hooks.clear()
 
 
-@wrong("3.5")
+@wrong("3.5", "not removed")
 @contextmanager
 def only_the_last_handle(model, names):
     captured, handles = capture_with(model, names)
@@ -1407,7 +1409,7 @@ def only_the_last_handle(model, names):
         handles[-1].remove()
 
 
-@wrong("3.5")
+@wrong("3.5", "nothing stored under this key when the line ran")
 @contextmanager
 def only_children(model, names):
     captured, handles = capture_with(model, names, find=lambda model, name: dict(model.named_children())[name])
@@ -1418,20 +1420,18 @@ def only_children(model, names):
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", says="the names are not those asked for")
 @contextmanager
-def filled_at_the_end(model, names):
-    kept, handles = capture_with(model, names)
-    captured = {}
+def only_the_last_name(model, names):
+    captured, handles = capture_with(model, names[-1:])
     try:
         yield captured
     finally:
-        captured.update(kept)
         for handle in handles:
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", says="the names are not those asked for")
 @contextmanager
 def short_names(model, names):
     captured, handles = capture_with(
@@ -1444,7 +1444,7 @@ def short_names(model, names):
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", says="the names are not those asked for")
 @contextmanager
 def under_their_modules(model, names):
     captured, handles = capture_with(
@@ -1457,7 +1457,7 @@ def under_their_modules(model, names):
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", "accidental return")
 @contextmanager
 def detached_in_the_model_as_well(model, names):
     captured, handles = {}, []
@@ -1478,7 +1478,7 @@ def detached_in_the_model_as_well(model, names):
 everything = {}
 
 
-@wrong("3.5")
+@wrong("3.5", "old entries")
 @contextmanager
 def one_dictionary_for_all(model, names):
     captured, handles = capture_with(model, names, captured=everything)
@@ -1489,13 +1489,13 @@ def one_dictionary_for_all(model, names):
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", says="captured['body.first'] is not what 'body.first' put out in the last")
 @contextmanager
 def only_the_first_call(model, names):
     captured, handles = {}, []
     for name in names:
 
-        def hook(module, args, output, name=name, number=len(handles)):
+        def hook(module, args, output, name=name, number=len(handles)):  # noqa: B008
             captured[name] = output.detach()
             handles[number].remove()
 
@@ -1507,7 +1507,7 @@ def only_the_first_call(model, names):
             handle.remove()
 
 
-@wrong("3.5")
+@wrong("3.5", "@contextmanager is missing above the function, or the functi")
 def a_function_that_runs_once(model, names):
     captured, handles = capture_with(model, names)
     for handle in handles:
@@ -1515,7 +1515,7 @@ def a_function_that_runs_once(model, names):
     return captured
 
 
-@wrong("3.5")
+@wrong("3.5", says="your code left the model in evaluation mode")
 @contextmanager
 def in_evaluation_mode_for_the_block(model, names):
     captured, handles = capture_with(model, names)
