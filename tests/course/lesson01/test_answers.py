@@ -16,7 +16,10 @@ from tests.course.exercises.answers import Answers
 
 answers = Answers("1.1", "1.2", "1.3", "1.4", "1.5", "1.6")
 right, wrong = answers.right, answers.wrong
-pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
+    pytest.mark.filterwarnings("ignore:Using backward.. with create_graph=True"),
+]
 
 
 # --- 1.1
