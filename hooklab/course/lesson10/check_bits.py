@@ -1,0 +1,148 @@
+"""The check of exercise 10.5: saved values in eight bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.forward import expect_manager
+from hooklab.course.exercises.misconceptions import Reason, named_by
+from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
+from hooklab.course.lesson10.memory import Meter
+
+MANY = 10_000
+_LIKELY: dict[str, Reason] = {
+    "unpack_hook expected to be a Tensor": "unpack must make the tensor again from what pack returned",
+    "modifying its input in place": "pack must leave the tensor as it is: it is the model's own",
+    "must match the size of tensor": "another shape came out of unpack",
+    "expected scalar type": "another dtype came out of unpack: come back to the one that the tensor had",
+    "to have the same dtype": "another dtype came out of unpack: come back to the one that the tensor had",
+    "tensors used as indices must be": "integers must come back exactly, with their dtype",
+    "Expected object of scalar type": "another dtype came out of unpack: come back to the one that the tensor had",
+}
+
+
+@exercise("10.5", "Eight bits")
+@named_by(_LIKELY)
+def eight_bits(trial: Trial) -> str:
+    def block() -> Any:
+        return expect_manager(trial.call(), "your function")
+
+    _expect_small(trial, block)
+    for values in ((-1.0, 3.0), (0.0, 100.0), (1e-3, 2e-3), (-50.0, -49.0)):
+        for dtype in (torch.float32, torch.float64):
+            _expect_near(trial, block, *values, dtype)
+    _expect_finite(trial, block)
+    _expect_labels(trial, block)
+    return "a byte a number, gradients within half a step, integers and masks exact, nothing is NaN"
+
+
+def _saved(trial: Trial, block: Callable[[], Any], what: str, values: Tensor) -> Tensor:
+    """What comes back of a tensor that is saved: the gradient of w in values · w."""
+    w = torch.ones_like(values, requires_grad=True)
+
+    def run() -> None:
+        with block():
+            y = values * w
+        y.sum().backward()
+
+    run.__name__ = what
+    trial.run(run)
+    assert w.grad is not None
+    return w.grad
+
+
+def _expect_small(trial: Trial, block: Callable[[], Any]) -> None:
+    x = torch.linspace(-1, 1, MANY).requires_grad_()
+
+    def run() -> Tensor:
+        with block():
+            return x.sin().cos()
+
+    run.__name__ = "a pass in your block"
+    with Meter() as meter:
+        y = trial.run(run)
+    kept = meter.alive - y.nbytes
+    if kept > 2.2 * MANY:  # sin saves x, cos saves sin's result
+        likely = None
+        if kept >= 3.9 * MANY:
+            likely = "four bytes a number are still there: pack returns floats, or keeps the tensor beside the bytes"
+        raise NotYet(
+            "the saved values are too large", expected="one byte a number", got=f"{kept / MANY / 2:.1f}", likely=likely
+        )
+
+
+def _expect_near(trial: Trial, block: Callable[[], Any], low: float, high: float, dtype: torch.dtype) -> None:
+    values = torch.linspace(low, high, 1001, dtype=dtype)[torch.randperm(1001)].reshape(7, 143)
+    what = f"saved numbers from {low:g} to {high:g}, {dtype}".replace("torch.", "")
+    got = _saved(trial, block, what, values)
+    step = (high - low) / 255
+    error = (got - values).abs().max().item()
+    if error > 0.51 * step + 1e-6 * max(abs(low), abs(high)):
+        raise NotYet(
+            f"{what} do not come back well",
+            expected=f"off by at most half a step, {step / 2:.3g}",
+            got=f"off by {error:.3g}",
+            likely=_why_off(values, got, step),
+        )
+
+
+def _why_off(values: Tensor, got: Tensor, step: float) -> str | None:
+    low = values.min()
+    if same(got, values - low, 1e-2) or (got - (values - low)).abs().max() < 0.6 * step:
+        return "the smallest value is missing: add it again in unpack"
+    if not bool(got.isfinite().all()):
+        return "a division by 0 or by a very small number"
+    error = (values - got).flatten()
+    if -0.01 * step <= error.min() and 0.9 * step < error.max() <= 1.01 * step:
+        return "cut instead of rounded: a conversion to whole numbers drops what is behind the point; round() first"
+    if got.unique().numel() < 30:
+        return "far fewer than 256 levels: 255 steps from the smallest value to the largest"
+    if (values < 0).any() and (got >= 0).all():
+        return "negative numbers come back positive: measure from the smallest value"
+    return None
+
+
+def _expect_finite(trial: Trial, block: Callable[[], Any]) -> None:
+    for value in (0.0, 7.0, -2.5):
+        values = torch.full((3,), value)
+        got = _saved(trial, block, f"a tensor of nothing but {value:g}", values)
+        if not same(got, values):
+            raise NotYet(
+                "a tensor of equal numbers does not come back",
+                expected=tensor_text(values),
+                got=tensor_text(got),
+            )
+
+
+def _expect_labels(trial: Trial, block: Callable[[], Any]) -> None:
+    rows = torch.arange(0, 2000, 7)
+    labels = rows % 5
+    scores, table = torch.zeros(len(rows), 5, requires_grad=True), torch.ones(2000, 1, requires_grad=True)
+    mask = rows % 3 == 0
+
+    def run() -> None:
+        with block():
+            loss = F.cross_entropy(scores, labels, reduction="sum")
+            loss = loss + F.embedding(rows, table).sum() + torch.where(mask, scores[:, 0], scores[:, 1] * 2).sum()
+        loss.backward()
+
+    run.__name__ = "a loss with class labels, an embedding and a mask"
+    trial.run(run)
+    got = [scores.grad, table.grad]
+    scores.grad = table.grad = None
+    loss = F.cross_entropy(scores, labels, reduction="sum")
+    (loss + F.embedding(rows, table).sum() + torch.where(mask, scores[:, 0], scores[:, 1] * 2).sum()).backward()
+    assert scores.grad is not None
+    assert table.grad is not None
+    if not (same(got[0], scores.grad, 1e-2) and same(got[1], table.grad)):
+        raise NotYet(
+            f"{run.__name__}: another gradient",
+            expected="integers and masks come back exactly",
+            likely="whole numbers in 256 levels: leave what is not floating point as it is",
+        )

@@ -1,0 +1,203 @@
+"""The check of exercise 10.2: a checkpoint, from two saved-tensor hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.forward import linear, whole_numbers
+from hooklab.course.exercises.misconceptions import Reason, named_by
+from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.lesson10.memory import Meter
+
+ROWS = 64
+_LIKELY: dict[str, Reason] = {
+    "unpack_hook expected to be a Tensor": "unpack hands back what pack returned: look the value up",
+    "does not require grad and does not have a grad_fn": "cut off: the first run was not recorded, or its result is "
+    "detached",
+    "you can only change requires_grad flags of leaf variables": "detach x before you ask it for a gradient",
+}
+
+
+class _Function:
+    """A function that counts its runs: two linear layers and more between them, with its own weights."""
+
+    def __init__(self, seed: int, kind: str) -> None:
+        self.first, self.second, self.kind = linear(4, 4, seed), linear(4, 4, seed + 1), kind
+        self.seen: list[tuple[bool, bool]] = []  # of each run: is it recorded, and does its input ask for a gradient?
+
+    @property
+    def runs(self) -> int:
+        return len(self.seen)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.seen.append((torch.is_grad_enabled(), x.requires_grad))
+        hidden = self.first(x).div(8).tanh().sin().cos()
+        if self.kind == "uses x twice":
+            hidden = hidden * x + x * x
+        result: Tensor = self.second(hidden)
+        if self.kind == "ends in exp":
+            result = result.div(8).exp()
+        return result
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return [*self.first.parameters(), *self.second.parameters()]
+
+
+KINDS = ("two layers", "uses x twice", "ends in exp")
+
+
+@exercise("10.2", "Checkpointing from two functions")
+@named_by(_LIKELY)
+def a_checkpoint_from_two_functions(trial: Trial) -> str:
+    for seed, kind in enumerate(KINDS):
+        for asks in (True, False):
+            _one_use(trial, _Function(seed, kind), whole_numbers(seed, ROWS, 4).requires_grad_(asks))
+    _in_a_row(trial)
+    _without_gradients(trial)
+    return "nothing is kept but the input, the function runs once more in the backward, and all gradients are right"
+
+
+def _one_use(trial: Trial, function: _Function, x: Tensor) -> None:
+    asks = "" if x.requires_grad else ", whose x asks for no gradient"
+    what = f"a function of the kind '{function.kind}'{asks}"
+    wanted = _truth(function, x)
+    with Meter() as meter:
+        y = trial.call(function, x)
+        _expect_result(what, y, wanted)
+        if function.runs != 1:
+            raise _runs(f"{what}: before the backward", 1, function.runs, "")
+        kept = meter.alive - y.nbytes - x.nbytes  # a copy of x would be no crime
+        if kept > 0:
+            raise NotYet(
+                f"{what}: between forward and backward, inner values are still there",
+                expected="the result, and x",
+                got=f"{kept} bytes more",
+                likely="pack returns the tensor, or keeps it elsewhere: return its number and keep nothing",
+            )
+
+        def backward() -> None:
+            y.sum().backward()
+
+        with _missing_value_explained(function):
+            trial.run(backward)
+    if function.runs != 2:
+        likely = "the function runs again for each value: keep the values of the second run in a dictionary"
+        raise _runs(f"{what}: forward and backward together", 2, function.runs, likely if function.runs > 2 else "")
+    _expect_gradients(what, function, x, wanted)
+    left = meter.alive - y.nbytes - _bytes(function, x)
+    del backward
+    if left > x.nbytes:
+        raise NotYet(
+            f"{what}: after the backward, values of the second run are still there",
+            expected="nothing of it is left",
+            got=f"{left} bytes",
+            likely="a store that outlives the call: make it inside your function, and pop each value",
+        )
+
+
+@contextmanager
+def _missing_value_explained(function: _Function) -> Iterator[None]:
+    """Say why a value that unpack looks for is not there, from how the second run went."""
+    try:
+        yield
+    except NotYet as fault:
+        lacks = ("raised KeyError", "list index out of range", "pop from empty list")
+        if dict(fault.details).get("likely") or not any(words in fault.missing for words in lacks):
+            raise
+        first, last = function.seen[0], function.seen[-1]
+        likely = "numbers that do not fit: both runs of a call count from the same start, whatever other calls do"
+        if function.runs == 1:
+            likely = "the function has not run again: nothing fills the store"
+        elif not last[0]:
+            likely = (
+                "the second run saved nothing: a backward runs with recording off, switch it on: torch.enable_grad()"
+            )
+        elif first[1] != last[1]:
+            likely = "the second run saved other values: its input must ask for a gradient if, and only if, x does"
+        raise NotYet(fault.missing, expected="no exception", likely=likely) from fault
+
+
+def _in_a_row(trial: Trial) -> None:
+    """Two functions behind one another, and one of them twice: nothing may be shared."""
+    one, two = _Function(7, KINDS[0]), _Function(9, KINDS[1])
+    x = whole_numbers(3, ROWS, 4).requires_grad_()
+    wanted = _together(lambda function, x: function(x), one, two, x)
+    got = trial.run(_together, trial.answer, one, two, x)
+    if not all(map(same, got, wanted)):
+        raise NotYet(
+            "three checkpoints in a row give other gradients than the functions themselves",
+            expected=tensor_text(list(wanted)),
+            got=tensor_text(list(got)),
+        )
+
+
+def _together(checkpoint: Callable[..., Any], one: _Function, two: _Function, x: Tensor) -> list[Tensor]:
+    for parameter in (x, *one.parameters, *two.parameters):
+        parameter.grad = None
+    hidden = checkpoint(one, x)
+    (checkpoint(two, hidden.div(4)).sum() + checkpoint(one, hidden.div(64)).sum()).backward()
+    return [parameter.grad for parameter in (x, *one.parameters, *two.parameters) if parameter.grad is not None]
+
+
+def _without_gradients(trial: Trial) -> None:
+    function, x = _Function(5, KINDS[0]), whole_numbers(5, 2, 4)
+    with torch.no_grad():
+        got = trial.call(function, x)
+    if not isinstance(got, Tensor) or got.requires_grad or not same(got, function(x).detach()):
+        raise NotYet("under torch.no_grad() the result is another one", expected="function(x), without a graph")
+
+
+def _truth(function: _Function, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Return the result and the gradients of a plain run; leave no trace of it."""
+    y = function(x)
+    inputs = [one for one in (x, *function.parameters) if one.requires_grad]
+    grads = list(torch.autograd.grad(y.sum(), inputs))
+    function.seen.clear()
+    return y.detach(), grads
+
+
+def _expect_result(what: str, y: Any, wanted: tuple[Tensor, list[Tensor]]) -> None:
+    expect_tensor(y, "your result", wanted[0].shape)
+    if not same(y, wanted[0]):
+        raise NotYet(f"{what}: the result is another one", expected="function(x)", got=tensor_text(y))
+    if not y.requires_grad:
+        raise NotYet(
+            f"{what}: the result has no graph",
+            expected="a backward from it reaches x and the parameters",
+            likely="no_grad or detach: the first run is an ordinary one, only what it saves is replaced",
+        )
+
+
+def _expect_gradients(what: str, function: _Function, x: Tensor, wanted: tuple[Tensor, list[Tensor]]) -> None:
+    inputs = [one for one in (x, *function.parameters) if one.requires_grad]
+    got = [one.grad for one in inputs]
+    if all(map(same, got, wanted[1])):
+        return
+    likely = None
+    if all(one is not None and same(one, 2 * truth) for one, truth in zip(got[-4:], wanted[1][-4:], strict=True)):
+        likely = "counted twice: the second run must not run a backward of its own"
+    elif any(one is None for one in got):
+        likely = "cut off: a gradient did not arrive, so a part of the first run is not in the graph"
+    raise NotYet(
+        f"{what}: the gradients are other ones",
+        expected=tensor_text(wanted[1][-1]),
+        got=tensor_text(got[-1]),
+        likely=likely,
+    )
+
+
+def _runs(what: str, wanted: int, got: int, likely: str) -> NotYet:
+    times = {0: "not at all", 1: "once", 2: "twice"}
+    expected, came = (f"the function runs {times.get(number, f'{number} times')}" for number in (wanted, got))
+    return NotYet(f"{what}: another number of runs", expected=expected, got=came, likely=likely or None)
+
+
+def _bytes(function: _Function, x: Tensor) -> int:
+    return sum(one.grad.nbytes for one in (x, *function.parameters) if one.grad is not None)

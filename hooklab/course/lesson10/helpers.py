@@ -1,0 +1,35 @@
+"""Scaffolding of lesson 10 that is not its subject."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch import Tensor
+
+
+def message_of(function: Callable[[], Any]) -> str:
+    """Call the function; return the type and the words of the error that it raised, or "no error".
+
+    Example:
+        >>> message_of(lambda: {}["a"])
+        "KeyError: 'a'"
+    """
+    try:
+        function()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def numbers(grads: Iterable[Tensor | None]) -> tuple[float | None, ...]:
+    """Return gradients of one number each as plain numbers, and None for None."""
+    return tuple(None if grad is None else grad.item() for grad in grads)
+
+
+def ends_well(program: str) -> bool:
+    """Run a Python program in a process of its own; return whether it came to its end."""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=False)
+    return ended.returncode == 0

@@ -1,0 +1,1065 @@
+# %% [markdown]
+# # 10 · What can I hook when there is no module?
+#
+# **Time** 60 minutes, and 40 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 2 and 5 (tensor hooks, `grad_input`)
+#
+# After this lesson you can
+#
+# - put a hook on any operation, and find the one that makes the first NaN;
+# - say which of the hooks at one place runs first, and why a hook on a weight's node may never run;
+# - wait for several gradients at once, and use each gradient the moment it is ready;
+# - decide what the graph keeps between forward and backward, and build checkpointing from two functions.
+
+# %% tags=["setup"]
+import threading
+import weakref
+
+import matplotlib.pyplot as plt
+import torch
+from IPython.display import display
+from torch import nn
+from torch.autograd.graph import get_gradient_edge, register_multi_grad_hook, saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hooklab import check, predict, progress, reveal
+from hooklab.course.lesson10 import explorer, figures, memory
+from hooklab.course.lesson10.helpers import message_of, numbers
+
+torch.set_num_threads(1)
+
+# %% [markdown]
+# ## A NaN without a module
+#
+# A loss that is two lines of functions: the square root where `x` is positive, else 0. The loss is fine; one gradient is not.
+
+# %%
+def cautious_root(x):
+    return torch.where(x > 0, x.sqrt(), 0.0)
+
+
+x = torch.tensor([0.0, 4.0], requires_grad=True)
+loss = cautious_root(x).sum()
+loss.backward()
+print("loss:", loss.item(), "  gradient:", x.grad.tolist())
+assert loss.item() == 2.0
+assert x.grad[0].isnan() and x.grad[1] == 0.25
+
+# %% [markdown]
+# Which step made it? There is no layer to hook. But autograd has written down every step: `loss.grad_fn` is the last one's
+# **node**, and `next_functions` says where each of its gradients goes. So you can walk through the whole graph:
+
+# %%
+def every_node(loss):
+    """All nodes behind a loss, each once."""
+    found, waiting = [], [loss.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in found:  # None: nobody needs this gradient
+            found.append(node)
+            waiting += [following for following, _ in node.next_functions]
+    return found
+
+
+for node in every_node(cautious_root(x).sum()):
+    print(f"{node.name().split('::')[-1]:<16} gradients go to", len(node.next_functions), "places")
+
+assert [type(node).__name__ for node in every_node(x.sqrt())] == ["SqrtBackward0", "AccumulateGrad"]
+
+# %% [markdown]
+# `AccumulateGrad` is the end of the line: the node that adds to a leaf's `.grad`.
+#
+# ### Two hooks on a node
+#
+# A node takes the gradients of its **outputs** and makes those of its **inputs**. A pre-hook stands before that work, a hook
+# after it. (A node also has a dictionary for notes of your own, `metadata`.)
+
+# %% tags=["hook-node", "hook-node-prehook"]
+a = torch.tensor(2.0, requires_grad=True)
+b = torch.tensor(3.0, requires_grad=True)
+product = a * b
+node = product.grad_fn  # MulBackward0
+node.metadata["from"] = "a * b"
+
+
+def before(grad_outputs):
+    print("pre-hook:", numbers(grad_outputs))
+
+
+def after(grad_inputs, grad_outputs):
+    print("hook:    ", numbers(grad_inputs), "made from", numbers(grad_outputs), "at", node.metadata["from"])
+
+
+with node.register_prehook(before), node.register_hook(after):
+    product.backward(retain_graph=True)
+
+assert (a.grad, b.grad) == (3.0, 2.0)
+
+# %% [markdown]
+# Both may return others. What a node's hook returns is **always a tuple**, with one gradient for each place; one tensor alone,
+# which every other hook takes, is refused here.
+
+# %% tags=["hook-node", "hook-node-prehook"]
+def gradients_with(pre=None, post=None):
+    a.grad = b.grad = None
+    handles = [node.register_prehook(pre)] if pre else [node.register_hook(post)]
+    try:
+        product.backward(retain_graph=True)
+    finally:
+        handles[0].remove()
+    return [a.grad.item(), b.grad.item()]
+
+
+print("pre-hook, times 10:  ", gradients_with(pre=lambda grad_outputs: (10 * grad_outputs[0],)))
+print("hook, only the first:", gradients_with(post=lambda grad_inputs, _: (10 * grad_inputs[0], grad_inputs[1])))
+assert gradients_with(pre=lambda grad_outputs: (10 * grad_outputs[0],)) == [30.0, 20.0]
+assert gradients_with(post=lambda grad_inputs, _: (10 * grad_inputs[0], grad_inputs[1])) == [30.0, 2.0]
+
+one_tensor = message_of(lambda: gradients_with(pre=lambda grad_outputs: 10 * grad_outputs[0]))
+too_few = message_of(lambda: gradients_with(post=lambda grad_inputs, _: (grad_inputs[0],)))
+print(one_tensor, too_few, sep="\n")
+assert one_tensor == "TypeError: expected tuple, but hook returned 'Tensor'"
+assert "incorrect number of values (got 1, but expected 2)" in too_few
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 10.1 · Who made the first NaN?
+# ●●○ · 8 minutes
+#
+# Run `loss.backward()` with a hook on every node, and return the `name()` of the **first** node to run that puts out a NaN;
+# `None` if none does. An infinity is no NaN. Take your hooks off again, also when the backward raises.
+#
+# <details><summary>Hint: 'NoneType' object has no attribute 'isnan'</summary>
+#
+# A gradient that nobody needs is None in `grad_inputs`.
+# </details>
+# <details><summary>Hint: all my hooks report the same name</summary>
+#
+# The loop's variable has moved on before the hooks run. Make each hook in a function of its own that gets `node`.
+# </details>
+
+# %% tags=["solution"]
+def first_nan(loss: torch.Tensor) -> str | None:
+    """Run loss.backward(); return the name of the first node that puts out a NaN, or None."""
+    ### BEGIN SOLUTION
+    names = []
+
+    def watch(node):
+        def hook(grad_inputs, grad_outputs):
+            if any(grad is not None and grad.isnan().any() for grad in grad_inputs):
+                names.append(node.name())
+
+        return node.register_hook(hook)
+
+    handles = [watch(node) for node in every_node(loss)]
+    try:
+        loss.backward()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return names[0] if names else None
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("10.1", first_nan)
+
+# %% [markdown]
+# At 0 the slope of the root is infinite, and `where` sends it a gradient of 0: `SqrtBackward0` computes 0 · ∞. The NaN is made
+# in the branch that was *not* taken. So the cure stands before the root: give it a number that it can bear.
+
+# %%
+x.grad = None
+torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 0.0).sum().backward()
+print("gradient:", x.grad.tolist())
+assert x.grad.tolist() == [0.0, 0.25]
+
+# %% [markdown]
+# ## Four at one place
+#
+# `y = 3 * x`. On the way back, `y` has a tensor hook and `retain_grad()`, and its node has a pre-hook and a hook. All of them
+# are waiting for one gradient.
+
+# %%
+predict("10.a")
+
+# %% tags=["predict"]
+order = []
+x = torch.tensor(2.0, requires_grad=True)
+y = 3 * x
+y.grad_fn.register_hook(lambda *grads: order.append("node hook"))
+y.grad_fn.register_prehook(lambda grads: order.append("node pre-hook"))
+y.retain_grad()
+y.register_hook(lambda grad: order.append("tensor hook"))
+(5 * y).backward()
+print("What came out:")
+print(", ".join(order))
+
+# %%
+reveal("10.a", order)
+assert order == ["tensor hook", "node pre-hook", "node hook"]
+
+# %% [markdown]
+# Not the order of registration, but the kind decides. Here is a whole run, with the leaf's hooks as well. Each hook writes
+# down what it finds in `.grad`:
+
+# %% tags=["hook-tensor", "hook-post-accumulate", "hook-node", "hook-node-prehook"]
+steps = figures.order_at_two_nodes()
+for number, step in enumerate(steps, start=1):
+    print(f"{number}  {step.place:<15} {step.what:<18} {step.finds}")
+
+assert [step.what for step in steps[:3]] == ["tensor hook", "node pre-hook", "node hook"]
+assert [step.what for step in steps[3:]] == ["tensor hook", "node pre-hook", "post-accumulate", "node hook"]
+assert [step.finds for step in steps] == [
+    "y.grad is None", "y.grad is 5", "y.grad is 5", "x.grad is None", "x.grad is None", "x.grad is 15", "x.grad is 15"
+]
+
+# %% tags=["figure"]
+figure = figures.order(steps)
+plt.show()
+
+# %% [markdown]
+# *What to see:* from right to left. `retain_grad()` sits between the tensor hooks and the node pre-hook: it stores what the
+# tensor hooks have left. A post-accumulate hook sits *inside* the leaf's node, after the sum, so the node's own hook comes last.
+
+# %% [markdown]
+# ## The node of a leaf
+#
+# A leaf has no `grad_fn`. `get_gradient_edge(w).node` leads to the node that adds to `w.grad`. A hook on it would see each
+# gradient of the weight, in every step of the training.
+
+# %%
+predict("10.b")
+
+# %% tags=["predict"]
+w = torch.tensor(2.0, requires_grad=True)
+seen = []
+get_gradient_edge(w).node.register_hook(lambda *grads: seen.append("node hook"))
+w.register_hook(lambda grad: seen.append("tensor hook"))
+for _ in range(2):
+    (3 * w).backward()
+print("What came out:")
+print("node hook:", seen.count("node hook"), "times, tensor hook:", seen.count("tensor hook"), "times")
+
+# %%
+reveal("10.b", seen.count("node hook"))
+assert seen == ["tensor hook", "tensor hook"]
+
+# %% [markdown]
+# A leaf does not own its node. The **graphs** do, each graph that ends in the leaf; the leaf only remembers where the node is
+# while somebody keeps it. Between two steps there is no graph, so the node is thrown away, with all hooks on it. The hooks of
+# the tensor itself are put on each new node.
+
+# %% tags=["hook-node"]
+kept = get_gradient_edge(w).node  # now somebody keeps it
+kept.register_hook(lambda *grads: seen.append("node hook"))
+first, second = 3 * w, 5 * w
+assert first.grad_fn.next_functions[0][0] is kept and second.grad_fn.next_functions[0][0] is kept  # one for both graphs
+seen.clear()
+first.backward()
+second.backward()
+assert seen.count("node hook") == 2
+
+del kept, first, second
+seen.clear()
+(3 * w).backward()
+print("kept by a variable: 2 times; after `del`:", seen.count("node hook"), "times")
+assert seen == ["tensor hook"]
+
+# %% [markdown]
+# So: hook the leaf, not its node, unless you keep the node. (Data-parallel training does so: it keeps a list of these nodes.)
+
+# %% [markdown]
+# ## Several gradients at once
+#
+# "When the gradients of `a`, `b` and `c` are all there, do this." `register_multi_grad_hook` gets a list of tensors, and the
+# hook gets a list of gradients.
+
+# %% tags=["field", "field-20", "hook-multi-grad"]
+a, b, c = (torch.tensor(value, requires_grad=True) for value in (1.0, 2.0, 3.0))
+seen = []
+with register_multi_grad_hook((a, b, c), lambda grads: seen.append(numbers(grads)) or "ignored"):
+    (a * b * c).backward()
+    (a * b).backward()  # c takes no part
+    torch.tensor(1.0, requires_grad=True).exp().backward()  # none of them does
+    refused = message_of(lambda: torch.autograd.grad(a * b, (a, b)))
+
+first = []
+with register_multi_grad_hook((a, b), lambda grad: first.append(grad.item()), mode="any"):
+    (a * b).backward()  # one call, with the gradient that comes first
+    torch.autograd.grad(a * b, (a, b))
+
+inner = [a * 1, b * 1]
+with register_multi_grad_hook(inner, lambda grads: seen.append(numbers(grads))):
+    torch.autograd.grad(inner[0] * inner[1], (a, b))
+
+print("all:", seen, "  any:", first)
+print("autograd.grad with leaf tensors:", refused[:90], "…")
+assert seen == [(6.0, 3.0, 2.0), (2.0, 1.0, None), (2.0, 1.0)]
+assert len(first) == 2
+assert refused.startswith("RuntimeError: A leaf node was passed to _will_engine_execute_node")
+
+# %% [markdown]
+# Once in each backward in which at least one of them takes part, with None for the others; never in one that reaches none. What
+# it returns is ignored. With leaf tensors, `mode="all"` works in `backward()` only; with non-leaf tensors in both.
+# ([A report](https://github.com/pytorch/pytorch/issues/131753))
+
+# %% [markdown]
+# ## What the graph keeps
+#
+# Backward needs values from the forward: for `x * x` both factors, for `exp` its own result, for `+` nothing. Between the two
+# passes they lie in the graph, and they are what fills the memory. Each value goes through two functions, if you set them:
+# **pack**, when it is saved, and **unpack**, when it is needed.
+
+# %% tags=["hook-saved-tensors"]
+def saved(function):
+    """How many values autograd saves, and with how many numbers."""
+    sizes = []
+
+    def pack(tensor):
+        sizes.append(tensor.numel())
+        return tensor.detach()
+
+    with saved_tensors_hooks(pack, lambda packed: packed):
+        function()
+    return sizes
+
+
+x = torch.ones(4, 3, requires_grad=True)
+layer = nn.Linear(3, 2)
+for name, function in {
+    "x + x": lambda: x + x,
+    "x.exp()": x.exp,
+    "x * x": lambda: x * x,
+    "layer(x)": lambda: layer(x),
+    "layer(x), x asks for no gradient": lambda: layer(x.detach()),
+}.items():
+    print(f"{name:<34} saves {saved(function)}")
+
+assert (saved(lambda: x + x), saved(x.exp), saved(lambda: x * x)) == ([], [12], [12, 12])
+assert (saved(lambda: layer(x)), saved(lambda: layer(x.detach()))) == ([12, 6], [12])
+
+# %% [markdown]
+# `x * x` saves `x` twice, as often as it is needed. A layer saves its input for the weight's gradient, and the weight for the
+# input's, but the latter only if somebody wants it.
+#
+# Pack may return anything: a number, a file's name. Whatever it returns comes to unpack, which must give back a tensor of the
+# same shape. Four ways in which this goes wrong:
+
+# %% tags=["field", "field-55", "hook-saved-tensors"]
+def exp_with(pack, unpack=lambda packed: packed, then=lambda y: None):
+    x = torch.tensor(0.0, requires_grad=True)
+    with saved_tensors_hooks(pack, unpack):
+        y = x.exp()
+    then(y)
+    y.backward()
+    return x.grad.item()
+
+
+edits = message_of(lambda: exp_with(lambda tensor: tensor.add_(1)))
+no_tensor = message_of(lambda: exp_with(lambda tensor: tensor.tolist()))
+own_error = message_of(lambda: exp_with(lambda tensor: 7, unpack=lambda key: {}[key]))
+print(edits[:80], no_tensor, own_error, sep="\n")
+assert edits.startswith("RuntimeError: A saved tensor pack hook is modifying its input in place.")
+assert no_tensor == "TypeError: Output of saved tensor unpack_hook expected to be a Tensor but got result of type float"
+assert own_error == "KeyError: 7"  # the hook's own error, as it is
+
+y = torch.tensor(0.0, requires_grad=True).exp()
+y.mul_(7)
+guarded = message_of(y.backward)
+unguarded = exp_with(lambda tensor: tensor.detach(), then=lambda y: y.mul_(7))
+print("written into a saved value: an error without hooks; with hooks the gradient is", unguarded)
+assert "has been modified by an inplace operation" in guarded
+assert unguarded == 49.0  # 7 · exp(0) would be right
+
+# %% [markdown]
+# The last one is silent. With hooks, autograd does not look any more whether a saved value was changed meanwhile: if somebody
+# may write into it, keep a clone. ([A thread](https://github.com/pytorch/pytorch/pull/62717))
+
+# %% [markdown]
+# ## Keep nothing
+#
+# Now the bold idea: pack keeps **nothing** but a number, "this was the third value". And when the first value is needed, you run
+# the function again, from its input, with a pack that keeps. That is all that *checkpointing* is.
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 10.2 · Checkpointing from two functions
+# ●●○ · 12 minutes
+#
+# Return `function(x)`, so that between forward and backward nothing from inside is kept, only `x`. In the backward, `function`
+# runs **once** more, when the first value is asked for, and afterwards nothing of it is left. Gradients are those of
+# `function(x)`, for `x` and for every parameter.
+#
+# <details><summary>Hint: a plan</summary>
+#
+# `pack` counts, and returns the number. `unpack(number)` fills a dictionary by a second run if the number is not in it, and
+# pops the value. The second run stands in a `with saved_tensors_hooks(…)` of its own, whose pack collects detached tensors.
+# </details>
+# <details><summary>Hint: the second run saves nothing, or fewer values</summary>
+#
+# A backward runs with recording switched off: `torch.enable_grad()`. And what is saved depends on who asks for a gradient:
+# the second run needs an input with the same `requires_grad` as `x`. A detached one, so that nothing goes on behind it.
+# </details>
+
+# %% tags=["solution"]
+def checkpoint(function, x: torch.Tensor) -> torch.Tensor:
+    """function(x), whose inner values are computed again in the backward instead of kept."""
+    ### BEGIN SOLUTION
+    count = 0
+    values = {}
+
+    def pack(tensor):
+        nonlocal count
+        count += 1
+        return count - 1
+
+    def run_again():
+        def keep(tensor):
+            values[len(values)] = tensor.detach()
+
+        again = x.detach().requires_grad_(x.requires_grad)
+        with torch.enable_grad(), saved_tensors_hooks(keep, lambda nothing: nothing):
+            function(again)
+
+    def unpack(number):
+        if number not in values:
+            values.clear()
+            run_again()
+        return values.pop(number)
+
+    with saved_tensors_hooks(pack, unpack):
+        return function(x)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("10.2", checkpoint)
+
+# %% [markdown]
+# ### What does it buy?
+#
+# Sixteen layers. Without a checkpoint, the forward ends with 16 outputs in memory. Wrap **the whole network** in one
+# checkpoint: the forward ends with next to nothing. And the peak, the most memory that forward and backward together need?
+
+# %%
+predict("10.c")
+
+# %% tags=["predict"]
+mine = memory.or_torchs(checkpoint)
+plain, whole = memory.run(1, None), memory.run(1, mine)
+print("What came out:")
+print("layers computed:", plain.matmuls, "without,", whole.matmuls, "with one checkpoint round all")
+print("peak of memory with it, divided by that without:", round(whole.peak / plain.peak, 2))
+
+# %%
+reveal("10.c", whole.peak / plain.peak)
+assert (plain.matmuls, whole.matmuls) == (16, 32)
+assert abs(whole.peak / plain.peak - 1) < 0.05
+assert memory.same_grads(plain.grads, whole.grads)
+
+# %% [markdown]
+# Nothing is won: the second run builds the same mountain, only later. Cut the network into **parts** with a checkpoint each:
+# then one part at a time is built again, and what stays is the input of each part. Few parts: large mountains. Many: many inputs.
+
+# %% tags=["explorer"]
+explorer.over_time(mine)
+
+# %% tags=["figure"]
+runs = {parts: memory.run(parts, mine) for parts in (1, 2, 4, 8, 16)}
+peaks = {parts: run.peak / memory.ONE_LAYER for parts, run in runs.items()}
+display(figures.valley(plain, runs))  # without a kernel: three positions, and the peaks of all
+print("peak, in layers' outputs:", {parts: round(peak) for parts, peak in peaks.items()})
+
+assert min(peaks, key=peaks.get) == 4
+assert peaks[4] < 0.5 * plain.peak / memory.ONE_LAYER
+assert all(run.matmuls == 32 and memory.same_grads(run.grads, plain.grads) for run in runs.values())
+
+# %% [markdown]
+# *What to see:* left, memory while the operations run: without a checkpoint one mountain, with four parts a row of hills. Right,
+# the peak: it falls, and rises again. With $k$ parts you keep $k$ inputs and rebuild $16/k$ layers: least at $k = 4$, the root of 16. A
+# network of 100 layers needs the memory of about 20, for one more forward. You have found by experiment what
+# [Chen and others (2016)](https://arxiv.org/abs/1604.06174) call *sublinear memory cost*.
+
+# %% [markdown]
+# ## Each gradient, the moment it is ready
+#
+# The other thing that fills memory: the gradients. After `backward()` there are as many as there are weights. But once a
+# weight's gradient is finished, nobody needs it but the optimizer. So let the optimizer's step be a hook, and throw the gradient
+# away at once. This is the place of `register_post_accumulate_grad_hook`: its argument is **the parameter**, with `.grad`
+# finished. Take care with hooks that were written for `register_hook`:
+
+# %% tags=["field", "field-15", "hook-post-accumulate"]
+w = torch.tensor([1.0, 1.0], requires_grad=True)
+with w.register_post_accumulate_grad_hook(lambda grad: grad.data.mul_(0)):  # meant for the gradient
+    returned = message_of((3 * w).sum().backward)
+print("the weight is now", w.tolist(), "its gradient", w.grad.tolist())
+print(returned)
+assert w.tolist() == [0.0, 0.0] and w.grad.tolist() == [3.0, 3.0]  # it was the weight
+assert returned == "RuntimeError: Tensor post accumulate grad hooks should return None."
+
+non_leaf = message_of(lambda: (3 * w).register_post_accumulate_grad_hook(print))
+assert non_leaf == "RuntimeError: post accumulate grad hooks cannot be registered on non-leaf tensors"
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 10.3 · Mend it: a step inside the backward
+# ●○○ · 6 minutes
+#
+# This script wants each parameter to take its step of gradient descent, `p - lr * gradient`, as soon as its gradient is
+# ready, and then to throw the gradient away (`.grad` is None). Parameters that ask for no gradient stay as they are. It is
+# broken in several ways; mend it, and return the handles.
+#
+# ```python
+# def step_in_backward(parameters, lr):
+#     handles = []
+#     for p in parameters:
+#         def step(grad):
+#             p.data -= lr * grad
+#             p.grad = None
+#         handles.append(p.register_hook(step))
+#     return handles
+# ```
+#
+# <details><summary>Hint: the gradients are still there</summary>
+#
+# A tensor hook runs before the gradient is stored. Which one runs after?
+# </details>
+# <details><summary>Hint: one parameter moves several times, the others not at all</summary>
+#
+# `p` is looked up when the hook runs, after the loop. The right kind of hook is given its parameter.
+# </details>
+
+# %% tags=["solution"]
+def step_in_backward(parameters, lr: float) -> list:
+    """Let each parameter take its step when its gradient is ready; return the handles."""
+    ### BEGIN SOLUTION
+    def step(parameter):
+        parameter -= lr * parameter.grad  # allowed here: a backward runs with recording switched off
+        parameter.grad = None
+
+    return [one.register_post_accumulate_grad_hook(step) for one in parameters if one.requires_grad]
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("10.3", step_in_backward)
+
+# %% tags=["figure"]
+curves = figures.gradient_memory()
+figure = figures.two_ways_to_step(curves)
+plt.show()
+print("peak of gradient memory, all at once against one at a time:", round(curves["after"].peak / curves["inside"].peak), ": 1")
+assert curves["after"].peak > 10 * curves["inside"].peak
+
+# %% [markdown]
+# *What to see:* with a step after the backward, sixteen layers' gradients pile up; with the step in the hook, one layer's
+# comes and goes at a time.
+#
+# The price: no **accumulation** over several backwards, since each steps at once, at other weights. And no **clipping by the
+# global norm**, which needs all gradients before the first step: when the last gradient comes, other weights have moved.
+
+# %% tags=["hook-post-accumulate"]
+def step(parameter):
+    parameter.data.sub_(0.5 * parameter.grad)
+    parameter.grad = None
+
+
+def trained(hooked):
+    w = torch.tensor(1.0, requires_grad=True)
+    if hooked:
+        w.register_post_accumulate_grad_hook(step)
+    for _ in range(2):  # two halves of a batch, whose gradients should be taken at the same weight
+        (w * w).backward()
+    return w.item() if hooked else w.item() - 0.5 * w.grad.item()
+
+
+print("summed first:", trained(hooked=False), "  stepped at once:", trained(hooked=True))
+assert trained(hooked=False) == 1 - 0.5 * (2 + 2)
+assert trained(hooked=True) == 0.0  # 1 - 0.5 · 2, and there the gradient is 0
+
+a, b = torch.tensor(1.0, requires_grad=True), torch.tensor(2.0, requires_grad=True)
+for one in (a, b):
+    one.register_post_accumulate_grad_hook(step)
+moved = []
+register_multi_grad_hook((a, b), lambda grads: moved.append([one.item() for one in (a, b)]))
+(a * b).backward()
+print("a and b when both gradients are known:", moved[0], " (they were 1 and 2)")
+assert moved[0] != [1.0, 2.0]
+
+# %% [markdown] tags=["recap"]
+# ## Recap
+#
+# Every operation leaves a node, and every node takes hooks. At one place the kind decides who runs first: tensor hooks,
+# `retain_grad()`, node pre-hooks, the node's work (in a leaf's node: the sum in `.grad`, then the post-accumulate hooks), node
+# hooks. Hook the leaf rather than its node, which lives as long as some graph. What the graph keeps goes through two functions
+# of yours; two such functions are a checkpoint. A post-accumulate hook gets the parameter, and is the place to use a gradient up.
+#
+# | term | 中文 | in a sentence |
+# |---|---|---|
+# | node | 图节点 | one step of the backward; `grad_fn` is the one that made a tensor |
+# | node hook, node pre-hook | 节点钩子，节点预钩子 | called after, or before, a node makes its gradients |
+# | AccumulateGrad | 梯度累加节点 | the node that adds to a leaf's `.grad`; a leaf does not keep it alive |
+# | gradient edge | 梯度边 | a place in the graph, without the tensor |
+# | multi-grad hook | 多梯度钩子 | called when the gradients of several tensors are there |
+# | saved tensors, pack and unpack | 保存的张量，打包与解包 | what backward needs from the forward, and the two functions that it goes through |
+# | checkpointing | 激活检查点 | keep a part's input only, and compute its inside again in the backward |
+# | post-accumulate hook | 梯度累加后钩子 | called with the parameter when its `.grad` is finished |
+#
+# None of the five documents goes here: they end with the hooks of tensors and modules.
+
+# %% [markdown] tags=["quiz"]
+# ### Three questions
+#
+# **1.** A hook on a node returns `grad_inputs[0] * 2`. What happens?
+#
+# <details><summary>Answer</summary>
+#
+# A TypeError: a node's hook returns a tuple with a gradient for every place, or None.
+# </details>
+#
+# **2.** You register a hook on `get_gradient_edge(w).node` before the training. It is never called. Why?
+#
+# <details><summary>Answer</summary>
+#
+# No graph keeps that node, so it is gone at once, and the first forward makes a new one. Hook `w`, or keep the node in a variable.
+# </details>
+#
+# **3.** One checkpoint round the whole network halves nothing. Why does it help to have several?
+#
+# <details><summary>Answer</summary>
+#
+# Each backward through a part rebuilds that part only, and throws it away before the next one is rebuilt.
+# </details>
+
+# %%
+progress(10)
+
+# %% [markdown]
+# ## If you want more
+#
+# ### An old friend
+#
+# Lesson 5 asked why the legacy `register_backward_hook` shows three gradients. Now you can see it from the other side: it is
+# a hook on the node that made the output, and nothing else.
+
+# %% tags=["hook-node"]
+import warnings
+
+linear, x = nn.Linear(2, 1), torch.ones(1, 2, requires_grad=True)
+seen = {}
+with warnings.catch_warnings(), linear.register_backward_hook(lambda module, *grads: seen.update(module=grads)):
+    warnings.simplefilter("ignore")
+    y = linear(x)
+y.grad_fn.register_hook(lambda *grads: seen.update(node=grads))
+y.sum().backward()
+
+shapes = [[tuple(grad.shape) for grad in grads] for grads in seen["node"]]
+print("node", y.grad_fn.name(), "made", shapes[0], "from", shapes[1])
+assert all(torch.equal(*pair) for place in (0, 1) for pair in zip(seen["module"][place], seen["node"][place], strict=True))
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 10.4 · The norm of all gradients
+# ●○○ · 6 minutes
+#
+# Register one hook that, in each backward, appends the norm of **all gradients of this backward together** to `norms`, as a
+# number: the root of the sum of all squares. Parameters that take no part count nothing. Return the handle.
+#
+# <details><summary>Hint: 'NoneType' object has no attribute …</summary>
+#
+# A parameter that takes no part is None in the list.
+# </details>
+# <details><summary>Hint: the second number is too large</summary>
+#
+# `.grad` holds the sum of all backwards so far. The hook gets those of this one.
+# </details>
+
+# %% tags=["solution"]
+def watch_norm(parameters: list[torch.Tensor], norms: list[float]):
+    """Append the norm of all gradients of each backward to norms; return the handle."""
+    ### BEGIN SOLUTION
+    def hook(grads):
+        squares = [grad.square().sum() for grad in grads if grad is not None]
+        norms.append(sum(squares).sqrt().item())
+
+    return register_multi_grad_hook(parameters, hook)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("10.4", watch_norm)
+
+# %% [markdown]
+# ### Where `autograd.grad` stops
+#
+# If you ask for a gradient only, with `torch.autograd.grad(z, y)`, the way ends at the door of `y`'s node, and the node does
+# not run:
+
+# %%
+ran = []
+x = torch.tensor(2.0, requires_grad=True)
+y = 3 * x
+y.register_hook(lambda grad: ran.append("tensor hook"))
+y.grad_fn.register_prehook(lambda grads: ran.append("node pre-hook"))
+y.grad_fn.register_hook(lambda *grads: ran.append("node hook"))
+torch.autograd.grad(5 * y, y)
+print("autograd.grad(…, y) ran:", ran)
+assert ran == ["tensor hook"]
+
+# %% [markdown]
+# ### A place in the graph, without the tensor
+#
+# A `GradientEdge` names a place in the graph and keeps no values. A function may hand it out, and the caller asks for the
+# gradient there, although the tensor is gone. `inputs=` takes it as well, and leaves all other leaves alone:
+
+# %%
+def score(x):
+    hidden = 3 * x
+    return hidden * hidden, get_gradient_edge(hidden)
+
+
+x = torch.tensor(2.0, requires_grad=True)
+result, place = score(x)
+(at_hidden,) = torch.autograd.grad(result, place)
+print("gradient at `hidden`:", at_hidden.item())
+assert at_hidden == 12.0  # 2 · hidden
+
+a, b = torch.tensor(1.0, requires_grad=True), torch.tensor(2.0, requires_grad=True)
+(a * b).backward(inputs=[get_gradient_edge(a)])
+print("inputs=[a's edge]: a.grad", a.grad.item(), " b.grad", b.grad)
+assert (a.grad, b.grad) == (2.0, None)
+
+# %% [markdown]
+# ### Fewer bits
+#
+# Between nothing and everything: keep each saved value in few bits. The gradients are then those of a slightly other network.
+# How far off? `figures.fewer_bits` trains nothing; it compares one gradient of a network that reads digits.
+
+# %% tags=["figure"]
+from itertools import pairwise
+
+costs = figures.fewer_bits()
+figure = figures.bits(costs)
+plt.show()
+for cost in costs:
+    print(f"{cost.bits:>2} bits: {cost.share:>4.0%} of the memory, gradient off by {'less than 5 %' if cost.error < 0.05 else 'more than 5 %'}")
+
+assert [cost.share for cost in costs] == sorted((cost.share for cost in costs), reverse=True)
+assert all(later.error > earlier.error for earlier, later in pairwise(costs))
+assert costs[1].bits == 8 and costs[1].error < 0.05
+assert costs[-1].bits == 2 and costs[-1].error > 0.3
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 10.5 · Eight bits
+# ●●○ · 10 minutes
+#
+# Return a context manager in which autograd saves **float** tensors in one byte a number: 0 for the smallest value, 255 for
+# the largest, and beside them what is needed to come back, with the dtype it had. Other tensors, such as class labels and
+# masks, come back exactly, and so does a tensor of equal numbers.
+#
+# <details><summary>Hint: cross_entropy complains, or embeddings are wrong</summary>
+#
+# Integer tensors are saved, too: `tensor.is_floating_point()`.
+# </details>
+# <details><summary>Hint: the numbers come back wrong by more than half a step</summary>
+#
+# Measure from the smallest value, in 255 steps; a conversion to whole numbers cuts, so `round()` before it.
+# </details>
+
+# %% tags=["solution"]
+def eight_bits():
+    """A context manager: saved float tensors are kept as bytes."""
+    ### BEGIN SOLUTION
+    def pack(tensor):
+        values = tensor.detach()
+        if not values.is_floating_point() or values.numel() == 0:
+            return (values,)
+        low = values.min()
+        step = ((values.max() - low) / 255).clamp(min=1e-30)  # equal numbers: never 0 / 0
+        return ((values - low) / step).round().to(torch.uint8), low, step, values.dtype
+
+    def unpack(packed):
+        if len(packed) == 1:
+            return packed[0]
+        levels, low, step, dtype = packed
+        return (levels * step + low).to(dtype)
+
+    return saved_tensors_hooks(pack, unpack)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("10.5", eight_bits)
+
+# %% [markdown]
+# ### Two more surprises of pack
+#
+# A pack that returns the very tensor it got, instead of a detached one, makes a circle where an operation saves its own result,
+# as `exp` does: if that graph never runs backward, it stays in memory for ever. And a parameter is recognised by its storage, not
+# by `is`: a layer saves a transposed view of its weight.
+
+# %% tags=["field", "field-55", "hook-saved-tensors"]
+def stays_in_memory(pack):
+    with saved_tensors_hooks(pack, lambda packed: packed):
+        y = torch.ones(1000, requires_grad=True).exp()
+    memory_of_y = weakref.ref(y.untyped_storage())
+    del y
+    return memory_of_y() is not None
+
+
+print("stays for ever: returned as it is", stays_in_memory(lambda tensor: tensor), "· detached", stays_in_memory(torch.Tensor.detach))
+assert stays_in_memory(lambda tensor: tensor) and not stays_in_memory(torch.Tensor.detach)
+
+layer, found = nn.Linear(2, 3), []
+with saved_tensors_hooks(lambda tensor: found.append(tensor) or tensor.detach(), lambda packed: packed):
+    layer(torch.ones(1, 2, requires_grad=True))
+assert not any(tensor is layer.weight for tensor in found)
+assert layer.weight.data_ptr() in [tensor.data_ptr() for tensor in found]
+
+# %% [markdown]
+# ### Disk, CPU, and two switches
+#
+# Pack may put a value anywhere. On a machine with a GPU, `save_on_cpu()` is such a pair of hooks. One pair is at work at a time, the
+# innermost. `disable_saved_tensors_hooks` refuses any, and `allow_mutation_on_saved_tensors` keeps a copy of what is written
+# over, so that the error of above does not come, and the gradient is right.
+
+# %% tags=["hook-saved-tensors"]
+import tempfile
+from pathlib import Path
+
+from torch.autograd.graph import allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, save_on_cpu
+
+with tempfile.TemporaryDirectory() as folder:
+    def to_disk(tensor):
+        path = Path(folder) / f"{len(list(Path(folder).iterdir()))}.pt"
+        torch.save(tensor.detach(), path)
+        return path
+
+    w = torch.tensor([2.0, 3.0], requires_grad=True)
+    with saved_tensors_hooks(to_disk, torch.load):
+        loss = (w * w).sum()
+    print("files between forward and backward:", len(list(Path(folder).iterdir())))
+    loss.backward()
+assert w.grad.tolist() == [4.0, 6.0]
+
+outer = []
+with saved_tensors_hooks(lambda tensor: outer.append(tensor), lambda nothing: nothing), save_on_cpu():
+    (w * w).sum().backward()
+assert outer == []  # the innermost pair alone
+with disable_saved_tensors_hooks("no hooks in here"):
+    assert message_of(saved_tensors_hooks(to_disk, torch.load).__enter__) == "RuntimeError: no hooks in here"
+with allow_mutation_on_saved_tensors():
+    w.grad, copy = None, w.clone()
+    loss = (copy * copy).sum()
+    copy.mul_(7)
+    loss.backward()
+assert w.grad.tolist() == [4.0, 6.0]
+
+# %% [markdown]
+# ### "My saved-tensor hooks do nothing in the worker thread"
+#
+# They belong to the thread that opened the block. And where does a backward hook run? On the CPU in the thread that called
+# `backward()`; for a GPU in a thread of autograd's own, where your thread-local values are missing.
+# ([The change that made them thread-local](https://github.com/pytorch/pytorch/pull/62909))
+
+# %% tags=["field", "field-56", "hook-saved-tensors"]
+packed_in, hooked_in = [], []
+
+
+def me():
+    return threading.current_thread().name.split("-")[0]
+
+
+def some_work():
+    w = torch.tensor(1.0, requires_grad=True)
+    y = w.exp()
+    y.register_hook(lambda grad: hooked_in.append(me()))
+    y.backward()
+
+
+with saved_tensors_hooks(lambda tensor: packed_in.append(me()) or tensor.detach(), lambda packed: packed):
+    worker = threading.Thread(target=some_work, name="worker")
+    worker.start()
+    worker.join()
+    some_work()
+
+print("packed in:", packed_in, "  tensor hooks ran in:", hooked_in)
+assert packed_in == ["MainThread"] and hooked_in == ["worker", "MainThread"]
+
+# %% [markdown]
+# ### What your checkpoint lacks
+#
+# The second run must compute the same. With dropout it draws other numbers, and the gradients belong to no network at all. Torch's
+# own checkpoint puts the state of the random numbers back before the second run (and stops it as soon as the last value is there).
+
+# %%
+def same_mask(checkpointing):
+    x = torch.ones(1000, requires_grad=True)
+    y = checkpointing(lambda x: nn.functional.dropout(x * x) * 1.0, x)
+    y.sum().backward()
+    return torch.equal(y != 0, x.grad != 0)
+
+
+def with_the_same_numbers(function, x):
+    state = torch.get_rng_state()
+
+    def replayed(x):
+        with torch.random.fork_rng():
+            torch.set_rng_state(state)
+            return function(x)
+
+    return mine(replayed, x)
+
+
+print("the same numbers dropped in both runs: yours", same_mask(mine), "· with the state put back", same_mask(with_the_same_numbers))
+assert same_mask(with_the_same_numbers)
+
+# %% [markdown]
+# ### Gradients of gradients
+#
+# With `create_graph=True` a hook's own work is part of the new graph, so its derivative is right. But the second backward comes
+# through the same tensor, and the hook runs **again**: take it off in between if you mean it for the first. And what a hook
+# **stores** then holds the whole graph of that backward. Store `grad.detach()`, unless you want to go on from it.
+
+# %% tags=["field", "field-111"]
+w = torch.tensor(2.0, requires_grad=True)
+stored = []
+y = w * 1
+handle = y.register_hook(lambda grad: stored.append(grad) or grad * grad)
+(once,) = torch.autograd.grad(y**3, w, create_graph=True)  # hooked: (3 w²)² = 9 w⁴
+(hooked_again,) = torch.autograd.grad(once, w, retain_graph=True)
+handle.remove()
+(twice,) = torch.autograd.grad(once, w)
+print("9 w⁴ =", once.item(), "  36 w³ =", twice.item(), "  stored with a graph:", stored[0].requires_grad)
+assert (once.item(), twice.item(), hooked_again.item()) == (144.0, 288.0, 288.0**2)
+assert stored[0].requires_grad
+
+
+def graphs_alive(keep):
+    """How many of four steps' graphs are still there, when a hook has kept something of each."""
+    kept, notes = [], []
+    for _ in range(4):
+        w = torch.tensor([2.0], requires_grad=True)
+        y = w**3
+        note = type("Note", (), {})()
+        y.grad_fn.metadata["note"] = note
+        notes.append(weakref.ref(note))
+        y.register_hook(lambda grad: kept.append(keep(grad)))
+        z = y**2
+        torch.autograd.grad(z, w, create_graph=True)
+        del w, y, z, note
+    return sum(note() is not None for note in notes)
+
+
+print("graphs alive after 4 steps: stored as it is", graphs_alive(lambda grad: grad), "· detached", graphs_alive(torch.Tensor.detach))
+assert (graphs_alive(lambda grad: grad), graphs_alive(torch.Tensor.detach)) == (4, 0)
+
+# %% [markdown]
+# ### "Memory grows with a full backward hook and create_graph=True"
+#
+# A module's full backward hook waits in a small store of its own until the input's gradient comes. Ask for the gradients of the
+# **parameters only**, from an input that asks for one too, and it waits for ever, with the graph. Ask for the input's as well,
+# or use a tensor hook. ([A report](https://github.com/pytorch/pytorch/issues/82528))
+
+# %% tags=["field", "field-50"]
+import gc
+
+
+def graph_stays(hooked, ask_for_x):
+    layer, x = nn.Linear(2, 2), torch.ones(1, 2, requires_grad=True)
+    if hooked:
+        layer.register_full_backward_hook(lambda module, grad_input, grad_output: None)
+    y = layer(x)
+    note = type("Note", (), {})()
+    y.grad_fn.metadata["note"], still_there = note, weakref.ref(note)
+    asked = [*layer.parameters(), x] if ask_for_x else [*layer.parameters()]
+    torch.autograd.grad(y.square().sum(), asked, create_graph=True)
+    del note, y, layer, x, asked
+    gc.collect()
+    return still_there() is not None
+
+
+print("stays: hooked", graph_stays(True, False), "· x asked for", graph_stays(True, True), "· no hook", graph_stays(False, False))
+assert graph_stays(True, False) and not graph_stays(True, True) and not graph_stays(False, False)
+
+# %% [markdown]
+# ### A hook, or a function of your own?
+#
+# | | a hook | `torch.autograd.Function` |
+# |---|---|---|
+# | who decides | whoever uses the code, from outside | whoever writes the operation |
+# | what it may do | look at a gradient, change it | give any forward any backward, and save what it needs |
+# | taken off | by its handle, at any time | by changing the code |
+# | good for | looking, clipping, experiments | a rule that belongs to the operation, such as a straight-through round |
+#
+# The same rule, "round forward, pass the gradient through", in both ways. The hook needs a trick: `round()` has a gradient of
+# 0, and no hook can bring back what has been multiplied by 0.
+
+# %%
+class Round(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def gradient_of(function):
+    x = torch.tensor(1.4, requires_grad=True)
+    (3 * function(x)).backward()
+    return x.grad.item()
+
+
+def hooked_round(x):
+    y = x * 1
+    y.register_hook(lambda grad: grad + 3)  # knows the gradient that it should have passed on
+    return y.round()
+
+
+print("round:", gradient_of(torch.round), "  Function:", gradient_of(Round.apply), "  hook:", gradient_of(hooked_round))
+assert (gradient_of(torch.round), gradient_of(Round.apply), gradient_of(hooked_round)) == (0.0, 3.0, 3.0)
+
+# %% [markdown]
+# The hook only looks right: it had to be told the answer.
+#
+# ### The hook on everything
+#
+# Below autograd, every operation, forward and backward, goes through one place. A `TorchDispatchMode` stands there: it sees
+# calls that no module and no node shows, such as the sums in `.grad`. The memory curves of this lesson were counted by one.
+
+# %% tags=["hook-dispatch-mode"]
+class Log(TorchDispatchMode):
+    """Writes down every operation in the block."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.operations.append(function.__name__.split(".")[0])
+        return function(*args, **(kwargs or {}))
+
+
+linear = nn.Linear(2, 1)
+with Log() as log:
+    loss = linear(torch.ones(3, 2)).sum()
+    forward = len(log.operations)
+    loss.backward()
+
+print("forward: ", *log.operations[:forward])
+print("backward:", *log.operations[forward:])
+assert "addmm" in log.operations[:forward] and "mm" in log.operations[forward:]
+
+# %% [markdown]
+# ### A crash
+#
+# Python itself dies, without a traceback: `register_hook` on a view, after its base was changed through another view. It is
+# a bug of PyTorch's, in 2.13 too, and not yours. Reading `grad_fn` once before you register brings the view up to date. (Here in a
+# process of its own.) ([The report](https://github.com/pytorch/pytorch/issues/196459))
+
+# %% tags=["field", "field-13", "hook-tensor"]
+from hooklab.course.lesson10.helpers import ends_well
+
+program = """
+import torch
+x = torch.zeros(3, requires_grad=True).clone().view(3)
+x[:].add_(2)
+x.register_hook(lambda grad: grad)
+"""
+with_a_look = program.replace("x.register_hook", "x.grad_fn; x.register_hook")
+exec(with_a_look)
+print("ends well:", ends_well(program), " with grad_fn read first: yes, it ran in this notebook")
+assert not ends_well(program)

@@ -1,0 +1,491 @@
+"""Unusual right answers to lesson 10's exercises, and wrong ones: none is misjudged, and no reason is untrue.
+
+A wrong answer comes with the beginning of the one reason that is true, or None where the check can know none.
+"""
+
+import contextlib
+import functools
+import itertools
+import math
+
+import pytest
+import torch
+from torch.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint as torchs
+
+from hooklab.course.exercises import attempt
+from tests.course.lesson10.wrong import bytes_of, checkpoint, every_node, has_nan, search, stepping, watching
+
+RIGHT, WRONG = [], []
+
+
+def right(id):
+    return lambda answer: RIGHT.append((id, answer))
+
+
+def wrong(id, likely=None, says=""):
+    return lambda answer: WRONG.append((id, answer, likely, says))
+
+
+# --- 10.1
+
+right("10.1")(search(lambda made, given: has_nan(made) and not has_nan(given)))
+
+
+@right("10.1")
+def recursion_and_an_exit_stack(loss):
+    seen, names = {}, []
+
+    def visit(node, stack):
+        if node is None or node in seen:
+            return
+        seen[node] = stack.enter_context(node.register_hook(functools.partial(look, node)))
+        for following, _ in node.next_functions:
+            visit(following, stack)
+
+    def look(node, made, given):
+        if not names and any(torch.isnan(grad).any() for grad in made if grad is not None):
+            names.append(node.name())
+
+    with contextlib.ExitStack() as stack:
+        visit(loss.grad_fn, stack)
+        loss.backward()
+    return next(iter(names), None)
+
+
+@right("10.1")
+def returns_what_it_got(loss):
+    found = {}
+
+    def hook(node):
+        return lambda made, given: found.setdefault(node.name() if has_nan(made) else None, 1) and made
+
+    handles = [node.register_hook(hook(node)) for node in every_node(loss)]
+    try:
+        loss.backward()
+    finally:
+        [handle.remove() for handle in handles]
+    return next((name for name in found if name), None)
+
+
+@right("10.1")
+def pre_hooks_of_the_next_nodes(loss):
+    """Looks at every node's gradients with both kinds, and keeps the log."""
+    log, handles = [], []
+    for node in every_node(loss):
+        handles.append(node.register_prehook(lambda given: None))
+        handles.append(node.register_hook(lambda made, given, node=node: log.append((node.name(), made)) and None))
+    try:
+        loss.backward()
+    finally:
+        for handle in reversed(handles):
+            handle.remove()
+    bad = [name for name, made in log if sum(int(grad.isnan().sum()) for grad in made if grad is not None)]
+    return bad[0] if bad else None
+
+
+@right("10.1")
+def a_class(loss):
+    class Watch:
+        def __init__(self, node, names):
+            self.node, self.names = node, names
+
+        def __call__(self, made, given):
+            if any(grad is not None and (grad != grad).any() for grad in made):
+                self.names += [self.node.name()]
+
+    names = []
+    with contextlib.ExitStack() as stack:
+        for node in every_node(loss):
+            stack.callback(node.register_hook(Watch(node, names)).remove)
+        torch.autograd.backward(loss)
+    return names[0] if len(names) > 0 else None
+
+
+wrong("10.1", "the node that is given the first NaN")(search(lambda made, given: has_nan(given)))
+wrong("10.1", "the last node with a NaN")(search(lambda made, given: has_nan(made), lambda names: names[-1]))
+wrong("10.1", "an infinity is no NaN")(
+    search(lambda made, given: any(grad is not None and not grad.isfinite().all() for grad in made))
+)
+wrong("10.1", "only the first gradient")(search(lambda made, given: has_nan(made[:1])))
+wrong("10.1", "only a node whose every gradient is NaN")(
+    search(lambda made, given: any(grad is not None and grad.isnan().all() for grad in made))
+)
+wrong("10.1", "a gradient that nobody needs")(search(lambda made, given: any(grad.isnan().any() for grad in made)))
+wrong("10.1", "the node instead of its name()")(search(lambda made, given: has_nan(made), name=lambda node: node))
+wrong("10.1", "no hook has found anything")(search(lambda made, given: False))
+wrong("10.1")(search(lambda made, given: has_nan(made), name=lambda node: node.name().lower()))
+wrong("10.1")(search(lambda made, given: has_nan(made), name=lambda node: type(node)))
+
+
+@wrong("10.1", says="raised an exception, and your code hid it")
+def hides_the_error(loss):
+    with contextlib.suppress(Exception):
+        return search(lambda made, given: has_nan(made))(loss)
+
+
+@wrong("10.1", says="after a backward that raised, your hooks are still there")
+def forgets_the_error(loss):
+    names = []
+    handles = [
+        node.register_hook(lambda made, given, node=node: names.append(node.name()) if has_nan(made) else None)
+        for node in every_node(loss)
+    ]
+    loss.backward()
+    for handle in handles:
+        handle.remove()
+    return names[0] if names else None
+
+
+# --- 10.4
+
+right("10.4")(watching(lambda grads: math.hypot(*(grad.norm() for grad in grads))))
+right("10.4")(watching(lambda grads: torch.cat([grad.flatten() for grad in grads]).norm()))
+right("10.4")(watching(lambda grads: torch.nn.utils.get_total_norm(grads)))
+right("10.4")(watching(lambda grads: torch.stack([torch.linalg.vector_norm(grad) for grad in grads]).norm()))
+
+
+@right("10.4")
+def with_zeros_for_none(parameters, norms):
+    def hook(grads):
+        filled = [torch.zeros(1) if grad is None else grad.reshape(-1) for grad in grads]
+        norms.append(torch.cat(filled).pow(2).sum().sqrt().item())
+        return "ignored"
+
+    return register_multi_grad_hook(tuple(parameters), hook)
+
+
+wrong("10.4", "the sum of the norms")(watching(lambda grads: sum(grad.norm() for grad in grads)))
+wrong("10.4", "the root is missing")(watching(lambda grads: sum(grad.square().sum() for grad in grads)))
+wrong("10.4", "the largest norm alone")(watching(lambda grads: max(grad.norm() for grad in grads)))
+wrong("10.4", "absolute values added up")(watching(lambda grads: sum(grad.abs().sum() for grad in grads)))
+wrong("10.4", "the norms of all, averaged")(watching(lambda grads: sum(grad.norm() for grad in grads) / len(grads)))
+wrong("10.4", "one gradient: with mode")(watching(lambda grads: math.hypot(*(g.norm() for g in grads)), mode="any"))
+wrong("10.4")(watching(lambda grads: 1.5 * math.hypot(*(grad.norm() for grad in grads))))
+
+
+@wrong("10.4", says="what you append is no number")
+def appends_a_tensor(parameters, norms):
+    return register_multi_grad_hook(
+        parameters, lambda gs: norms.append(torch.stack([g.norm() for g in gs if g is not None]).norm())
+    )
+
+
+@wrong("10.4", "waiting for every parameter")
+def waits_for_all(parameters, norms):
+    def hook(grads):
+        if None not in [None if grad is None else 1 for grad in grads]:
+            norms.append(math.hypot(*(grad.norm().item() for grad in grads)))
+
+    return register_multi_grad_hook(parameters, hook)
+
+
+@wrong("10.4", "a hook for each parameter")
+def one_for_each(parameters, norms):
+    handles = [one.register_hook(lambda grad: norms.append(grad.norm().item())) for one in parameters]
+    return handles[0]
+
+
+@wrong("10.4", "the hook has not run")
+def appends_nothing(parameters, norms):
+    return register_multi_grad_hook(parameters, lambda grads: None)
+
+
+@wrong("10.4", says="after handle.remove() a hook is still at work")
+def another_handle(parameters, norms):
+    watching(lambda grads: math.hypot(*(grad.norm() for grad in grads)))(parameters, norms)
+    return parameters[0].register_hook(lambda grad: None)
+
+
+# --- 10.2
+
+right("10.2")(checkpoint())
+right("10.2")(checkpoint(take=dict.__getitem__))
+right("10.2")(checkpoint(copy=lambda x: x))
+right("10.2")(checkpoint(detached=torch.clone))
+right("10.2")(checkpoint(copy=lambda x: x.detach().clone().requires_grad_(x.requires_grad)))
+right("10.2")(lambda function, x: torchs(function, x, use_reentrant=False))
+
+
+@right("10.2")
+def a_list_of_the_second_run(function, x):
+    second, numbers = [], itertools.count()
+
+    def unpack(number):
+        if not second:
+            with torch.enable_grad(), saved_tensors_hooks(lambda t: second.append(t.data), print):
+                function(x.detach().requires_grad_(x.requires_grad))
+        return second[number]
+
+    with saved_tensors_hooks(lambda tensor: next(numbers), unpack):
+        return function(x)
+
+
+wrong("10.2", "pack returns the tensor")(lambda function, x: function(x))
+wrong("10.2", "the function runs again for each value")(checkpoint(always=True))
+wrong("10.2", "the second run saved nothing")(checkpoint(recording=torch.no_grad))
+wrong("10.2", "the second run saved other values")(checkpoint(copy=torch.Tensor.detach))
+wrong("10.2", "detach x before you ask it")(checkpoint(copy=lambda x: (x * 1).requires_grad_(False)))
+wrong("10.2", says="the result is another one")(lambda function, x: checkpoint()(function, x) * 2)
+wrong("10.2", says="the result has no graph")(lambda function, x: checkpoint()(function, x).detach())
+wrong("10.2", says="the gradients are other ones")(
+    checkpoint(copy=lambda x: (x.detach() * 2).requires_grad_(x.requires_grad))
+)
+
+
+@wrong("10.2", "unpack hands back what pack returned")
+def unpacks_nothing(function, x):
+    with saved_tensors_hooks(lambda tensor: 0, lambda number: None):
+        return function(x)
+
+
+@wrong("10.2", says="another number of runs")
+def runs_twice_at_once(function, x):
+    function(x)
+    return checkpoint()(function, x)
+
+
+@wrong("10.2", "a store that outlives the call")
+def keeps_the_second_run(function, x):
+    return checkpoint(detached=lambda tensor: KEPT.append(tensor.detach()) or tensor.detach())(function, x)
+
+
+KEPT = []
+
+
+@wrong("10.2", "a store that outlives the call")
+def one_store_for_all(function, x):
+    numbers = itertools.count()
+
+    def unpack(number):
+        if not SECOND_RUN:
+            with torch.enable_grad(), saved_tensors_hooks(lambda t: SECOND_RUN.append(t.detach()), print):
+                function(x.detach().requires_grad_(x.requires_grad))
+        return SECOND_RUN[number]
+
+    with saved_tensors_hooks(lambda tensor: next(numbers), unpack):
+        return function(x)
+
+
+SECOND_RUN = []
+COUNT = itertools.count(1000)
+
+
+@wrong("10.2", "numbers that do not fit")
+def one_count_for_all(function, x):
+    values = {}
+
+    def unpack(number):
+        if number not in values:
+            with torch.enable_grad(), saved_tensors_hooks(lambda t: values.setdefault(len(values), t.detach()), print):
+                function(x.detach().requires_grad_(x.requires_grad))
+        return values.pop(number)
+
+    with saved_tensors_hooks(lambda tensor: next(COUNT), unpack):
+        return function(x)
+
+
+@wrong("10.2", "the function has not run again")
+def forgets_the_second_run(function, x):
+    with saved_tensors_hooks(lambda tensor: 0, lambda number: [][number]):
+        return function(x)
+
+
+@wrong("10.2", says="in a row give other gradients")
+def the_last_input(function, x):
+    LAST.append(x)
+    return checkpoint(copy=lambda x: LAST[-1].detach().requires_grad_(x.requires_grad))(function, x)
+
+
+LAST = []
+
+
+# --- 10.3
+
+
+def with_lr(move, **options):
+    """An answer to 10.3 whose own way to move is given lr."""
+    return lambda parameters, lr: stepping(functools.partial(move, lr), **options)(parameters, lr)
+
+
+right("10.3")(with_lr(lambda lr, p: p.data.sub_(lr * p.grad)))
+right("10.3")(with_lr(lambda lr, p: p.sub_(p.grad, alpha=lr)))
+right("10.3")(with_lr(lambda lr, p: p.detach().add_(-lr * p.grad)))
+right("10.3")(with_lr(lambda lr, p: p.copy_(p - lr * p.grad), clear=lambda p: p.__setattr__("grad", None)))
+
+
+@right("10.3")
+def an_optimizer_for_each(parameters, lr):
+    def register(p):
+        optimizer = torch.optim.SGD([p], lr=lr)
+
+        def hook(p):
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return p.register_post_accumulate_grad_hook(hook)
+
+    return tuple(register(p) for p in parameters if p.requires_grad)
+
+
+@right("10.3")
+def in_the_loop_with_its_own_p(parameters, lr):
+    handles = []
+    for p in parameters:
+        if p.requires_grad:
+
+            def step(_, p=p):
+                with torch.no_grad():
+                    p -= lr * p.grad
+                p.grad = None
+
+            handles += [p.register_post_accumulate_grad_hook(step)]
+    return handles
+
+
+wrong("10.3", "up instead of down")(with_lr(lambda lr, p: p.data.add_(lr * p.grad)))
+wrong("10.3", "the gradient without lr")(with_lr(lambda lr, p: p.data.sub_(p.grad)))
+wrong("10.3", "two steps")(with_lr(lambda lr, p: p.data.sub_(2 * lr * p.grad)))
+wrong("10.3", "no parameter has moved")(with_lr(lambda lr, p: p.clone().sub_(lr * p.grad)))
+wrong("10.3", says="the parameters are not where their steps lead")(
+    with_lr(lambda lr, p: p.data.sub_(lr * p.grad.sign()))
+)
+wrong("10.3", "zeros take as much memory")(
+    with_lr(lambda lr, p: p.data.sub_(lr * p.grad), clear=lambda p: p.grad.zero_())
+)
+wrong("10.3", "a tensor hook runs before", says="a gradient is still there")(
+    with_lr(lambda lr, p: p.data.sub_(lr * p.grad), clear=lambda p: None)
+)
+
+
+@wrong("10.3", "late binding")
+def the_last_p(parameters, lr):
+    handles = []
+    for p in parameters:
+        if p.requires_grad:
+
+            def step(parameter):
+                p.data -= lr * parameter.grad.sum()  # noqa: B023
+                parameter.grad = None
+
+            handles.append(p.register_post_accumulate_grad_hook(step))
+    return handles
+
+
+@wrong("10.3", "accidental return")
+def returns_the_gradient(parameters, lr):
+    def step(p):
+        p.data.sub_(lr * p.grad)
+        return p.grad
+
+    return [p.register_post_accumulate_grad_hook(step) for p in parameters if p.requires_grad]
+
+
+@wrong("10.3", "`.grad` is None")
+def reads_grad_too_early(parameters, lr):
+    def register(p):
+        return p.register_hook(lambda grad: p.data.sub_(lr * p.grad) and None)
+
+    return [register(p) for p in parameters if p.requires_grad]
+
+
+@wrong("10.3", "forgotten return")
+def keeps_the_handles(parameters, lr):
+    with_lr(lambda lr, p: p.data.sub_(lr * p.grad))(parameters, lr)
+
+
+@wrong("10.3", says="after remove() of all handles a hook is still at work")
+def other_handles(parameters, lr):
+    parameters = list(parameters)
+    with_lr(lambda lr, p: p.data.sub_(lr * p.grad))(parameters, lr)
+    return [p.register_hook(lambda grad: None) for p in parameters if p.requires_grad]
+
+
+# --- 10.5
+
+right("10.5")(bytes_of())
+right("10.5")(bytes_of(rounded=lambda values: values.add(0.5).floor()))
+right("10.5")(bytes_of(low=lambda values: values.amin()))
+
+
+@right("10.5")
+def signed_bytes():
+    def pack(tensor):
+        if not tensor.dtype.is_floating_point:
+            return lambda: tensor
+        low, high = tensor.detach().aminmax()
+        step = max((high - low).item() / 255, 1e-30)
+        kept, dtype = ((tensor.detach() - low) / step - 128).round().clamp(-128, 127).to(torch.int8), tensor.dtype
+        return lambda: (kept.to(dtype) + 128) * step + low
+
+    return saved_tensors_hooks(pack, lambda kept: kept())
+
+
+@right("10.5")
+@contextlib.contextmanager
+def a_manager_of_its_own():
+    def pack(tensor):
+        if tensor.is_floating_point():
+            low, step = tensor.min().item(), (tensor.max() - tensor.min()).item() / 255 or 1.0
+            return (((tensor.detach() - low) / step).round().byte(), low, step, tensor.dtype)
+        return (tensor.detach(), None, None, None)
+
+    def unpack(kept):
+        values, low, step, dtype = kept
+        return values if dtype is None else values.to(dtype).mul_(step).add_(low)
+
+    with saved_tensors_hooks(pack, unpack):
+        yield
+
+
+wrong("10.5", "cut instead of rounded")(bytes_of(rounded=lambda values: values))
+wrong("10.5", "the smallest value is missing")(bytes_of(add=False))
+wrong("10.5", "far fewer than 256 levels")(bytes_of(levels=15))
+wrong("10.5", "whole numbers in 256 levels")(bytes_of(all_kinds=True))
+wrong("10.5", says="do not come back well")(bytes_of(low=lambda values: values.mean()))
+wrong("10.5", "four bytes a number")(lambda: saved_tensors_hooks(torch.Tensor.detach, lambda kept: kept))
+wrong("10.5", says="the saved values are too large")(
+    lambda: saved_tensors_hooks(lambda t: t.detach().half(), lambda t: t)
+)
+wrong("10.5", says="cannot stand after `with`")(lambda: None)
+
+
+@wrong("10.5", "unpack must make the tensor again")
+def hands_back_the_parts():
+    return saved_tensors_hooks(lambda tensor: (tensor.byte(), 0), lambda packed: packed)
+
+
+@wrong("10.5", "pack must leave the tensor as it is")
+def works_in_place():
+    def pack(tensor):
+        return tensor.detach().sub_(tensor.min()).byte()
+
+    return saved_tensors_hooks(pack, lambda packed: packed.float())
+
+
+# --- all of them
+
+
+def name(value):
+    return getattr(value, "__name__", None) if callable(value) else None
+
+
+@pytest.mark.parametrize(("id", "answer"), RIGHT, ids=lambda value: name(value) or str(value))
+def test_an_unusual_right_answer_is_correct(id, answer):
+    outcome = attempt(id, answer)
+    assert (outcome.state, outcome.details) == ("correct", ())
+
+
+@pytest.mark.parametrize(("id", "answer", "likely", "says"), WRONG, ids=lambda value: name(value) or "")
+def test_a_wrong_answer_is_refused_with_the_true_reason_or_none(id, answer, likely, says):
+    outcome = attempt(id, answer)
+    assert outcome.state == "not yet"
+    assert says in str(outcome)
+    reason = dict(outcome.details).get("likely")
+    assert str(reason).startswith(likely) if likely else (reason is None or says)
+
+
+@pytest.mark.parametrize("id", ["10.1", "10.4", "10.2", "10.3", "10.5"])
+def test_there_are_five_right_and_eight_wrong_ones_of_each(id):
+    assert sum(one[0] == id for one in RIGHT) >= 5
+    assert sum(one[0] == id for one in WRONG) >= 8
