@@ -123,11 +123,6 @@ def forgets_the_handle(parameters, norms):
 
 
 @wrong("10.2", says="inner values are still there")
-def only_calls(function, x):
-    return function(x)
-
-
-@wrong("10.2", says="inner values are still there")
 def keeps_what_it_packs(function, x):
     with saved_tensors_hooks(lambda tensor: tensor.detach(), lambda packed: packed):
         return function(x)
