@@ -59,7 +59,7 @@ def every_node(loss):
             waiting += [following for following, _ in node.next_functions]
     return found
 
-
+# %%
 for node in every_node(cautious_root(x).sum()):
     print(f"{node.name().split('::')[-1]:<16} gradients go to", len(node.next_functions), "places")
 

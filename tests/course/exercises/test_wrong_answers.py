@@ -64,14 +64,14 @@ def test_the_stub_is_not_attempted_and_the_solution_is_correct(one, tmp_path):
 def solution_of(id):
     """Return what stands before an exercise's solution cell, that cell, and the name that its check is called with.
 
-    Before it stand the lesson's imports, and its cells of classes: an answer may be built on them.
+    Before it stand the lesson's imports, and its cells of definitions: an answer may be built on them.
     """
     made = draft_of(int(id.split(".")[0]))
     exercise = next(one for one in made.exercises if one.id == id)
     lines = [line for cell in made.cells for line in cell.parsed().body]
     before = [ast.unparse(line) for line in lines if isinstance(line, ast.Import | ast.ImportFrom)]
     for cell in made.cells[: exercise.solution.number - 1]:
-        if cell.kind == "code" and all(isinstance(line, ast.ClassDef) for line in cell.parsed().body):
+        if cell.kind == "code" and all(isinstance(line, ast.ClassDef | ast.FunctionDef) for line in cell.parsed().body):
             before.append(cell.text)
     (call,) = [node for node in ast.walk(exercise.check.parsed()) if isinstance(node, ast.Call)]
     return "\n".join(before), exercise.solution.text, ast.unparse(call.args[1])
