@@ -6,7 +6,7 @@ Read ``lab`` from here downwards: :func:`main` asks ``environment`` for a Python
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import quote
 
 from hooklab.course.launcher.environment import python_at_hand, ready_python
@@ -17,11 +17,12 @@ __all__ = ["main"]
 
 
 class Command(NamedTuple):
-    """A subcommand: its line in the help, the requirement file that it needs, and what Python is started with."""
+    """A subcommand: its line in the help, the requirement file it needs, what Python is started with, and where."""
 
     help: str
     needs: str
     start: list[str]
+    where: Literal["root", "here"] = "root"  # the folder that it is started in
 
 
 def calling(module: str) -> list[str]:
@@ -36,6 +37,7 @@ COMMANDS = {
     "doctor": Command("say whether all that the course needs is there", LEARN, calling(f"{__name__}.doctor")),
     "build": Command("make lessons/ and solutions/ from solutions/source/", WORK, calling("hooklab.course.build")),
     "experiment": Command("run an experiment that a lesson shows", LEARN, calling("hooklab.course.experiments")),
+    "grade": Command("grade a class", LEARN, ["-P", *calling("hooklab.course.classroom.grade")], "here"),
     "screenshot": Command("retake the README's picture", WORK, calling("hooklab.course.browser.screenshot")),
 }
 HELP = """\
@@ -66,7 +68,7 @@ def main(argv: list[str]) -> int:
         if name == "lab":
             say("starting JupyterLab; Ctrl-C stops it")
             arguments = [*lab_options(root), *arguments]
-        return hand_over(root, python, [*command.start, *arguments])
+        return hand_over(root, python, [*command.start, *arguments], Path.cwd() if command.where == "here" else root)
     except (LauncherError, OSError, ValueError) as error:  # a full disk, a read-only folder, a path that venv refuses
         say(f"error: {error}")
         return 2

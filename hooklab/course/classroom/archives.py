@@ -1,0 +1,91 @@
+"""The files in a zip that somebody else has made: read in memory, never unpacked, each within a limit.
+
+A zip may hold paths that lead out of it, links, a thousand times its size, a password, or other zips.
+"""
+
+from __future__ import annotations
+
+import io
+import stat
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+MOST_BYTES = 100_000_000  # of one file
+MOST_FILES = 20_000
+_DEPTH = 3  # zips in zips: a learning platform's, a student's, and one more
+_ENCRYPTED = 0x1
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError, ValueError, RuntimeError)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A file of an archive: its path in there and its content, or why it is left alone."""
+
+    path: PurePosixPath
+    content: bytes = b""
+    fault: str = ""
+
+
+def paths_in(archive: Path) -> list[str]:
+    """Return the names of all files in a zip, as they stand there; none if it cannot be read."""
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            return sorted(entry.filename for entry in opened.infolist() if not entry.is_dir())
+    except _UNREADABLE:
+        return []
+
+
+def packed_files(archive: Path, suffix: str, wanted: Callable[[str], bool] = lambda name: True) -> Iterator[Packed]:
+    """Yield the files of a zip whose names end in `suffix`, those in zips inside it, and what is wrong with it.
+
+    `wanted` gets the name of each entry, as it stands there, and says whether to read it.
+    """
+    yield from _files_in(archive, suffix, wanted, _DEPTH)
+
+
+def _files_in(archive: Path | BinaryIO, suffix: str, wanted: Callable[[str], bool], depth: int) -> Iterator[Packed]:
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            entries = [entry for entry in opened.infolist() if wanted(entry.filename)]
+            if len(entries) > MOST_FILES:
+                yield Packed(PurePosixPath(), fault=f"a zip of {len(entries)} files was not read")
+                return
+            for entry in sorted(entries, key=lambda entry: entry.filename):
+                yield from _files_of(opened, entry, suffix, depth)
+    except _UNREADABLE as error:
+        yield Packed(PurePosixPath(), fault=f"a zip that cannot be read: {error}")
+
+
+def _files_of(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, suffix: str, depth: int) -> Iterator[Packed]:
+    path = PurePosixPath(entry.filename.replace("\\", "/"))
+    is_zip = path.suffix.lower() == ".zip"
+    if entry.is_dir() or "__MACOSX" in path.parts or not (is_zip or path.name.lower().endswith(suffix)):
+        return
+    if fault := _refused(entry, path):
+        yield Packed(PurePosixPath(path.name), fault=fault)
+        return
+    with opened.open(entry) as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        yield Packed(path, fault=f"{path.name} is larger than {MOST_BYTES // 1_000_000} MB and was not read")
+    elif not is_zip:
+        yield Packed(path, content)
+    elif depth > 1:
+        for inner in _files_in(io.BytesIO(content), suffix, lambda name: True, depth - 1):
+            yield Packed(path.with_suffix("") / inner.path, inner.content, inner.fault)
+    else:
+        yield Packed(path, fault=f"{path.name}: zips in zips in zips were not read")
+
+
+def _refused(entry: zipfile.ZipInfo, path: PurePosixPath) -> str:
+    if entry.flag_bits & _ENCRYPTED:
+        return f"{path.name} is encrypted: ask for it without a password"
+    if path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
+        return f"a path that leads out of the zip was left alone: {entry.filename}"
+    if stat.S_ISLNK(entry.external_attr >> 16):
+        return f"{path.name} is a link and no file: it was not followed"
+    return ""

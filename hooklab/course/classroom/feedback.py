@@ -1,0 +1,78 @@
+"""A page for each student: what each check said, beside the lines that it is about. No solution, no other student."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from hooklab.course.classroom.grading import Graded
+from hooklab.course.classroom.lessons import Exercise, Lesson
+from hooklab.course.classroom.pages import escaped, page, state, with_code
+from hooklab.course.classroom.workers import STOPPED, TAMPERED, Verdict
+
+
+def feedback(student: str, graded: Sequence[Graded], lessons: dict[int, Lesson]) -> str:
+    """Return a student's page, with all lessons that were graded."""
+    parts = [f"<h1>{escaped(student)}</h1>"]
+    for one in graded:
+        lesson = lessons.get(one.lesson)
+        if lesson is None:
+            parts.append("<p>No exercise was found in what was handed in.</p>")
+            parts += [f"<p>{escaped(note)}</p>" for note in one.notes]
+            continue
+        done = sum(verdict.state == "correct" for verdict in one.verdicts.values())
+        points = sum(part.points for part in lesson.exercises if _state(one, part) == "correct")
+        of = sum(part.points for part in lesson.exercises)
+        parts.append(f"<h2>{with_code(lesson.title)}</h2>")
+        parts.append(f"<p>{done} of {len(lesson.exercises)} exercises correct, {points} of {of} points.</p>")
+        parts += [f'<p class="soft">{escaped(note)}</p>' for note in one.notes]
+        parts += [_exercise(part, one.verdicts.get(part.id), lesson) for part in lesson.exercises]
+    return page(f"Feedback for {student}", "\n".join(parts))
+
+
+def file_names(students: Sequence[str]) -> dict[str, str]:
+    """Return a file name for each student's page: plain characters, and never the same one twice.
+
+    Example:
+        >>> file_names(["Ana", "../Ana"])
+        {'Ana': 'Ana.html', '../Ana': 'Ana-adb54dc6.html'}
+    """
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for student in students:
+        plain = re.sub(r"[^\w-]+", "_", student, flags=re.ASCII).strip("_")[:60]
+        if plain != student or plain.lower() in taken:
+            plain = f"{plain or 'student'}-{hashlib.sha256(student.encode('utf-8', 'replace')).hexdigest()[:8]}"
+        taken.add(plain.lower())
+        names[student] = f"{plain}.html"
+    return names
+
+
+def _state(graded: Graded, exercise: Exercise) -> str:
+    verdict = graded.verdicts.get(exercise.id)
+    return verdict.state if verdict else "not handed in"
+
+
+def _exercise(exercise: Exercise, verdict: Verdict | None, lesson: Lesson) -> str:
+    name = verdict.state if verdict else "not handed in"
+    lines = [f"<h3>{escaped(exercise.id)} · {with_code(exercise.title)} &nbsp; {state(name)}</h3>"]
+    if verdict and verdict.state != "not attempted":
+        lines.append(f'<div class="told">{_message(verdict)}</div>')
+    if verdict and verdict.lines and verdict.state not in ("correct", "not attempted"):
+        lines.append(f'<p class="soft">Your lines, cell {verdict.cell} of your notebook:</p>')
+        lines.append(f"<pre>{escaped(verdict.lines)}</pre>")
+    if name not in ("correct", TAMPERED):
+        lines.append(
+            f'<p class="soft">To go back to: “{with_code(exercise.section)}” in lesson {lesson.number}, '
+            f"and the hints on the exercise's card (cell {exercise.cell}).</p>"
+        )
+    return "\n".join(lines)
+
+
+def _message(verdict: Verdict) -> str:
+    if verdict.state == TAMPERED:
+        return "<p>Your teacher looks at this answer.</p>"
+    if verdict.state == STOPPED:
+        return f"<p>{with_code(verdict.text)}</p>"
+    return "".join(f"<p>{with_code(line.strip())}</p>" for line in verdict.text.split("\n"))

@@ -1,0 +1,80 @@
+"""What the course itself says of a lesson's exercises, read from the notebook that the students were given."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hooklab.course import words
+from hooklab.course.classroom.reading import Cell, read_notebook
+
+ROOT = Path(__file__).parents[3]
+LESSONS = ROOT / "lessons"
+_CARD = re.compile(rf"### {words.EXERCISE} (\d+\.\d+) · (.+)\n(●+)")
+_HINT = re.compile(rf"<summary>\s*{words.HINT}: \s*(.*?)</summary>\s*(.*?)\s*</details>", re.S)
+_HEADING = re.compile(r"^#{1,3} (.+)$", re.M)
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """An exercise: its id and title, its points, the name of the answer, and where it stands in the lesson.
+
+    `section` is the heading above its card, `cell` the number of the card's cell, `hints` are (symptom, text).
+    """
+
+    id: str
+    title: str
+    points: int
+    answer: str
+    section: str
+    cell: int
+    hints: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson: its number, its file's name without ending, its title, its exercises and its code cells."""
+
+    number: int
+    name: str
+    title: str
+    exercises: tuple[Exercise, ...]
+    cells: tuple[Cell, ...]
+
+
+def lesson_at(number: int, folder: Path) -> Lesson:
+    """Return lesson `number` of the notebooks in a folder. Raises LookupError, naming those that are there."""
+    paths = sorted(folder.glob(f"{number:02d}_*.ipynb"))
+    if not paths:
+        there = ", ".join(path.stem[:2] for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")))
+        raise LookupError(f"there is no lesson {number}; there are {there or 'none'}")
+    content = paths[0].read_bytes()
+    texts = ["".join(cell["source"]) for cell in json.loads(content)["cells"]]
+    return Lesson(
+        number, paths[0].stem, _HEADING.findall(texts[0])[0], tuple(_exercises(texts)), read_notebook(content).cells
+    )
+
+
+def _exercises(texts: Sequence[str]) -> list[Exercise]:
+    found, section = [], ""
+    for index, text in enumerate(texts):
+        if card := _CARD.match(text):
+            hints = tuple((symptom, " ".join(told.split())) for symptom, told in _HINT.findall(text))
+            id, title, points = card.groups()
+            found.append(Exercise(id, title, len(points), _answer(texts[index:], id), section, index + 1, hints))
+        elif headings := _HEADING.findall(text):
+            section = headings[-1]
+    return found
+
+
+def _answer(texts: Sequence[str], id: str) -> str:
+    """The name in the exercise's check cell, such as `output_of` in `check("3.1", output_of)`."""
+    for text in texts:
+        if text.startswith(f'check("{id}"'):
+            (call,) = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+            return ast.unparse(call.args[1])
+    raise LookupError(f"exercise {id} has no check cell")

@@ -1,0 +1,126 @@
+"""report.html: for the teacher, what the class has understood and what not, and what to say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hooklab.course.classroom.grading import Graded
+from hooklab.course.classroom.lessons import Exercise, Lesson
+from hooklab.course.classroom.pages import STATES, escaped, page, state, with_code
+from hooklab.course.classroom.reasons import Reasons
+from hooklab.course.classroom.workers import STOPPED, TAMPERED, Verdict
+
+_WIDEST = 12.0  # em, of a bar
+
+
+def report(
+    graded: Sequence[Graded],
+    lessons: dict[int, Lesson],
+    reasons: Reasons,
+    files: dict[str, str],
+    missing: Sequence[str],
+) -> str:
+    """Return the report on a class.
+
+    Args:
+        graded: by student and lesson.
+        lessons: those that were graded, by number.
+        reasons: why answers are not correct.
+        files: the name of each student's page.
+        missing: what this machine could not keep from students' code, one sentence each.
+    """
+    students = len({one.student for one in graded})
+    parts = [f"<h1>What the class has understood</h1><p>{students} student{'' if students == 1 else 's'}.</p>"]
+    if missing:
+        parts.append(f'<p class="told tampered">Not prevented on this machine: {escaped("; ".join(missing))}.</p>')
+    for lesson in lessons.values():
+        of_it = [one for one in graded if one.lesson == lesson.number]
+        parts.append(f"<h2>{with_code(lesson.title)}</h2>")
+        parts.append(_glance(of_it, lesson, files))
+        parts.append(_to_look_at(of_it, lesson))
+        parts += [_exercise(of_it, lesson, one, reasons) for one in lesson.exercises]
+    lost = [one for one in graded if one.lesson not in lessons]
+    if lost:
+        rows = "".join(f"<li>{escaped(one.student)}: {escaped('; '.join(one.notes))}</li>" for one in lost)
+        parts.append(f"<h2>Nothing to grade</h2><ul>{rows}</ul>")
+    return page("What the class has understood", "\n".join(parts))
+
+
+def _glance(graded: Sequence[Graded], lesson: Lesson, files: dict[str, str]) -> str:
+    """Exercise × student: a sign for each, with the points."""
+    head = "".join(f'<th title="{escaped(one.title)}">{escaped(one.id)}</th>' for one in lesson.exercises)
+    rows = []
+    for one in graded:
+        states = [_state(one, exercise) for exercise in lesson.exercises]
+        points = sum(part.points for part, name in zip(lesson.exercises, states, strict=True) if name == "correct")
+        cells = "".join(f'<td class="state">{state(name, words=False)}</td>' for name in states)
+        link = f'<a href="feedback/{escaped(files[one.student])}">{escaped(one.student)}</a>'
+        rows.append(f"<tr><td>{link}</td>{cells}<td>{points}</td></tr>")
+    done = [sum(_state(one, exercise) == "correct" for one in graded) for exercise in lesson.exercises]
+    foot = "".join(f'<td class="state">{count}</td>' for count in done)
+    of = sum(one.points for one in lesson.exercises)
+    used = [name for name in STATES if any(_state(one, part) == name for one in graded for part in lesson.exercises)]
+    return (
+        f'<div class="scroll"><table><thead><tr><th>student</th>{head}<th>of {of} points</th></tr></thead>'
+        f"<tbody>{''.join(rows)}<tr><th>correct</th>{foot}<td></td></tr></tbody></table></div>"
+        f"<p>{' &nbsp; '.join(state(name) for name in used)}</p>"
+    )
+
+
+def _to_look_at(graded: Sequence[Graded], lesson: Lesson) -> str:
+    """All that the teacher is told, one line for each student and place."""
+    lines = []
+    for one in graded:
+        lines += [f"{escaped(one.student)}: {escaped(note)}" for note in one.notes]
+        for id, verdict in one.verdicts.items():
+            lines += [f"{escaped(one.student)}, {escaped(id)}: {escaped(note)}" for note in verdict.notes]
+    if not lines:
+        return ""
+    items = "".join(f"<li>{line}</li>" for line in lines)
+    return f"<h3>To look at</h3><ul>{items}</ul>"
+
+
+def _exercise(graded: Sequence[Graded], lesson: Lesson, exercise: Exercise, reasons: Reasons) -> str:
+    counts = [(name, sum(_state(one, exercise) == name for one in graded)) for name in STATES]
+    told = ", ".join(f"{count} {state(name)}" for name, count in counts if count)
+    found = reasons.by_frequency(lesson, exercise)
+    parts = [f"<h3>{escaped(exercise.id)} · {with_code(exercise.title)}</h3><p>{told}</p>"]
+    most = len(found[0][1]) if found else 1
+    for reason, verdicts in found:
+        width = _WIDEST * len(verdicts) / most
+        bar = f'<span class="bar not-yet" style="width:{width:.1f}em"></span>'
+        parts.append(f"<p>{bar}<b>{len(verdicts)} × {escaped(reason)}</b></p>")
+        parts.append(_example(verdicts))
+    if found:
+        parts.append(_back_to(lesson, exercise))
+    return "\n".join(parts)
+
+
+def _example(verdicts: Sequence[Verdict]) -> str:
+    """The shortest answer with this reason, without its author, and what the check says to it."""
+    one = min(verdicts, key=lambda verdict: (len(verdict.lines), verdict.lines, verdict.text))
+    if one.state in (TAMPERED, STOPPED):
+        said = f"<p>{with_code(one.text)}</p>"
+    else:
+        first, *rest = one.text.split("\n")
+        said = "".join(f"<p>{with_code(line.strip())}</p>" for line in [first.split(": ", 1)[-1], *rest])
+    return f'<div class="told">{said}<pre>{escaped(one.lines)}</pre></div>'
+
+
+def _back_to(lesson: Lesson, exercise: Exercise) -> str:
+    hints = "".join(f"<li>{_as_written(symptom)}: {_as_written(text)}</li>" for symptom, text in exercise.hints)
+    return (
+        f"<p>Go back to “{with_code(exercise.section)}” in lesson {lesson.number} "
+        f'(<span class="soft">the exercise is cell {exercise.cell} of {escaped(lesson.name)}.ipynb</span>). '
+        f"What its card says:</p><ul>{hints}</ul>"
+    )
+
+
+def _as_written(text: str) -> str:
+    """A text of the lesson's own, which may hold code as Markdown or as HTML."""
+    return with_code(text.replace("<code>", "`").replace("</code>", "`"))
+
+
+def _state(graded: Graded, exercise: Exercise) -> str:
+    verdict = graded.verdicts.get(exercise.id)
+    return verdict.state if verdict else "not handed in"
