@@ -27,10 +27,11 @@ from hooklab.course.classroom.reading import Cell
 from hooklab.course.classroom.statements import Statement, read_statements, without_magics
 from hooklab.course.exercises.checking import attempt
 from hooklab.course.exercises.exercise import find
-from hooklab.course.exercises.faults import NotYet
+from hooklab.course.exercises.faults import NotYet, TookTooLong
 from hooklab.course.exercises.frames import first_words, kind_of, learners_line
 from hooklab.course.exercises.outcome import Outcome
 from hooklab.course.exercises.patches import Patches
+from hooklab.course.exercises.stopping import stopped_after
 
 CANARIES = 5
 _UNSAFE = {"builtins", "ctypes", "gc", "importlib", "inspect", "os", "shutil", "signal", "socket", "subprocess", "sys"}
@@ -38,6 +39,7 @@ _BUILTINS = dict(vars(builtins))
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}")
 _TOO_LONG = re.compile(r"(was stopped after) [\d.e+]+ seconds(, at line .*)?")
 _PRIVATE = {"__builtins__", "__code__", "__globals__", "__subclasses__", "_getframe"}
+_PRETENDING = {"__eq__", "__torch_function__", "__torch_dispatch__", "__instancecheck__"}
 _CALLED = {"__import__", "compile", "eval", "exec", "globals"}
 Send = Callable[[dict[str, Any]], None]
 
@@ -61,7 +63,7 @@ def run(job: dict[str, Any], answer: Answer, faults: dict[int, str], send: Send)
     space = ModuleType("__main__")
     sys.modules["__main__"] = space
     clean = Patches()
-    trouble = _define(answer, space)
+    trouble = _define(answer, space, job["seconds"])
     replaced = [*clean.undo(), *_builtins_put_back()]
     outcome = _outcome(job, answer, faults, trouble, space)
     likely = dict(outcome.details).get("likely", "")
@@ -80,6 +82,8 @@ def suspicious(statements: Sequence[Statement]) -> list[str]:
                 found |= {alias.name for alias in node.names if alias.name.split(".")[0] in _UNSAFE}
             elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in _UNSAFE:
                 found.add(node.module or "")
+            elif isinstance(node, ast.FunctionDef):
+                found |= {node.name} & _PRETENDING
             elif isinstance(node, ast.Attribute):
                 found |= {node.attr} & _PRIVATE
             elif isinstance(node, ast.Name):
@@ -135,11 +139,13 @@ def _outcome(
         return Outcome(id, "not attempted", answer.notes[0])
     if trouble and not hasattr(space, name):
         return Outcome(id, "not yet", trouble.missing, trouble.details)
-    value = vars(space).get(name)
-    return attempt(id, value, seconds=job["seconds"])
+    try:
+        return attempt(id, vars(space).get(name), seconds=job["seconds"])
+    except KeyboardInterrupt:  # nobody sits at a keyboard here
+        return Outcome(id, "not yet", f"{name} raised KeyboardInterrupt")
 
 
-def _define(answer: Answer, space: ModuleType) -> NotYet | None:
+def _define(answer: Answer, space: ModuleType, seconds: float) -> NotYet | None:
     """Run the statements; what one raises stops none of the others, as in a notebook. Returns the first trouble."""
     first = None
     for one in answer.statements:
@@ -147,7 +153,10 @@ def _define(answer: Answer, space: ModuleType) -> NotYet | None:
         text = without_magics(one.cell.text)
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         try:
-            exec(compile(ast.Module([one.node], []), file, "exec"), vars(space))
+            with stopped_after(seconds):
+                exec(compile(ast.Module([one.node], []), file, "exec"), vars(space))
+        except TookTooLong:
+            first = first or NotYet(f"cell {one.cell.number} was stopped: it takes too long")
         except BaseException as error:
             where = learners_line(error)
             what = f"{kind_of(error)}: {first_words(error)}" + (f", {where}" if where else "")

@@ -54,7 +54,7 @@ class Limits:
 def confine(scratch: Path, limits: Limits, readable: list[Path]) -> set[str]:
     """Give up all that a student's answer does not need; return which of PROTECTIONS hold from here on.
 
-    After it the process is the child of the one that called it, which waits for it and ends as it ends: only a new
+    After it the process is a child of the one that called it, which waits for it and ends as it ends: only a new
     process is in the new namespace. The working directory is `scratch`, which is empty.
     """
     _drop_root(scratch, readable)
@@ -99,7 +99,7 @@ def _reachable_by_all(path: Path) -> bool:
 
 
 def _own_namespaces(scratch: Path, limits: Limits) -> set[str]:
-    """Go into namespaces of our own, with a child as the first process there; return what that gives."""
+    """Go into namespaces of our own, as the second process there; return what that gives."""
     if sys.platform != "linux":
         return set()
     libc, user, group = _libc(), os.geteuid(), os.getegid()
@@ -118,6 +118,8 @@ def _own_namespaces(scratch: Path, limits: Limits) -> set[str]:
     if first := os.fork():
         _end_like(first)
     end_with_parent()  # and with this first process of its namespace, all others in there
+    if second := os.fork():  # the first one cannot be killed from inside, so it only waits
+        _end_like(second)
     return held
 
 

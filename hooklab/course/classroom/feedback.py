@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import Exercise, Lesson
-from hooklab.course.classroom.pages import escaped, page, state, with_code
-from hooklab.course.classroom.workers import STOPPED, TAMPERED, Verdict
+from hooklab.course.classroom.pages import escaped, message, page, state, with_code
+from hooklab.course.classroom.workers import TAMPERED, Verdict
 
 
 def feedback(student: str, graded: Sequence[Graded], lessons: dict[int, Lesson]) -> str:
@@ -36,7 +36,7 @@ def file_names(students: Sequence[str]) -> dict[str, str]:
 
     Example:
         >>> file_names(["Ana", "../Ana"])
-        {'Ana': 'Ana.html', '../Ana': 'Ana-adb54dc6.html'}
+        {'Ana': 'Ana.html', '../Ana': 'Ana-229dec4c.html'}
     """
     names: dict[str, str] = {}
     taken: set[str] = set()
@@ -58,7 +58,8 @@ def _exercise(exercise: Exercise, verdict: Verdict | None, lesson: Lesson) -> st
     name = verdict.state if verdict else "not handed in"
     lines = [f"<h3>{escaped(exercise.id)} · {with_code(exercise.title)} &nbsp; {state(name)}</h3>"]
     if verdict and verdict.state != "not attempted":
-        lines.append(f'<div class="told">{_message(verdict)}</div>')
+        said = "<p>Your teacher looks at this answer.</p>" if name == TAMPERED else message(verdict)
+        lines.append(f'<div class="told">{said}</div>')
     if verdict and verdict.lines and verdict.state not in ("correct", "not attempted"):
         lines.append(f'<p class="soft">Your lines, cell {verdict.cell} of your notebook:</p>')
         lines.append(f"<pre>{escaped(verdict.lines)}</pre>")
@@ -68,11 +69,3 @@ def _exercise(exercise: Exercise, verdict: Verdict | None, lesson: Lesson) -> st
             f"and the hints on the exercise's card (cell {exercise.cell}).</p>"
         )
     return "\n".join(lines)
-
-
-def _message(verdict: Verdict) -> str:
-    if verdict.state == TAMPERED:
-        return "<p>Your teacher looks at this answer.</p>"
-    if verdict.state == STOPPED:
-        return f"<p>{with_code(verdict.text)}</p>"
-    return "".join(f"<p>{with_code(line.strip())}</p>" for line in verdict.text.split("\n"))

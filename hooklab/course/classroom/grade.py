@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import time
@@ -85,10 +86,12 @@ def _grade(submissions: list, options: argparse.Namespace) -> int:  # type: igno
     for what in missing:
         print(f"not prevented on this machine: {what}", file=sys.stderr)
     write_all(options.report, graded, missing)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name may hold characters that this terminal cannot show
+        sys.stdout.reconfigure(errors="replace")
     for one in graded:
         for note in [*one.notes, *(f"{id}: {note}" for id, verdict in one.verdicts.items() for note in verdict.notes)]:
             print(f"{one.student}: {note}")
-    print(f"{options.report / 'report.html'}, grades.csv and feedback/ written")
+    print(f"{options.report}/: report.html, grades.csv and feedback/ written")
     return 0
 
 

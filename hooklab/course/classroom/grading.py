@@ -50,6 +50,7 @@ def grade_class(
     lesson: int | None = None,
     jobs: int = 2,
     limits: Limits | None = None,
+    workers: Sequence[Worker] = (),
     tell: Callable[[int], None] = lambda done: None,
 ) -> tuple[list[Graded], set[str]]:
     """Grade everybody; return the results by student and lesson, and the protections that held for all.
@@ -60,11 +61,13 @@ def grade_class(
         lesson: the one to grade; by default all that were handed in.
         jobs: how many exercises run at a time.
         limits: what an exercise may take.
+        workers: those to use, which stay open; by default as many as there are jobs, with these limits.
         tell: called after each student with how many are done.
     """
     limits = limits or Limits()
     kept.mkdir(parents=True, exist_ok=True)
-    workers = [Worker(limits) for _ in range(max(1, min(jobs, len(submissions))))]
+    own = [] if workers else [Worker(limits) for _ in range(max(1, min(jobs, len(submissions))))]
+    workers = [*own, *workers]
     free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
     for worker in workers:
         free.put(worker)
@@ -86,7 +89,7 @@ def grade_class(
                 tell(len(futures) - len(waiting))
         found = [graded for future in futures for graded in future.result()]
     finally:
-        for worker in workers:
+        for worker in own:
             worker.close()
         pool.shutdown(cancel_futures=True)
     held = [worker.held for worker in workers if worker.held is not None]

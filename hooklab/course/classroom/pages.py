@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import re
 
+from hooklab.course.classroom.workers import STOPPED, Verdict
+
 STATES = ("correct", "not yet", "not attempted", "tampered", "stopped", "not handed in")
 # Signs tell as much as colours do: a page may be printed in grey, or read by somebody who sees no red and green.
 MARKS = {
@@ -32,14 +34,16 @@ table { border-collapse: collapse; } th, td { padding: .18em .55em; border-botto
 th { text-align: left; font-weight: 600; } td.state { text-align: center; } .scroll { overflow-x: auto; }
 .correct { color: var(--good); } .not-yet { color: var(--open); } .tampered, .stopped { color: var(--alarm); }
 .not-attempted, .not-handed-in { color: var(--none); }
-.bar { display: inline-block; height: .75em; background: currentColor; border-radius: 2px; margin-right: .5em; }
+.bar { display: inline-block; height: .75em; background: currentColor; border-radius: 2px; }
+.bars { display: inline-block; width: 9em; } h4 { font-size: 1em; margin: 1.1em 0 .3em; } .label { color: var(--soft);
+  display: inline-block; min-width: 5em; }
 .told { border-left: 4px solid var(--line); padding-left: .8em; margin: .6em 0; overflow-wrap: anywhere; }
 @media print { :root { color-scheme: light; --ink: #000; --soft: #444; --line: #bbb; --paper: #fff; --code: #fff;
     --good: #00543b; --open: #7a4700; --none: #555; --alarm: #8a2d00; }
   body { font-size: 10.5pt; margin: 0; max-width: none; padding: 0; }
-  h2, h3 { break-after: avoid; }
+  h2, h3, h4 { break-after: avoid; }
   pre, .told, tr { break-inside: avoid; } thead { display: table-header-group; } .scroll { overflow: visible; }
-  .bar { print-color-adjust: exact; -webkit-print-color-adjust: exact; } details > * { display: block; } }
+  .bar { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
 
 
@@ -69,3 +73,14 @@ def state(name: str, words: bool = True) -> str:
     if words:
         return f'<b class="{css}">{MARKS[name]} {escaped(name)}</b>'
     return f'<span class="{css}" title="{escaped(name)}" aria-label="{escaped(name)}">{MARKS[name]}</span>'
+
+
+def message(verdict: Verdict) -> str:
+    """Return what a check said as HTML: a line for what is missing, and one for each of expected, got, likely, note."""
+    first, *rest = verdict.text.split("\n")
+    head = first if verdict.state == STOPPED else first.split(": ", 1)[-1]
+    lines = [f"<p>{with_code(head)}</p>"]
+    for line in rest:
+        label, _, text = line.strip().partition(" ")
+        lines.append(f'<p><span class="label">{escaped(label)}</span> {with_code(text.strip())}</p>')
+    return "".join(lines)

@@ -16,6 +16,10 @@ _CODE = re.compile(r"`[^`]*`|'[^']*'|\[[^\]]*\]|\([^)]*\)")
 _MOST = 90
 
 
+# Reasons that say nothing about what was understood.
+NO_MISCONCEPTION = frozenset(["tampered with the check", "had to be stopped"])
+
+
 class Reasons:
     """The reasons of a class: by student and exercise, and by exercise the students that have the same one."""
 
@@ -69,15 +73,14 @@ def reason_of(verdict: Verdict, says: tuple[str, ...], answer: str) -> str:
         return ""
     if verdict.state == TAMPERED:
         return "tampered with the check"
+    if verdict.state == STOPPED:
+        return "had to be stopped"
     if verdict.likely:
         return _cut(verdict.likely.split(":")[0])
     known = [one for one in says if one in verdict.text]
     if known:
         return _cut(max(known, key=len).split(":")[0])
-    first = verdict.text.split("\n")[0]
-    if verdict.state != STOPPED:
-        first = first.split(": ", 1)[-1]
-    first = first.split(", at line")[0].replace(answer, "it")
+    first = verdict.text.split("\n")[0].split(": ", 1)[-1].split(", at line")[0].replace(answer, "it")
     return _cut(_NUMBER.sub("n", _CODE.sub("…", first)))
 
 

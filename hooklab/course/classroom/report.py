@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import Exercise, Lesson
-from hooklab.course.classroom.pages import STATES, escaped, page, state, with_code
-from hooklab.course.classroom.reasons import Reasons
-from hooklab.course.classroom.workers import STOPPED, TAMPERED, Verdict
+from hooklab.course.classroom.pages import STATES, escaped, message, page, state, with_code
+from hooklab.course.classroom.reasons import NO_MISCONCEPTION, Reasons
+from hooklab.course.classroom.workers import Verdict
 
 _WIDEST = 12.0  # em, of a bar
 
@@ -36,6 +36,7 @@ def report(
     for lesson in lessons.values():
         of_it = [one for one in graded if one.lesson == lesson.number]
         parts.append(f"<h2>{with_code(lesson.title)}</h2>")
+        parts.append(_begin_with(of_it, lesson, reasons))
         parts.append(_glance(of_it, lesson, files))
         parts.append(_to_look_at(of_it, lesson))
         parts += [_exercise(of_it, lesson, one, reasons) for one in lesson.exercises]
@@ -44,6 +45,23 @@ def report(
         rows = "".join(f"<li>{escaped(one.student)}: {escaped('; '.join(one.notes))}</li>" for one in lost)
         parts.append(f"<h2>Nothing to grade</h2><ul>{rows}</ul>")
     return page("What the class has understood", "\n".join(parts))
+
+
+def _begin_with(graded: Sequence[Graded], lesson: Lesson, reasons: Reasons) -> str:
+    """The reason that most students share, in one sentence: what the hour in class may begin with."""
+    shared = [
+        (len(verdicts), exercise, reason)
+        for exercise in lesson.exercises
+        for reason, verdicts in reasons.by_frequency(lesson, exercise)
+        if reason not in NO_MISCONCEPTION
+    ]
+    if not shared:
+        return ""
+    count, exercise, reason = max(shared, key=lambda one: one[0])
+    return (
+        f"<p>Most common: <b>{with_code(reason)}</b>, in exercise {escaped(exercise.id)} "
+        f"({count} of {len(graded)} student{'' if len(graded) == 1 else 's'}).</p>"
+    )
 
 
 def _glance(graded: Sequence[Graded], lesson: Lesson, files: dict[str, str]) -> str:
@@ -88,8 +106,8 @@ def _exercise(graded: Sequence[Graded], lesson: Lesson, exercise: Exercise, reas
     most = len(found[0][1]) if found else 1
     for reason, verdicts in found:
         width = _WIDEST * len(verdicts) / most
-        bar = f'<span class="bar not-yet" style="width:{width:.1f}em"></span>'
-        parts.append(f"<p>{bar}<b>{len(verdicts)} × {escaped(reason)}</b></p>")
+        bar = f'<span class="bars"><span class="bar not-yet" style="width:{width:.1f}em"></span></span>'
+        parts.append(f"<h4>{bar}{len(verdicts)} × {with_code(reason)}</h4>")
         parts.append(_example(verdicts))
     if found:
         parts.append(_back_to(lesson, exercise))
@@ -97,14 +115,11 @@ def _exercise(graded: Sequence[Graded], lesson: Lesson, exercise: Exercise, reas
 
 
 def _example(verdicts: Sequence[Verdict]) -> str:
-    """The shortest answer with this reason, without its author, and what the check says to it."""
+    """What to say; the shortest answer that has this reason, without its author; what the check says to it."""
     one = min(verdicts, key=lambda verdict: (len(verdict.lines), verdict.lines, verdict.text))
-    if one.state in (TAMPERED, STOPPED):
-        said = f"<p>{with_code(one.text)}</p>"
-    else:
-        first, *rest = one.text.split("\n")
-        said = "".join(f"<p>{with_code(line.strip())}</p>" for line in [first.split(": ", 1)[-1], *rest])
-    return f'<div class="told">{said}<pre>{escaped(one.lines)}</pre></div>'
+    _, _, explained = one.likely.partition(": ")
+    say = f"<p>What to say: {with_code(explained)}.</p>" if explained else ""
+    return f'<div class="told">{say}<pre>{escaped(one.lines)}</pre>{message(one)}</div>'
 
 
 def _back_to(lesson: Lesson, exercise: Exercise) -> str:

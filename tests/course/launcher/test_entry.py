@@ -57,7 +57,7 @@ def test_every_command_leads_to_a_program() -> None:
         if command.start[0] == "-m":
             assert importlib.util.find_spec(command.start[1] + ".__main__")
         else:
-            (module,) = re.findall(r"(?<=from )\S+", command.start[1])
+            (module,) = re.findall(r"(?<=from )\S+", command.start[-1])
             assert callable(importlib.import_module(module).main)
 
 

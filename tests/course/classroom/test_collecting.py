@@ -1,0 +1,83 @@
+"""Submissions in the forms that teachers have them in, and whose they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hooklab.course.classroom.collecting import find_submissions
+from tests.course.classroom.made_up import answered, write, zipped
+
+LESSON = "00_start_here.ipynb"
+MOODLE = "Ana Li_4711_assignsubmission_file_"
+
+
+def found_in(folder: Path) -> dict[str, int]:
+    return {one.student: sum(not file.fault for file in one.read()) for one in find_submissions(folder)}
+
+
+def test_notebooks_named_by_student(tmp_path: Path) -> None:
+    write(answered(), tmp_path / "Ana Li.ipynb")
+    write(answered(), tmp_path / "bo.ipynb")
+
+    assert found_in(tmp_path) == {"Ana Li": 1, "bo": 1}
+
+
+def test_a_folder_for_each_student(tmp_path: Path) -> None:
+    write(answered(), tmp_path / "ana" / "lessons" / LESSON)
+    write(answered(), tmp_path / "ana" / "lessons" / ".ipynb_checkpoints" / LESSON)
+    (tmp_path / "bo").mkdir()
+
+    assert found_in(tmp_path) == {"ana": 1, "bo": 0}
+
+
+def test_nbgraders_submitted_folder(tmp_path: Path) -> None:
+    write(answered(), tmp_path / "submitted" / "ana" / "lesson0" / LESSON)
+    write("2026-01-01", tmp_path / "submitted" / "ana" / "lesson0" / "timestamp.txt")
+    write(answered(), tmp_path / "source" / "lesson0" / LESSON)
+
+    assert found_in(tmp_path) == {"ana": 1}
+
+
+@pytest.mark.parametrize(
+    ("names", "students"),
+    [
+        ([f"{MOODLE}/{LESSON}", f"Bo_7_assignsubmission_file_/{LESSON}"], {"Ana Li": 1, "Bo": 1}),
+        ([f"{MOODLE}{LESSON}", f"Bo_7_assignsubmission_file_{LESSON}"], {"Ana Li": 1, "Bo": 1}),
+        ([f"liana_12_345_{LESSON}", f"bobo_LATE_13_346_{LESSON}"], {"bobo": 1, "liana": 1}),
+        ([f"Lesson 0_ana_attempt_2026-01-02-10-11-12_{LESSON}"], {"ana": 1}),
+        ([f"ana/{LESSON}", f"bo/{LESSON}"], {"ana": 1, "bo": 1}),
+        ([f"submitted/ana/lesson0/{LESSON}"], {"ana": 1}),
+    ],
+)
+def test_a_learning_platforms_zip_packed_and_unpacked(
+    names: list[str], students: dict[str, int], tmp_path: Path
+) -> None:
+    archive = zipped(tmp_path / "class.zip", {name: answered() for name in names})
+    for name in names:
+        write(answered(), tmp_path / "unpacked" / name)
+
+    assert found_in(archive) == students
+    assert found_in(tmp_path / "unpacked") == students
+
+
+def test_a_zip_of_each_student_inside_the_platforms_zip(tmp_path: Path) -> None:
+    inner = zipped(tmp_path / "inner.zip", {f"work/lessons/{LESSON}": answered()}).read_bytes()
+    archive = zipped(tmp_path / "class.zip", {f"{MOODLE}/homework.zip": inner})
+
+    assert found_in(archive) == {"Ana Li": 1}
+
+
+def test_a_students_zip_among_notebooks(tmp_path: Path) -> None:
+    write(answered(), tmp_path / "bo.ipynb")
+    zipped(tmp_path / "ana.zip", {f"lessons/{LESSON}": answered(), f"backup/{LESSON}": answered()})
+
+    assert found_in(tmp_path) == {"ana": 2, "bo": 1}
+
+
+def test_nothing_to_grade_is_said(tmp_path: Path) -> None:
+    with pytest.raises(LookupError, match="no notebooks in"):
+        find_submissions(tmp_path)
+    with pytest.raises(LookupError, match="there is no"):
+        find_submissions(tmp_path / "typo")

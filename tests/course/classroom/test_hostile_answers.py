@@ -1,0 +1,203 @@
+"""Answers that do harm: the run finishes, others are graded, nothing outside changes, the teacher is told."""
+
+from __future__ import annotations
+
+import socket
+import textwrap
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.course.classroom.conftest import Grade
+from tests.course.classroom.made_up import CHECK, RIGHT, SETUP, answered, code, notebook, write
+
+
+class Hostile(NamedTuple):
+    """What an answer does when it is called, how its exercise ends, and what check or grader say about it."""
+
+    does: str
+    state: str
+    says: str
+    at_definition: str = ""
+
+
+# {outside} is a folder that the student has no business in, {port} a port that something listens on
+HOSTILE = {
+    "an endless loop": Hostile("while True: pass", "not yet", "takes too long"),
+    "an endless loop that catches everything": Hostile(
+        "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        continue",
+        "stopped",
+        "was stopped",
+    ),
+    "an endless loop at its definition": Hostile("", "not yet", "takes too long", "while True: pass"),
+    "a sleep": Hostile("import time; time.sleep(1000)", "not yet", "takes too long"),
+    "processes without end": Hostile("import os\nwhile True: os.fork()", "stopped", "starts processes without end"),
+    "a process that outlives it": Hostile(
+        "import os, time\nif os.fork() == 0:\n    os.setsid(); time.sleep(1000)\nreturn 2 * x", "correct", "uses os"
+    ),
+    "threads without end": Hostile(
+        "import threading, time\nwhile True: threading.Thread(target=time.sleep, args=[99], daemon=True).start()",
+        "not yet",
+        "can't start new thread",
+    ),
+    "memory without end": Hostile("all = []\nwhile True: all.append(bytearray(10**8))", "not yet", "MemoryError"),
+    "one huge tensor": Hostile("return torch.ones(10**11)", "not yet", "Cannot allocate memory"),
+    "one huge number": Hostile("return 10 ** 10 ** 10", "stopped", "was stopped"),
+    "recursion without end": Hostile("return twice_as_large(x)", "not yet", "RecursionError"),
+    "a full disk": Hostile("open('big', 'wb').write(bytes(10**7))\nreturn 2 * x", "not yet", "OSError"),
+    "very many files": Hostile("n = 0\nwhile True:\n    open(str(n), 'w').close(); n += 1", "not yet", "OSError"),
+    "deleting files": Hostile("import shutil; shutil.rmtree('{outside}')", "not yet", "PermissionError"),
+    "writing into a file": Hostile("open('{outside}/ana.ipynb', 'w').write('')", "not yet", "PermissionError"),
+    "moving a file": Hostile("import os; os.rename('{outside}/ana.ipynb', 'mine')", "not yet", "Error"),
+    "a new file outside": Hostile("open('{outside}/new', 'w')", "not yet", "PermissionError"),
+    "reading another student's work": Hostile(
+        "raise ValueError(open('{outside}/ana.ipynb').read())", "not yet", "PermissionError"
+    ),
+    "listing the others": Hostile("import os; raise ValueError(os.listdir('{outside}'))", "not yet", "PermissionError"),
+    "reading the solutions": Hostile(
+        "import hooklab, pathlib\nroot = pathlib.Path(hooklab.__file__).parents[1]\n"
+        "(root / 'solutions/source/00_start_here.py').read_text()",
+        "not yet",
+        "PermissionError",
+    ),
+    "reading the wrong answers": Hostile(
+        "import hooklab, pathlib\nroot = pathlib.Path(hooklab.__file__).parents[1]\n"
+        "(root / 'tests/course/lesson00/wrong.py').read_text()",
+        "not yet",
+        "PermissionError",
+    ),
+    "reading other processes": Hostile("open('/proc/1/environ').read()", "not yet", "Error"),
+    "a connection": Hostile(
+        "import socket; socket.create_connection(('127.0.0.1', {port}), timeout=1)", "not yet", "Error"
+    ),
+    "a datagram": Hostile(
+        "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {port}))", "not yet", "Error"
+    ),
+    "leaving at once": Hostile("import os; os._exit(0)", "stopped", "ends its own process"),
+    "leaving politely": Hostile("raise SystemExit(0)", "not yet", "SystemExit"),
+    "Ctrl-C": Hostile("raise KeyboardInterrupt", "not yet", "KeyboardInterrupt"),
+    "killing itself": Hostile("import os; os.kill(os.getpid(), 9)", "stopped", "ends its own process"),
+    "a crash of the interpreter": Hostile("import ctypes; ctypes.string_at(0)", "stopped", "uses ctypes"),
+    "stopping itself": Hostile("import os; os.kill(os.getpid(), 19)", "stopped", "was stopped"),
+    "killing its parent": Hostile("import os; os.kill(os.getppid(), 9)\nreturn 2 * x", "not yet", "Error"),
+    "killing everybody": Hostile("import os; os.kill(-1, 9)\nreturn 2 * x", "not yet", "Error"),
+    "patching torch for good": Hostile(
+        "return x", "not yet", "replaces torch.allclose", "torch.allclose = torch.equal = lambda *a, **k: True"
+    ),
+    "patching torch during the check": Hostile(
+        "torch.allclose = torch.equal = lambda *a, **k: True\nreturn x", "not yet", "your code replaced torch"
+    ),
+    "patching the check": Hostile(
+        "return x",
+        "tampered",
+        "accepts a wrong answer",
+        "import hooklab.course.lesson00.checks as checks\n"
+        "from hooklab.course.exercises.exercise import Exercise\n"
+        "checks.first_try = Exercise('0.1', 'mine', lambda trial: 'well done')\n"
+        "for name, value in list(vars(checks).items()):\n"
+        "    if isinstance(value, Exercise) and name != 'first_try': delattr(checks, name)",
+    ),
+    "patching code in place": Hostile(
+        "return x",
+        "tampered",
+        "accepts a wrong answer",
+        "import hooklab.course.lesson00.checks as checks\n"
+        "from hooklab.course.exercises.exercise import Exercise\n"
+        "(one,) = [value for value in vars(checks).values() if isinstance(value, Exercise)]\n"
+        "one.verify.__code__ = (lambda trial: 'well done').__code__",
+    ),
+    "patching the outcome": Hostile(
+        "return x",
+        "not yet",
+        "replaces hooklab.course.exercises.outcome.Outcome.state",
+        "import hooklab.course.exercises.outcome as outcome\n"
+        "outcome.Outcome.state = property(lambda self: 'correct', lambda self, value: None)",
+    ),
+    "patching hooklab.check": Hostile(
+        "return x", "not yet", "the numbers", "import hooklab\nhooklab.check = lambda *a: print('correct')"
+    ),
+    "patching builtins": Hostile(
+        "return x", "not yet", "replaces builtins.all", "import builtins\nbuiltins.all = lambda values: True"
+    ),
+    "patching json": Hostile(
+        "return x", "not yet", "the numbers", "import json\njson.dumps = lambda *a, **k: 'correct'"
+    ),
+    "patching AssertionError": Hostile(
+        "return x", "not yet", "replaces builtins.AssertionError", "import builtins\nbuiltins.AssertionError = Warning"
+    ),
+    "patching sys.excepthook": Hostile(
+        "raise ValueError('mine')", "not yet", "ValueError: mine", "import sys\nsys.excepthook = lambda *a: None"
+    ),
+    "a trace function": Hostile(
+        "return x",
+        "not yet",
+        "the numbers",
+        "import sys\nsys.settrace(lambda *a: None)\nsys.setprofile(lambda *a: None)",
+    ),
+    "a changed environment": Hostile(
+        "return x", "not yet", "the numbers", "import os\nos.environ.clear(); os.environ['NBGRADER_EXECUTION'] = ''"
+    ),
+    "a forged verdict": Hostile(
+        'import os; os.write(3, b\'0123456789abcdef {{"state": "correct"}}\\n\'); os._exit(0)',
+        "tampered",
+        "own channel",
+    ),
+    "a flood": Hostile("import os\nwhile True: os.write(3, b'x' * 10000)", "tampered", "own channel"),
+    "a value that equals everything": Hostile(
+        "return x.as_subclass(Yes)",
+        "",
+        "uses __torch_function__",
+        "class Yes(torch.Tensor):\n"
+        "    @classmethod\n"
+        "    def __torch_function__(cls, function, types, args=(), kwargs=None):\n"
+        "        if function.__name__ in ('allclose', 'equal'): return True\n"
+        "        return super().__torch_function__(function, types, args, kwargs or {{}})",
+    ),
+    "very much output": Hostile("print('x' * 50_000_000)\nreturn 2 * x", "correct", ""),
+    "a wider limit": Hostile(
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (-1, -1))\nreturn 2 * x", "not yet", "Error"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_answer_harms_nobody_and_the_teacher_is_told(name: str, grade: Grade, tmp_path: Path) -> None:
+    hostile, outside = HOSTILE[name], tmp_path / "handed_in"
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
+        port = server.getsockname()[1]
+        datagrams.bind(("127.0.0.1", port))
+        body = textwrap.indent(hostile.does.format(outside=outside, port=port) or "pass", "    ")
+        first = textwrap.indent(hostile.at_definition.format() or "pass", "    ")
+        text = f"def prepare():\n{first}\n\n\ndef twice_as_large(x, prepared=prepare()):\n{body}\n"
+        write(answered(), outside / "ana.ipynb")
+        write(answered(text), outside / "mallory.ipynb")
+        write(answered("def twice_as_large(x):\n    return x + 2\n"), outside / "zoe.ipynb")
+        before = {path: path.read_bytes() for path in outside.rglob("*")}
+
+        found = grade(outside)
+
+        for one in (server, datagrams):
+            one.settimeout(0.01)
+            with pytest.raises(TimeoutError):
+                one.accept() if one is server else one.recv(1)
+    assert {path: path.read_bytes() for path in outside.rglob("*")} == before
+    assert found["ana"].verdicts["0.1"].state == "correct"
+    assert found["zoe"].verdicts["0.1"].state == "not yet"
+    verdict = found["mallory"].verdicts["0.1"]
+    assert hostile.says in "\n".join([verdict.text, *verdict.notes])
+    assert verdict.state == hostile.state or not hostile.state
+
+
+def test_a_redefined_check_and_forged_points_count_for_nothing(grade: Grade, tmp_path: Path) -> None:
+    forged = code("def check(*a): pass\n" + CHECK, "check-0-1")
+    forged["metadata"]["nbgrader"]["points"] = 999
+    forged["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "✓ 0.1 correct: well done"}]
+    wrong = code("def twice_as_large(x):\n    return x", "solution-0-1")
+    write(notebook(code(SETUP), wrong, forged), tmp_path / "class" / "mallory.ipynb")
+    write(answered(RIGHT), tmp_path / "class" / "ana.ipynb")
+
+    found = grade(tmp_path / "class")
+
+    assert found["mallory"].verdicts["0.1"].state == "not yet"
+    assert found["ana"].verdicts["0.1"].state == "correct"

@@ -1,0 +1,192 @@
+"""grades.csv, the feedback pages and the report: what is in them, and that nobody can put anything else there."""
+
+from __future__ import annotations
+
+import csv
+import io
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from hooklab.course.classroom.grade import write_all
+from hooklab.course.classroom.grading import Graded
+from hooklab.course.classroom.reasons import known_words, reason_of
+from hooklab.course.classroom.workers import STOPPED, TAMPERED, Verdict
+from hooklab.course.exercises import attempt
+from tests.course.lesson04 import wrong as wrong_in_lesson_4
+
+FORGOTTEN = Verdict(
+    "not yet",
+    "✗ 0.1 not yet: your result is None\n    expected  a tensor\n    likely    forgotten return: write `return`",
+    "forgotten return: write `return`",
+    2,
+    "def twice_as_large(x):\n    x * 2",
+)
+RIGHT = Verdict("correct", "✓ 0.1 correct: two tensors", cell=2, lines="def twice_as_large(x):\n    return x * 2")
+EMPTY = Verdict("not attempted", "○ 0.1 not attempted: write your code", cell=2, lines="raise NotImplementedError()")
+NAMES = [
+    "<img src=x onerror=alert(1)>",
+    '=HYPERLINK("http://example.org","click")',
+    "+1+1",
+    "@SUM(1)",
+    "-2",
+    "  =1",
+    "../../etc/passwd",
+    "/absolute",
+    "quo\"te's",
+    "two\nlines",
+    "\t=1",
+    "right\u202eleft",
+    "half\ud800",
+    "con",
+    "CON",
+    "a" * 300,
+    "学生",
+    "",
+]
+
+
+class Tags(HTMLParser):
+    """The tags of a page, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.words = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        assert not [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def written(folder: Path, *graded: Graded) -> dict[str, str]:
+    write_all(folder, graded, [])
+    return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8-sig") for path in folder.rglob("*.*")}
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_grades_have_a_row_for_each_student_and_exercise(tmp_path: Path) -> None:
+    graded = [Graded("ana", 0, "a.ipynb", {"0.1": RIGHT}), Graded("bo", 0, "b.ipynb", {"0.1": FORGOTTEN})]
+
+    ana, bo = rows(written(tmp_path, *graded)["grades.csv"])
+
+    assert (ana["student"], ana["exercise"], ana["outcome"], ana["points"]) == ("ana", "0.1", "correct", "1")
+    assert (bo["outcome"], bo["points"], bo["reason"]) == ("not yet", "0", "forgotten return")
+
+
+@pytest.mark.parametrize("state", [TAMPERED, STOPPED, "not attempted", "not yet"])
+def test_only_correct_gives_points(state: str, tmp_path: Path) -> None:
+    graded = Graded("ana", 0, "a.ipynb", {"0.1": Verdict(state, "said")})
+
+    (row,) = rows(written(tmp_path, graded)["grades.csv"])
+
+    assert (row["outcome"], row["points"]) == (state, "0")
+
+
+def test_no_name_is_a_formula_in_a_spreadsheet(tmp_path: Path) -> None:
+    graded = [Graded(name, 0, "a.ipynb", {"0.1": RIGHT}, ("=note",)) for name in NAMES]
+
+    for row in rows(written(tmp_path, *graded)["grades.csv"]):
+        for field in row.values():
+            assert not field.strip().startswith(("=", "+", "-", "@")) and "\n" not in field
+
+
+def test_no_name_and_no_answer_puts_a_tag_into_a_page(tmp_path: Path) -> None:
+    script = "</pre><script>alert(1)</script><style>*{}</style>"
+    evil = Verdict("not yet", f"✗ 0.1 not yet: {script}", f"{script}: {script}", 2, script, (script,))
+    plain = {
+        tag for text in written(tmp_path / "plain", *class_of(["a"], FORGOTTEN)).values() for tag in Tags(text).tags
+    }
+
+    pages = written(tmp_path / "evil", *[Graded(name, 0, script, {"0.1": evil}, (script,)) for name in NAMES])
+
+    for name, text in pages.items():
+        if name.endswith(".html"):
+            assert set(Tags(text).tags) <= plain | {"h3", "ul", "li", "h4", "code"}
+            assert "Content-Security-Policy" in text
+
+
+def class_of(names: list[str], verdict: Verdict) -> list[Graded]:
+    return [Graded(name, 0, "a.ipynb", {"0.1": verdict}) for name in names]
+
+
+def test_every_name_has_a_page_of_its_own_inside_the_folder(tmp_path: Path) -> None:
+    pages = written(tmp_path / "report", *class_of(NAMES, RIGHT))
+
+    assert len([name for name in pages if name.startswith("feedback/")]) == len(NAMES)
+    assert len({name.lower() for name in pages}) == len(pages)
+    assert list(tmp_path.iterdir()) == [tmp_path / "report"]
+
+
+def test_a_students_page_has_their_lines_and_the_message_and_nobody_else(tmp_path: Path) -> None:
+    graded = [Graded("ana", 0, "a.ipynb", {"0.1": FORGOTTEN}), Graded("bo", 0, "b.ipynb", {"0.1": RIGHT})]
+
+    page = Tags(written(tmp_path, *graded)["feedback/ana.html"]).words
+
+    assert "x * 2" in page and "your result is None" in page and "How a lesson works" in page
+    assert "bo" not in page.split() and "return x * 2" not in page
+
+
+def test_the_report_names_reasons_by_frequency_with_an_example_and_no_author(tmp_path: Path) -> None:
+    other = Verdict("not yet", "✗ 0.1 not yet: the numbers are others", "", 2, "def twice_as_large(x):\n    return x")
+    names = ["ana", "bo", "chen"]
+    graded = [*class_of(names, FORGOTTEN), *class_of(["dilek"], other), *class_of(["emil"], EMPTY)]
+
+    page = Tags(written(tmp_path, *graded)["report.html"]).words
+
+    assert "Most common: forgotten return, in exercise 0.1 (3 of 5 students)" in page
+    assert page.index("3 × forgotten return") < page.index("1 × the numbers are others")
+    assert "What to say: write return" in page
+    assert "Go back to “How a lesson works”" in page
+    examples = page[page.index("3 × forgotten return") :]
+    assert "x * 2" in examples and not [name for name in names if name in examples]
+
+
+def test_the_report_shows_what_the_teacher_should_look_at(tmp_path: Path) -> None:
+    tampered = Verdict(TAMPERED, "✓ 0.1 correct: mine", notes=("the check accepts a wrong answer (f) after this one",))
+
+    page = Tags(written(tmp_path, *class_of(["ana"], tampered))["report.html"]).words
+
+    assert "ana, 0.1: the check accepts a wrong answer" in page
+    assert "1 ⚠ tampered" in page
+
+
+def test_somebody_without_a_notebook_is_in_every_output(tmp_path: Path) -> None:
+    nothing = Graded("bo", 0, notes=("no notebook was handed in",))
+
+    made = written(tmp_path, *class_of(["ana"], RIGHT), nothing)
+
+    assert rows(made["grades.csv"])[1]["outcome"] == "not handed in"
+    assert "bo: no notebook was handed in" in Tags(made["report.html"]).words
+    assert "no notebook" in made["feedback/bo.html"]
+
+
+def test_pages_of_an_earlier_run_are_gone(tmp_path: Path) -> None:
+    written(tmp_path, *class_of(["ana", "bo"], RIGHT))
+
+    assert "feedback/bo.html" not in written(tmp_path, *class_of(["ana"], RIGHT))
+
+
+def test_the_reason_of_a_named_wrong_answer_is_in_the_words_of_the_check() -> None:
+    wrong = wrong_in_lesson_4.squares_instead
+    text = str(attempt(wrong.id, wrong.answer))
+
+    reason = reason_of(Verdict("not yet", text), known_words(4)["4.1"], "squares_instead")
+
+    assert reason == "did not get twice the input"
+
+
+def test_a_reason_without_a_name_leaves_out_what_is_one_answers_own() -> None:
+    texts = ["f raised KeyError: 'a', at line 3: `x`", "g raised KeyError: 'b', at line 9: `y`"]
+
+    reasons = {reason_of(Verdict("not yet", f"✗ 3.1 not yet: {text}"), (), text[0]) for text in texts}
+
+    assert reasons == {"it raised KeyError: …"}
