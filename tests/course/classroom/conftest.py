@@ -11,7 +11,10 @@ import pytest
 from hooklab.course.classroom.collecting import find_submissions
 from hooklab.course.classroom.confinement import Limits
 from hooklab.course.classroom.grading import Graded, grade_class
+from hooklab.course.classroom.lessons import LESSONS, lesson_at
+from hooklab.course.classroom.reading import Cell
 from hooklab.course.classroom.workers import Worker
+from tests.course.classroom.made_up import CHECK, RIGHT
 
 LIMITS = Limits(seconds=0.4, deadline=3.0, memory=512, disk=4, processes=12)
 Grade = Callable[[Path], dict[str, Graded]]
@@ -22,6 +25,9 @@ def worker() -> Iterator[Worker]:
     if not hasattr(os, "fork"):
         pytest.skip("grading needs os.fork")
     one = Worker(LIMITS)
+    cells = tuple(Cell(1, text) for text in (RIGHT, CHECK))
+    (exercise,) = lesson_at(0, LESSONS).exercises
+    assert one.grade(exercise, cells, "").state == "correct"  # from here on, `held` says what this machine can do
     yield one
     one.close()
 

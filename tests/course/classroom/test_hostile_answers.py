@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from hooklab.course.classroom.workers import Worker
 from tests.course.classroom.conftest import Grade
 from tests.course.classroom.made_up import CHECK, RIGHT, SETUP, answered, code, notebook, write
 
@@ -20,6 +21,7 @@ class Hostile(NamedTuple):
     state: str
     says: str
     at_definition: str = ""
+    needs: str = ""  # the protection that it is kept from its harm by: without it, it is not tried
 
 
 # {outside} is a folder that the student has no business in, {port} a port that something listens on
@@ -40,39 +42,53 @@ HOSTILE = {
         "import threading, time\nwhile True: threading.Thread(target=time.sleep, args=[99], daemon=True).start()",
         "not yet",
         "can't start new thread",
+        needs="limits",
     ),
-    "memory without end": Hostile("all = []\nwhile True: all.append(bytearray(10**8))", "not yet", "MemoryError"),
-    "one huge tensor": Hostile("return torch.ones(10**11)", "not yet", "Cannot allocate memory"),
+    "memory without end": Hostile(
+        "all = []\nwhile True: all.append(bytearray(10**8))", "not yet", "MemoryError", needs="limits"
+    ),
+    "one huge tensor": Hostile("return torch.ones(10**11)", "not yet", "Cannot allocate memory", needs="limits"),
     "one huge number": Hostile("return 10 ** 10 ** 10", "stopped", "was stopped"),
     "recursion without end": Hostile("return twice_as_large(x)", "not yet", "RecursionError"),
-    "a full disk": Hostile("open('big', 'wb').write(bytes(10**7))\nreturn 2 * x", "not yet", "OSError"),
-    "very many files": Hostile("n = 0\nwhile True:\n    open(str(n), 'w').close(); n += 1", "not yet", "OSError"),
-    "deleting files": Hostile("import shutil; shutil.rmtree('{outside}')", "not yet", "PermissionError"),
-    "writing into a file": Hostile("open('{outside}/ana.ipynb', 'w').write('')", "not yet", "PermissionError"),
-    "moving a file": Hostile("import os; os.rename('{outside}/ana.ipynb', 'mine')", "not yet", "Error"),
-    "a new file outside": Hostile("open('{outside}/new', 'w')", "not yet", "PermissionError"),
-    "reading another student's work": Hostile(
-        "raise ValueError(open('{outside}/ana.ipynb').read())", "not yet", "PermissionError"
+    "a full disk": Hostile("open('big', 'wb').write(bytes(10**7))\nreturn 2 * x", "not yet", "OSError", needs="limits"),
+    "very many files": Hostile(
+        "n = 0\nwhile True:\n    open(str(n), 'w').close(); n += 1", "not yet", "OSError", needs="files"
     ),
-    "listing the others": Hostile("import os; raise ValueError(os.listdir('{outside}'))", "not yet", "PermissionError"),
+    "deleting files": Hostile("import shutil; shutil.rmtree('{outside}')", "not yet", "PermissionError", needs="files"),
+    "writing into a file": Hostile(
+        "open('{outside}/ana.ipynb', 'w').write('')", "not yet", "PermissionError", needs="files"
+    ),
+    "moving a file": Hostile("import os; os.rename('{outside}/ana.ipynb', 'mine')", "not yet", "Error", needs="files"),
+    "a new file outside": Hostile("open('{outside}/new', 'w')", "not yet", "PermissionError", needs="files"),
+    "reading another student's work": Hostile(
+        "raise ValueError(open('{outside}/ana.ipynb').read())", "not yet", "PermissionError", needs="files"
+    ),
+    "listing the others": Hostile(
+        "import os; raise ValueError(os.listdir('{outside}'))", "not yet", "PermissionError", needs="files"
+    ),
     "reading the solutions": Hostile(
         "import hooklab, pathlib\nroot = pathlib.Path(hooklab.__file__).parents[1]\n"
         "(root / 'solutions/source/00_start_here.py').read_text()",
         "not yet",
         "PermissionError",
+        needs="files",
     ),
     "reading the wrong answers": Hostile(
         "import hooklab, pathlib\nroot = pathlib.Path(hooklab.__file__).parents[1]\n"
         "(root / 'tests/course/lesson00/wrong.py').read_text()",
         "not yet",
         "PermissionError",
+        needs="files",
     ),
-    "reading other processes": Hostile("open('/proc/1/environ').read()", "not yet", "Error"),
+    "reading other processes": Hostile("open('/proc/1/environ').read()", "not yet", "Error", needs="files"),
     "a connection": Hostile(
-        "import socket; socket.create_connection(('127.0.0.1', {port}), timeout=1)", "not yet", "Error"
+        "import socket; socket.create_connection(('127.0.0.1', {port}), timeout=1)", "not yet", "Error", needs="network"
     ),
     "a datagram": Hostile(
-        "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {port}))", "not yet", "Error"
+        "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {port}))",
+        "not yet",
+        "Error",
+        needs="network",
     ),
     "leaving at once": Hostile("import os; os._exit(0)", "stopped", "ends its own process"),
     "leaving politely": Hostile("raise SystemExit(0)", "not yet", "SystemExit"),
@@ -80,8 +96,10 @@ HOSTILE = {
     "killing itself": Hostile("import os; os.kill(os.getpid(), 9)", "stopped", "ends its own process"),
     "a crash of the interpreter": Hostile("import ctypes; ctypes.string_at(0)", "stopped", "uses ctypes"),
     "stopping itself": Hostile("import os; os.kill(os.getpid(), 19)", "stopped", "was stopped"),
-    "killing its parent": Hostile("import os; os.kill(os.getppid(), 9)\nreturn 2 * x", "not yet", "Error"),
-    "killing everybody": Hostile("import os; os.kill(-1, 9)\nreturn 2 * x", "not yet", "Error"),
+    "killing its parent": Hostile(
+        "import os; os.kill(os.getppid(), 9)\nreturn 2 * x", "not yet", "Error", needs="processes"
+    ),
+    "killing everybody": Hostile("import os; os.kill(-1, 9)\nreturn 2 * x", "not yet", "Error", needs="processes"),
     "patching torch for good": Hostile(
         "return x", "not yet", "replaces torch.allclose", "torch.allclose = torch.equal = lambda *a, **k: True"
     ),
@@ -162,8 +180,12 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_answer_harms_nobody_and_the_teacher_is_told(name: str, grade: Grade, tmp_path: Path) -> None:
+def test_a_hostile_answer_harms_nobody_and_the_teacher_is_told(
+    name: str, grade: Grade, worker: Worker, tmp_path: Path
+) -> None:
     hostile, outside = HOSTILE[name], tmp_path / "handed_in"
+    if hostile.needs and hostile.needs not in (worker.held or ()):
+        pytest.skip(f"this machine has no protection of {hostile.needs}")
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
         port = server.getsockname()[1]
         datagrams.bind(("127.0.0.1", port))
