@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from hooklab.course import plots
 from hooklab.course.explorers import Explorer, canvas, panel, stepper
@@ -110,10 +111,12 @@ def record_border(asks: bool = True, pre: bool = False, reverses: bool = False, 
         note(f"{early}the full hook runs: it {does}", "first door" if asks else "second door", given, turned)
         return (-grad_input[0],) if turned else None
 
+    handles: list[RemovableHandle] = []
+
     def register() -> None:
-        layer.register_full_backward_hook(hook)
+        handles.append(layer.register_full_backward_hook(hook))
         if pre:
-            layer.register_full_backward_pre_hook(pre_hook)
+            handles.append(layer.register_full_backward_pre_hook(pre_hook))
 
     if not late:
         register()
@@ -130,16 +133,21 @@ def record_border(asks: bool = True, pre: bool = False, reverses: bool = False, 
     if late:
         register()
         note("only now the hooks are registered: too late for this pass, its graph is made")
-    _follow(layer, x, y, gradients, note)
+    handles += _follow(layer, x, y, gradients, note)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a hook on a layer whose input asks for no gradient warns
         y.sum().backward()
     note("after backward()" + ("" if any(step.hook for step in steps) else ": no hook has run"))
+    # Hooks on nodes hold the layer, and the layer holds its output with the nodes: a circle through C++, which Python's
+    # garbage collector cannot see.
+    for handle in handles:
+        handle.remove()
+    del layer.given, layer.made
     return steps
 
 
-def _follow(layer: _Layer, x: Tensor, y: Tensor, gradients: dict[str, list[float]], note: Any) -> None:
-    """Put hooks on the nodes, which write down each gradient at each place."""
+def _follow(layer: _Layer, x: Tensor, y: Tensor, gradients: dict[str, list[float]], note: Any) -> list[RemovableHandle]:
+    """Put hooks on the nodes, which write down each gradient at each place, and return their handles."""
     inner = layer.made.grad_fn
     assert inner
     assert y.grad_fn
@@ -157,11 +165,10 @@ def _follow(layer: _Layer, x: Tensor, y: Tensor, gradients: dict[str, list[float
             gradients[PLACES[2]] = _plain(out[1])
         note("the layer's own node runs: gradients of the input, of the weight, of the bias", "layer")
 
-    y.grad_fn.register_prehook(arrived)
-    inner.register_prehook(inside)
-    inner.register_hook(passed)
+    handles = [y.grad_fn.register_prehook(arrived), inner.register_prehook(inside), inner.register_hook(passed)]
     if x.requires_grad:
-        x.register_hook(lambda grad: gradients.update(x=_plain(grad)))
+        handles.append(x.register_hook(lambda grad: gradients.update(x=_plain(grad))))
+    return handles
 
 
 def draw_border(steps: Sequence[Step], number: int) -> Figure:

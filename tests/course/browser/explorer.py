@@ -103,10 +103,16 @@ class Explorer:
             mouse.move(track["x"] + share * track["width"], track["y"] + track["height"] / 2, steps=DRAG_STEPS)
         mouse.up()
 
-    def other_changes(self) -> Iterator[Callable[[], object]]:
-        """Yield functions that use the controls other than sliders: each box, each option, each toggle that is off."""
+    def other_changes(self, alone: bool = False) -> Iterator[Callable[[], object]]:
+        """Yield functions that use the controls other than sliders: each box, each option, each toggle that is off.
+
+        Alone: a box is put back before the next one, since one may make another one idle.
+        """
         for number in range(self.checkboxes.count()):
             yield self.checkboxes.nth(number).click
+            if alone:
+                self.checkboxes.nth(number).click()
+                self.settle()
         for number in range(self.dropdowns.count()):
             dropdown = self.dropdowns.nth(number)
             for option in dropdown.locator("option:not(:checked)").all_inner_texts():

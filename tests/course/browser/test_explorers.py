@@ -101,7 +101,7 @@ def test_after_quick_dragging_the_picture_is_that_of_the_last_position(explorer:
 def test_every_other_control_changes_the_picture_or_the_sentence(explorer: Explorer) -> None:
     if explorer.sliders.count():
         explorer.picture_at(0, "End")
-    for change in explorer.other_changes():
+    for change in explorer.other_changes(alone=True):
         before = explorer.state()
         change()
         assert explorer.state_after(before) != before

@@ -1,5 +1,6 @@
 """The explorer of a module's border: its steps come from a run, and every position can be drawn."""
 
+import gc
 import itertools
 
 import pytest
@@ -77,3 +78,9 @@ def test_every_switch_changes_the_picture_and_the_sentence_at_the_end():
         slider.value = slider.max
         assert (bytes(picture.value), slider.max, sentence.value) != before
         switch.value = not switch.value
+
+
+def test_a_recorded_run_leaves_no_layer_behind():
+    record_border(pre=True)
+    gc.collect()
+    assert [one for one in gc.get_objects() if type(one).__name__ == "_Layer"] == []
