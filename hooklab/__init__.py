@@ -4,6 +4,7 @@ What it does, and the files where each is:
 
     capture          keep the outputs of modules, and their inputs and gradients    capturing, recording, seen
     edit, run_until  replace outputs; stop half-way                                 editing
+    monitor          statistics of each step; the first inf or nan, by name             monitoring, watching, health
     timeline         who runs when, forward and backward                            tracing
     leftover_hooks   which hooks are still registered                               leftover
     ManifoldMixup    train with mixed hidden layers                                 mixup, and from there: places,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:  # for editors and type checkers; never run
     from hooklab.editing import run_until as run_until
     from hooklab.leftover import leftover_hooks as leftover_hooks
     from hooklab.mixup import ManifoldMixup as ManifoldMixup
+    from hooklab.monitoring import monitor as monitor
     from hooklab.selecting import select as select
     from hooklab.tracing import timeline as timeline
 
@@ -51,6 +53,7 @@ _HOME = {
     "run_until": "hooklab.editing",
     "leftover_hooks": "hooklab.leftover",
     "ManifoldMixup": "hooklab.mixup",
+    "monitor": "hooklab.monitoring",
     "select": "hooklab.selecting",
     "timeline": "hooklab.tracing",
 }

@@ -1,4 +1,4 @@
-"""What capture, edit and timeline have in common: however a block ends, nothing of it stays behind."""
+"""What capture, edit, timeline and monitor have in common: however a block ends, nothing of it stays behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from hooklab import capture, edit, leftover_hooks, run_until, timeline
+from hooklab import capture, edit, leftover_hooks, monitor, run_until, timeline
 from hooklab.editing import Edit
 from hooklab.sessions import Session
 from tests.nets import mlp, ones
@@ -32,6 +32,7 @@ TOOLS: dict[str, Tool] = {
     "capture": lambda model, *what: capture(model, *what, inputs=True, grads=True),
     "edit": lambda model, *what: edit(model, lambda output, call: output + 1, *what),
     "timeline": timeline,
+    "monitor": lambda model, *what: monitor(model, *what, grads=True, updates=torch.optim.SGD(model.parameters())),
 }
 
 
@@ -250,7 +251,7 @@ def test_capturing_and_tracing_change_no_value() -> None:
     torch.manual_seed(0)
     model, x = mlp(), ones(2, 3)
     plain = model(x)
-    for name in ("capture", "timeline"):
+    for name in ("capture", "timeline", "monitor"):
         with TOOLS[name](model):
             assert torch.equal(model(x), plain)
 
@@ -341,6 +342,8 @@ def test_two_threads_with_a_block_each_do_not_see_each_other(tool: Tool) -> None
             assert seen.input("0").args[0].tolist() == [[float(rows)] * 3] * rows
         elif tool is TOOLS["timeline"]:
             assert len(seen) == 40
+        elif tool is TOOLS["monitor"]:
+            assert len(seen.rows) == 20 and {row.values for row in seen.rows} == {rows * 4}
         else:  # edited once, not twice
             x = torch.full((rows, 3), float(rows))
             assert torch.allclose(y, model[2](model[1](model[0](x) + 1)))
@@ -401,4 +404,4 @@ def _runs_eagerly() -> bool:
 
 
 def _saw_nothing(seen: Any) -> bool:
-    return isinstance(seen, Edit) or len(seen) == 0
+    return isinstance(seen, Edit) or len(getattr(seen, "rows", seen)) == 0

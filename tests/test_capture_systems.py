@@ -374,7 +374,7 @@ def test_a_backward_in_another_thread_is_recorded() -> None:
 # distributed training
 
 
-def test_each_process_of_distributed_training_captures_its_own_part(tmp_path: Path) -> None:
+def test_each_process_of_distributed_training_captures_and_monitors_its_own_part(tmp_path: Path) -> None:
     program = Path(__file__).with_name("two_processes.py")
     run = subprocess.run(
         [sys.executable, program, tmp_path],
@@ -392,5 +392,7 @@ def test_each_process_of_distributed_training_captures_its_own_part(tmp_path: Pa
         assert torch.equal(one["output"], one["expected output"])
         assert one["grad"].tolist() == [[1, 1], [1, 1]]
         assert one["hooks left"] == 0
+        assert len(one["monitored"]) == 2 * (3 + 3 + 2) and one["monitored"][0] == (0, "output", "module.0")
+        assert one["mean"] == pytest.approx(one["output"].mean().item())
     assert not torch.equal(saw[0]["output"], saw[1]["output"])
     assert torch.equal(saw[0]["weight grad"], saw[1]["weight grad"])  # averaged, as without capture

@@ -26,7 +26,7 @@ def test_the_examples_of_a_module_show_what_it_does(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
-@pytest.mark.parametrize("name", ["select", "capture", "edit", "run_until", "timeline", "leftover_hooks"])
+@pytest.mark.parametrize("name", ["select", "capture", "edit", "run_until", "timeline", "monitor", "leftover_hooks"])
 def test_a_public_function_has_an_example(name: str) -> None:
     examples = doctest.DocTestFinder(recurse=False).find(getattr(hooklab, name), name)
     assert examples

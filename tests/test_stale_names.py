@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from hooklab import ManifoldMixup, capture, edit, leftover_hooks, timeline
+from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, timeline
 
 
 class Lora(nn.Module):
@@ -28,6 +28,7 @@ TOOLS = {
     "edit": lambda model, *what: edit(model, lambda output, call: None, *what),
     "ManifoldMixup": lambda model, *what: ManifoldMixup(model, list(what), include_input=False),
     "timeline": lambda model, *what: timeline(model, *what),
+    "monitor": lambda model, *what: monitor(model, *what),
 }
 
 

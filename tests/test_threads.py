@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from hooklab import ManifoldMixup, capture, edit, leftover_hooks, run_until, timeline
+from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, run_until, timeline
 
 
 @contextmanager
@@ -27,6 +27,7 @@ BLOCKS = {
     "capture of inputs": lambda model: capture(model, inputs=True, grads=True),
     "edit": lambda model: edit(model, lambda output, call: None),
     "timeline": lambda model: timeline(model),
+    "monitor": lambda model: monitor(model, grads=True),
 }
 with_mixing = pytest.mark.parametrize("block", [*BLOCKS.values(), mixing], ids=[*BLOCKS, "ManifoldMixup"])
 each_block = pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)

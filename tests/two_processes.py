@@ -1,4 +1,4 @@
-"""A training step with DistributedDataParallel in two processes, each with a capture; run by a test.
+"""A training step with DistributedDataParallel in two processes, each with a capture and a monitor; run by a test.
 
     python tests/two_processes.py DIRECTORY
 
@@ -14,7 +14,7 @@ import torch._dynamo  # DistributedDataParallel wants it: better once than in ea
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from hooklab import capture, leftover_hooks
+from hooklab import capture, leftover_hooks, monitor
 
 
 def step(rank: int, directory: str) -> None:
@@ -22,9 +22,15 @@ def step(rank: int, directory: str) -> None:
     torch.manual_seed(0)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)))
     x = torch.full((2, 3), float(rank))
-    with capture(model, grads=True) as seen, capture(model.module, nn.Linear) as inner:
+    sgd = torch.optim.SGD(model.parameters(), lr=0.0)
+    with (
+        capture(model, grads=True) as seen,
+        capture(model.module, nn.Linear) as inner,
+        monitor(model, grads=True, updates=sgd) as health,
+    ):
         for _ in range(2):
             model(x).sum().backward()
+            sgd.step()
     saw = {
         "names": list(seen),
         "inner names": list(inner),
@@ -33,6 +39,8 @@ def step(rank: int, directory: str) -> None:
         "expected output": model.module[0](x).detach(),
         "grad": seen.grad("module.2"),
         "weight grad": model.module[0].weight.grad,
+        "monitored": [(row.step, row.kind, row.module) for row in health.rows],
+        "mean": health.series("output", "module.0", "mean")[1][-1],
         "hooks left": len(leftover_hooks(model)),
     }
     torch.save(saw, f"{directory}/{rank}.pt")

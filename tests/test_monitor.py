@@ -1,0 +1,720 @@
+"""monitor: which statistics it keeps of whom, and what it says about the first inf or nan."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import math
+import sys
+import warnings
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from hooklab import capture, leftover_hooks, monitor, watching
+from hooklab.health import Health
+from hooklab.tallies import Row, range_of, read, sample_later, sample_now
+from tests.nets import Branch, Checkpointed, Emit, Raises, Reuse, Shared, Wrap, mlp, ones
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_each_time() -> None:
+    torch.manual_seed(0)
+
+
+def only(health: Health, kind: str = "output", **wanted: Any) -> Row:
+    """The one row that is so."""
+    found = [
+        row
+        for row in health.rows
+        if row.kind == kind and all(getattr(row, name) == value for name, value in wanted.items())
+    ]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def fixed(*values: float) -> nn.Module:
+    """A module that puts out these numbers, whatever goes in."""
+
+    class Fixed(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.tensor(values, dtype=x.dtype) + 0 * x.sum()
+
+    return Fixed()
+
+
+# what is kept
+
+
+def test_a_row_has_the_statistics_of_the_output() -> None:
+    with monitor(fixed(0.0, -4.0, 0.0, 2.0)) as health:
+        health._options.model(ones(1))
+    row = only(health)
+    assert row._replace(std=0.0) == (0, "output", "", 1, 4, -0.5, 0.0, 4.0, 0.5, 0.0, None, None)
+    assert row.std == pytest.approx(math.sqrt(4.75))
+
+
+def test_statistics_of_random_outputs_are_those_of_torch() -> None:
+    model, x = mlp(), torch.randn(50, 3)
+    with monitor(model) as health, capture(model) as seen:
+        model(x)
+    for name, value in seen.items():
+        row = only(health, module=name)
+        expected = [value.mean(), value.std(correction=0), value.abs().max(), (value == 0).float().mean()]
+        assert [row.mean, row.std, row.largest, row.zeros] == pytest.approx([float(one) for one in expected], abs=1e-6)
+
+
+def test_non_finite_values_are_counted_and_the_others_measured() -> None:
+    with monitor(fixed(math.inf, 1.0, math.nan, 3.0), on_nonfinite="ignore") as health:
+        health._options.model(ones(1))
+    row = only(health)
+    assert (row.nonfinite, row.mean, row.std, row.largest, row.zeros) == (0.5, 2.0, 1.0, 3.0, 0.0)
+
+
+def test_where_nothing_is_finite_the_statistics_are_nan() -> None:
+    with monitor(fixed(math.inf, math.nan), on_nonfinite="ignore") as health:
+        health._options.model(ones(1))
+    row = only(health)
+    assert row.nonfinite == 1.0 and all(math.isnan(value) for value in (row.mean, row.std, row.largest))
+
+
+def test_values_whose_squares_overflow_have_a_finite_deviation() -> None:
+    with monitor(fixed(1e30, -1e30)) as health:
+        health._options.model(ones(1))
+    assert only(health).std == pytest.approx(1e30) and only(health).nonfinite == 0
+
+
+def test_values_whose_sum_overflows_have_a_finite_mean() -> None:
+    with monitor(fixed(3e38, 3e38, 0.0)) as health:
+        health._options.model(ones(1))
+    assert only(health).mean == pytest.approx(2e38) and only(health).nonfinite == 0
+
+
+def test_statistics_of_half_precision_are_not_rounded_to_it() -> None:
+    model = nn.Identity()
+    with monitor(model) as health:
+        model(torch.tensor([1.0, 1.0078125], dtype=torch.bfloat16))  # neighbours in bfloat16
+    assert only(health).mean == 1.00390625
+
+
+@pytest.mark.parametrize(
+    ("module", "flat", "steep"),
+    [
+        (nn.Sigmoid(), [-5.0, 5.0], [-4.0, 4.0]),
+        (nn.Tanh(), [-3.0, 3.0], [-2.0, 2.0]),
+        (nn.Hardtanh(-2, 4), [-2.0, 9.0], [-1.0, 3.0]),
+        (nn.ReLU6(), [-1.0, 6.5], [1.0, 5.0]),
+        (nn.Softsign(), [-200.0, 200.0], [-20.0, 20.0]),
+        (nn.Hardsigmoid(), [-4.0, 4.0], [-2.0, 2.0]),
+    ],
+)
+def test_saturation_is_the_share_near_the_ends_of_the_range(module: nn.Module, flat: Any, steep: Any) -> None:
+    with monitor(module) as health:
+        module(torch.tensor(flat + steep))
+        module(torch.tensor(flat))
+    assert [row.saturated for row in health.rows] == [0.5, 1.0]
+
+
+def test_what_has_no_bounded_range_has_no_saturation() -> None:
+    with monitor(mlp()) as health:
+        health._options.model(ones(2, 3))
+    assert {row.saturated for row in health.rows} == {None}
+
+
+def test_integers_and_empty_tensors_have_no_statistics() -> None:
+    model = nn.Identity()
+    with monitor(model) as health:
+        model(torch.arange(3))
+        model(ones(0, 3))
+        model(1 + 1j * ones(2))
+    assert [(row.step, row.mean) for row in health.rows] == [(2, 1.0)]
+    assert "no numbers" not in str(health)
+
+
+def test_a_sparse_output_is_measured_by_the_values_that_it_holds() -> None:
+    model = nn.Identity()
+    with monitor(model) as health:
+        model(torch.tensor([[0.0, 3.0], [1.0, 0.0]]).to_sparse())
+    assert (only(health).values, only(health).mean) == (2, 2.0)
+
+
+# whose, and when
+
+
+@pytest.mark.parametrize("shape", ["tensor", "tuple", "list", "dict", "named tuple", "dataclass", "model output"])
+def test_every_output_structure_is_measured(shape: str) -> None:
+    model = Wrap(Emit(shape))
+    with monitor(model, "inner", grads=True) as health:
+        model(torch.full((2,), 3.0, requires_grad=True)).sum().backward()
+    assert only(health).largest == (7.0 if shape == "dict" else 6.0)
+    assert only(health, "gradient").largest == 1.0
+
+
+def test_an_output_of_none_leaves_no_row_and_the_module_is_not_silent() -> None:
+    model = Wrap(Emit("none"))
+    with monitor(model, "inner") as health:
+        model(ones(2))
+    assert (health.rows, health.silent) == ([], [])
+
+
+def test_all_uses_in_one_step_are_taken_together() -> None:
+    model = Reuse()
+    with monitor(model, "act", grads=True) as health, capture(model, "act", grads=True) as seen:
+        model(torch.randn(4, 3)).sum().backward()
+    row, together = only(health), torch.cat([call.output for call in seen.calls("act")])
+    assert (row.calls, row.values) == (3, 36)
+    assert [row.mean, row.std] == pytest.approx([together.mean().item(), together.std(correction=0).item()], abs=1e-6)
+    assert row.largest == together.abs().max()
+    # the first act is not reached: its input asks for no gradient
+    assert only(health, "gradient").calls == 2
+
+
+def test_a_shared_module_has_one_name() -> None:
+    model = Shared()
+    with monitor(model) as health:
+        model(ones(1, 3))
+    assert [row.module for row in health.rows] == ["encoder"]
+
+
+def test_silent_are_those_that_did_not_run() -> None:
+    model = Branch()
+    with monitor(model) as health:
+        model(ones(1, 3))
+    assert health.silent == ["unused", "silent"]
+
+
+def test_each_pass_is_a_step_and_every_n_th_is_recorded() -> None:
+    model = mlp()
+    with monitor(model, grads=True, every=3) as health:
+        for _ in range(7):
+            model(ones(2, 3)).sum().backward()
+    assert health.steps == [0, 3, 6]
+    assert len(health.rows) == 3 * 6
+
+
+def test_steps_are_counted_where_the_model_itself_is_never_called() -> None:
+    model = nn.Module()
+    model.body = mlp()
+    with monitor(model, every=2) as health:
+        for _ in range(4):
+            model.body(ones(2, 3))
+    assert health.steps == [0, 2]
+    assert {row.calls for row in health.rows} == {1}
+
+
+def test_gradients_are_those_of_the_outputs() -> None:
+    model, x = mlp(), torch.randn(5, 3)
+    with monitor(model, grads=True) as health, capture(model, grads=True) as seen:
+        model(x).square().sum().backward()
+    for name in ("0", "1", "2"):
+        assert only(health, "gradient", module=name).mean == pytest.approx(seen.grad(name).mean().item())
+
+
+def test_one_loss_of_two_passes_has_the_gradients_of_both() -> None:
+    model = mlp()
+    with monitor(model, grads=True) as health:
+        (model(ones(2, 3)) * 2 + model(ones(2, 3))).sum().backward()
+    assert [(row.step, row.mean) for row in health.rows if (row.kind, row.module) == ("gradient", "2")] == [
+        (1, 1.0),
+        (0, 2.0),
+    ]
+
+
+def test_an_output_that_the_loss_does_not_use_has_no_gradient() -> None:
+    class Rows(nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            return x.unbind()
+
+    model = Rows()
+    with monitor(model, grads=True) as health:
+        model(ones(2, 3).requires_grad_())[0].sum().backward()
+    assert (only(health, "gradient").values, only(health, "gradient").calls) == (3, 1)
+
+
+def test_gradients_need_not_be_asked_of_frozen_layers() -> None:
+    model = mlp().requires_grad_(False)
+    with monitor(model, grads=True) as health, torch.no_grad():
+        model(ones(2, 3))
+    assert {row.kind for row in health.rows} == {"output"}
+
+
+# updates
+
+
+def test_an_update_is_what_the_parameters_moved_by() -> None:
+    model = nn.Linear(2, 1)
+    nn.init.constant_(model.weight, 2.0)
+    nn.init.zeros_(model.bias)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.5)
+    with monitor(model, updates=sgd) as health:
+        model(torch.tensor([[3.0, 0.0]])).sum().backward()
+        sgd.step()
+    row = only(health, "update")
+    assert (row.calls, row.values, row.largest, row.zeros) == (2, 3, 1.5, pytest.approx(1 / 3))
+    assert row.ratio == pytest.approx(math.sqrt(1.5**2 + 0.5**2) / math.sqrt(8))
+
+
+def test_updates_of_several_optimizers_are_told() -> None:
+    model = mlp()
+    both = [torch.optim.SGD(model[place].parameters(), lr=0.1) for place in (0, 2)]
+    with monitor(model, updates=both) as health:
+        model(ones(2, 3)).sum().backward()
+        for one in both:
+            one.step()
+    assert [row.module for row in health.rows if row.kind == "update"] == ["0", "2"]
+
+
+def test_an_update_after_several_passes_belongs_to_the_last_one_recorded() -> None:
+    model = mlp()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    with monitor(model, "0", updates=sgd, every=2) as health:
+        for number in range(8):
+            model(ones(2, 3)).sum().backward()
+            if number % 4 == 3:
+                sgd.step()
+    assert [row.step for row in health.rows if row.kind == "update"] == [2, 6]
+
+
+def test_a_second_update_without_a_pass_is_not_recorded_twice() -> None:
+    model = mlp()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    with monitor(model, "0", updates=sgd) as health:
+        model(ones(2, 3)).sum().backward()
+        sgd.step()
+        sgd.step()
+    assert only(health, "update").calls == 2
+
+
+def test_a_frozen_layer_does_not_move_and_has_no_gradient() -> None:
+    model = mlp()
+    model[0].requires_grad_(False)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    with monitor(model, updates=sgd) as health:
+        model(ones(2, 3)).sum().backward()
+        sgd.step()
+    assert only(health, "update", module="0").ratio == 0.0
+    assert health.without_gradient == ["0.weight", "0.bias"]
+
+
+def test_an_optimizer_of_another_model_is_refused() -> None:
+    sgd = torch.optim.SGD(mlp().parameters(), lr=0.1)
+    with pytest.raises(
+        LookupError, match=r"no parameter of '0', '1', '2' is in the optimizer. Was it made for another"
+    ):
+        monitor(mlp(), updates=sgd)
+
+
+@pytest.mark.parametrize("updates", ["sgd", 3, [mlp()]])
+def test_what_is_no_optimizer_is_refused(updates: Any) -> None:
+    with pytest.raises(TypeError, match=r"updates is an optimizer of torch.optim, or several; not"):
+        monitor(mlp(), updates=updates)
+
+
+def test_a_step_that_a_scaler_skips_is_no_update() -> None:
+    model, scaler = nn.Linear(1, 1), torch.amp.GradScaler("cpu", init_scale=2.0**120)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    with monitor(model, updates=sgd, grads=True, on_nonfinite="ignore") as health:
+        scaler.scale(model(ones(1, 1) * 1e30).square().sum()).backward()
+        scaler.step(sgd)
+    assert {row.kind for row in health.rows} == {"output", "gradient"}
+
+
+# the first inf or nan
+
+
+def test_the_first_module_that_makes_an_inf_is_warned_of_by_name_once_and_at_the_users_line() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), fixed(1.0, math.inf), nn.ReLU())
+    with warnings.catch_warnings(record=True) as caught, monitor(model) as health:
+        warnings.simplefilter("default")
+        model(ones(1, 3))
+        model(ones(1, 3))
+    assert len(caught) == 1 and caught[0].filename == __file__
+    assert str(caught[0].message).startswith("step 0: the output of '1' has 1 of 2 values inf or nan. Its inputs (larg")
+    assert "and parameters are finite: they are made in here" in str(caught[0].message)
+    assert health.first_nonfinite is not None and health.first_nonfinite[:3] == (0, "output", "1")
+
+
+def test_the_same_warning_comes_again_in_the_next_block() -> None:
+    model = fixed(math.nan)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")  # once for each line and text
+        for _ in range(2):
+            with monitor(model):
+                model(ones(1))
+    assert len(caught) == 2
+
+
+def test_it_is_said_that_the_input_was_broken_already() -> None:
+    model = mlp()
+    with pytest.warns(RuntimeWarning, match="So does its input: they came from the data"), monitor(model):
+        model(torch.full((2, 3), math.nan))
+
+
+def test_it_is_said_that_the_parameters_were_broken_already() -> None:
+    model = mlp()
+    model[2].bias.data[0] = math.inf
+    with pytest.warns(RuntimeWarning, match=r"So does its bias: a step of the optimizer broke it"), monitor(model):
+        model(ones(2, 3))
+
+
+def test_an_overflow_of_float16_is_named() -> None:
+    model = nn.Linear(1, 1).half()
+    nn.init.constant_(model.weight, 100.0)
+    said = r"Its inputs \(largest magnitude 1e\+03\) .* float16 holds no more than 65504"
+    with pytest.warns(RuntimeWarning, match=said), monitor(model):
+        model(torch.full((1, 1), 1000.0, dtype=torch.float16))
+
+
+def test_the_call_of_a_reused_module_is_named() -> None:
+    class Grow(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * 1e30
+
+    grow = Grow()
+    with (
+        pytest.warns(RuntimeWarning, match="the output of '0' in call 2 has"),
+        monitor(nn.Sequential(grow, grow), grow) as health,
+    ):
+        health._options.model(ones(1))
+
+
+def test_a_gradient_that_is_not_finite_is_told_from_the_forward() -> None:
+    class Root(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.sqrt()
+
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), Root())
+    nn.init.constant_(model[0].weight, -1.0)
+    nn.init.zeros_(model[0].bias)
+    said = "the gradient of the output of '1' .* the forward was finite, and what made it comes after '1'"
+    with pytest.warns(RuntimeWarning, match=said), monitor(model, grads=True) as health:
+        model(ones(1, 2)).sum().backward()
+    assert health.findings[0][:3] == (0, "gradient", "1")
+
+
+def test_an_update_that_is_not_finite_is_named() -> None:
+    model = nn.Linear(1, 1)
+    sgd = torch.optim.SGD(model.parameters(), lr=1e30)
+    said = "step 0: the update of '' to its weight has 1 of 1 values"
+    with monitor(model, updates=sgd):
+        model(ones(1, 1) * 1e10).sum().backward()
+        with pytest.warns(RuntimeWarning, match=said):
+            sgd.step()
+
+
+def test_raise_stops_at_the_module() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), fixed(math.nan), nn.ReLU())
+    ran: list[int] = []
+    model[2].register_forward_hook(lambda *args: ran.append(1))
+    with pytest.raises(FloatingPointError, match="the output of '1'"), monitor(model, on_nonfinite="raise"):
+        model(ones(1, 3))
+    assert ran == [] and len(leftover_hooks(model)) == 1
+
+
+def test_ignore_says_nothing_and_finds_all_the_same() -> None:
+    with warnings.catch_warnings(), monitor(fixed(math.nan), on_nonfinite="ignore") as health:
+        warnings.simplefilter("error")
+        health._options.model(ones(1))
+    assert health.first_nonfinite is not None
+
+
+def test_findings_have_the_first_of_each_kind() -> None:
+    model = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
+    sgd = torch.optim.SGD(model.parameters(), lr=1.0)
+    with monitor(model, grads=True, updates=sgd, on_nonfinite="ignore") as health:
+        for scale in (1.0, math.nan):
+            (model(ones(1, 1)) * scale).sum().backward()
+            sgd.step()
+        model(ones(1, 1))
+    assert [finding[:3] for finding in health.findings] == [
+        (1, "gradient", "1"),
+        (1, "update", "0"),
+        (2, "output", "0"),
+    ]
+
+
+@pytest.mark.parametrize("bad", [{"every": 0}, {"every": 1.5}, {"every": True}, {"on_nonfinite": "stop"}])
+def test_an_option_of_a_wrong_kind_is_refused(bad: Any) -> None:
+    with pytest.raises(ValueError, match=r"every is a whole number|on_nonfinite is 'warn', 'raise' or 'ignore'"):
+        monitor(mlp(), **bad)
+
+
+# the rest of PyTorch
+
+
+def test_training_is_the_same_with_a_monitor() -> None:
+    def train(watched: bool) -> list[Tensor]:
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.ReLU(inplace=True), nn.Linear(4, 2))
+        adam = torch.optim.Adam(model.parameters())
+        with monitor(model, grads=True, updates=adam, every=1 if watched else 10**9):
+            for _ in range(5):
+                adam.zero_grad()
+                model(torch.randn(8, 3)).square().mean().backward()
+                adam.step()
+        return list(model.parameters())
+
+    assert all(torch.equal(one, other) for one, other in zip(train(True), train(False), strict=True))
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_what_a_checkpoint_runs_again_is_no_new_call_and_has_its_gradient(use_reentrant: bool) -> None:
+    model = Checkpointed(use_reentrant)
+    with monitor(model, grads=True) as health:
+        model(torch.randn(2, 3)).sum().backward()
+    assert [only(health, module=name).calls for name in ("stem", "block.0", "block.1")] == [1, 1, 1]
+    assert only(health, "gradient", module="block.1").mean == 1.0
+    assert only(health, "gradient", module="block.0").values == 6
+
+
+def test_under_autocast_no_grad_and_inference_mode_the_outputs_are_measured() -> None:
+    model = mlp()
+    modes = [torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad(), torch.inference_mode()]
+    with monitor(model, grads=True) as health:
+        for mode in modes:
+            with mode:
+                model(ones(2, 3))
+    assert len(health.rows) == 9
+
+
+def test_create_graph_leaves_no_graph_in_the_statistics() -> None:
+    model, x = nn.Linear(1, 1), ones(1, 1).requires_grad_()
+    with monitor(model, grads=True) as health:
+        model(x).pow(3).sum().backward(create_graph=True)
+    assert isinstance(only(health, "gradient").mean, float)
+
+
+def test_a_model_that_was_compiled_before_is_measured() -> None:
+    model = mlp()
+    compiled = torch.compile(model, backend="eager")
+    compiled(ones(2, 3))
+    with monitor(compiled, grads=True) as health:
+        compiled(ones(2, 3)).sum().backward()
+    assert len(health.rows) == 6
+
+
+@pytest.mark.parametrize("device", ["meta", "vmap"])
+def test_what_has_no_numbers_breaks_no_forward_and_is_told(device: str) -> None:
+    model = mlp()
+    with monitor(model) as health:
+        torch.func.vmap(model)(ones(5, 3)) if device == "vmap" else model.to("meta")(torch.empty(2, 3, device="meta"))
+    assert health.rows == [] and "no numbers to read: '0', '1', '2'" in str(health)
+
+
+def test_on_a_device_that_works_ahead_the_numbers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.Sigmoid(), nn.ReLU(), fixed(1.0, math.inf, 0.0)), torch.randn(6, 3) * 9
+    now = monitor(model, on_nonfinite="ignore")
+    with now as expected:
+        model(x)
+    monkeypatch.setattr(watching, "must_wait", lambda device: True)
+    with monitor(model) as later:
+        model(x)
+        assert len(later._session.waiting) == 4
+        with pytest.warns(RuntimeWarning, match="step 0: the output of '3' has 1 of 3 values"):
+            model(x)
+    assert later._session.waiting == []
+    for one, other in zip(expected.rows, later.rows[:4], strict=True):
+        assert one[:5] == other[:5] and one[5:8] == pytest.approx(other[5:8], rel=1e-5)
+        assert one[8:] == pytest.approx(other[8:])
+
+
+def test_numbers_that_wait_are_those_of_reading_at_once() -> None:
+    bounds = range_of(nn.Tanh())
+    for values in (torch.randn(20), torch.tensor([math.nan, 1.0]), torch.tensor([math.inf])):
+        late = read(sample_later(values, bounds).tolist(), values.numel(), bounds)
+        assert late == pytest.approx(sample_now(values, bounds), rel=1e-5)
+
+
+# memory, and hooks
+
+
+def test_no_tensor_and_no_graph_lives_on() -> None:
+    model = mlp()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    alive: list[weakref.ref[Tensor]] = []
+    for module in model:
+        module.register_forward_hook(lambda module, args, output: alive.append(weakref.ref(output)))
+    with monitor(model, grads=True, updates=sgd):
+        model(ones(2, 3)).sum().backward()
+        sgd.step()
+        gc.collect()
+        assert len(alive) == 3 and all(one() is None for one in alive)
+        assert sum(type(thing) is Tensor and thing.shape == (4, 3) for thing in gc.get_objects()) == 1  # the .grad
+
+
+def test_a_step_adds_the_same_number_of_tallies_however_often_a_module_is_used() -> None:
+    act = nn.Tanh()
+    many = nn.Sequential(*[act] * 50)
+    with monitor(many, grads=True) as health:
+        for _ in range(3):
+            many(ones(2).requires_grad_()).sum().backward()
+    assert len(health._session.tallies) == 3 * 2
+
+
+def test_hooks_on_gradients_are_forgotten_with_their_graph() -> None:
+    model = mlp()
+    with monitor(model, grads=True) as health:
+        for _ in range(20):
+            model(ones(2, 3)).sum().backward()
+        assert len(health._session.gradient_handles) <= 6
+
+
+def test_after_the_block_no_hook_is_left_on_model_outputs_or_optimizer() -> None:
+    model = mlp()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    with monitor(model, grads=True, updates=sgd) as health:
+        both = [model(ones(2, 3)), model(ones(2, 3))]
+    for y in both:
+        y.sum().backward()
+        assert not y._backward_hooks
+    sgd.step()
+    assert leftover_hooks(model) == []
+    assert not sgd._optimizer_step_pre_hooks and not sgd._optimizer_step_post_hooks
+    assert {row.kind for row in health.rows} == {"output"}
+
+
+def test_an_exception_in_the_forward_keeps_what_was_measured() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), Raises(ValueError("no")))
+    with pytest.raises(ValueError, match="no"), monitor(model) as health:
+        model(ones(1, 3))
+    assert [row.module for row in health.rows] == ["0"] and leftover_hooks(model) == []
+
+
+def test_a_part_in_a_checkpoint_inside_a_step_that_is_not_recorded_has_no_rows() -> None:
+    part = nn.Linear(3, 3)
+    with monitor(part, grads=True, every=2) as health:
+        for _ in range(2):
+            checkpoint(part, ones(1, 3).requires_grad_(), use_reentrant=True).sum().backward()
+    assert {row.step for row in health.rows} == {0}
+
+
+# reading
+
+
+def test_rows_are_plain_and_go_into_a_csv_file(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.Sigmoid())
+    with monitor(model) as health:
+        model(ones(2, 3))
+    health.to_csv(tmp_path / "rows.csv")
+    with open(tmp_path / "rows.csv", newline="") as file:
+        read_again = list(csv.DictReader(file))
+    assert [one["module"] for one in read_again] == ["0", "1"]
+    assert [one["saturated"] for one in read_again] == ["", "0.0"]
+    assert float(read_again[0]["mean"]) == health.rows[0].mean
+    assert all(type(value) in (int, str, float, type(None)) for row in health.rows for value in row)
+
+
+def test_a_frame_is_made_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pandas:  # stands for the package, which the course does not install
+        @staticmethod
+        def DataFrame(rows: Any, columns: Any) -> Any:  # noqa: N802
+            return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    monkeypatch.setitem(sys.modules, "pandas", Pandas)
+    with monitor(mlp()) as health:
+        health._options.model(ones(2, 3))
+    assert [one["module"] for one in health.frame()] == ["0", "1", "2"]
+
+
+def test_a_series_is_one_statistic_over_the_steps() -> None:
+    with monitor(mlp()) as health:
+        for scale in (0.0, 1.0):
+            health._options.model(ones(2, 3) * scale)
+    steps, values = health.series("output", "0", "mean")
+    assert steps == [0, 1] and values == [row.mean for row in health.rows if row.module == "0"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("output", "O", "mean"), "'O' was not selected"),
+        (("gradient", "0", "mean"), r"nothing was recorded as gradient of '0'. Open the block with .*grads=True"),
+        (("update", "0", "mean"), "Open the block with .*updates=optimizer"),
+        (("outputs", "0", "mean"), "kind is 'output', 'gradient', 'update'; not 'outputs'"),
+        (("output", "0", "median"), "a statistic is one of .*'std'.*; not 'median'"),
+    ],
+)
+def test_a_series_that_is_not_there_is_an_error_that_says_why(asked: Any, said: str) -> None:
+    with monitor(mlp()) as health:
+        health._options.model(ones(2, 3))
+    with pytest.raises((LookupError, ValueError), match=said):
+        health.series(*asked)
+
+
+def test_its_text_shows_the_last_step_and_what_is_worth_knowing() -> None:
+    model = Branch()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    with monitor(model, updates=sgd) as health:
+        model(ones(1, 3)).sum().backward()
+        sgd.step()
+    text = str(health)
+    assert text.startswith("1 steps of Branch recorded, 3 modules watched")
+    assert "silent (never ran): 'unused', 'silent'" in text
+    assert "without a gradient: 'unused.weight', 'unused.bias'" in text
+
+
+def test_importing_monitor_imports_no_matplotlib() -> None:
+    import subprocess
+
+    program = "import sys; from hooklab import monitor; print('matplotlib' in sys.modules, 'pandas' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.filterwarnings("ignore:step")
+def test_a_plot_has_a_panel_for_each_kind_and_a_line_for_each_module() -> None:
+    model = nn.Sequential(mlp(), fixed(1.0, math.inf))
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    with monitor(model, grads=True, updates=sgd, every=2) as health:
+        for _ in range(5):
+            model[0](ones(2, 3)).sum().backward()
+            model(ones(2, 3))
+            sgd.step()
+    panels = [ax for ax in health.plot().axes if ax.get_title(loc="left")]
+    assert [ax.get_title(loc="left").split(":")[0] for ax in panels] == [
+        "outputs",
+        "outputs",
+        "gradients of the outputs",
+        "updates of the parameters",
+    ]
+    assert [tick.get_text() for tick in panels[0].get_yticklabels()] == ["0.0", "0.1", "0.2", "1"]
+    assert [tick.get_text() for tick in panels[3].get_yticklabels()] == ["0.0", "0.2"]
+    assert panels[0].get_legend().get_texts()[0].get_text() == "inf or nan"
+    assert panels[3].get_legend() is None
+
+
+@pytest.mark.filterwarnings("ignore:step")
+@pytest.mark.parametrize("statistic", Row._fields[3:])
+@pytest.mark.parametrize("values", [(0.0, 0.0), (math.nan,), (1e300, 1e-300), (-3.0,)])
+def test_every_statistic_can_be_drawn_whatever_its_values(statistic: str, values: Any) -> None:
+    model = nn.Sequential(fixed(*values), nn.Tanh(), nn.Linear(len(values), 1)).double()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.0)
+    with monitor(model, updates=sgd) as health:
+        model(ones(1).double()).sum().backward()
+        sgd.step()
+    health.plot(statistic, kind="update" if statistic == "ratio" else "output").canvas.draw()
+
+
+def test_zero_and_infinity_lie_at_the_ends_of_a_scale_of_logarithms() -> None:
+    model = nn.Sequential(fixed(0.0, 0.0), fixed(1.0, -1.0), fixed(100.0, -100.0))
+    with monitor(model) as health:
+        model(ones(1))
+    (image,) = health.plot("std").axes[0].collections
+    assert image.get_array().ravel().tolist() == pytest.approx([1.0, 1.0, 100.0])
+    assert (image.norm.vmin, image.norm.vmax) == pytest.approx((1.0, 100.0))
+
+
+def test_a_plot_of_nothing_is_an_error_that_says_why() -> None:
+    with monitor(mlp()) as health:
+        with pytest.raises(RuntimeError, match=r"nothing was recorded as output. Call the model inside the block"):
+            health.plot()
+        health._options.model(ones(2, 3))
+    with pytest.raises(RuntimeError, match="grads=True"):
+        health.plot("std", kind="gradient")
+    with pytest.raises(ValueError, match="a statistic is one of"):
+        health.plot("variance")
