@@ -23,11 +23,19 @@ class Model(nn.Module):
 
 def test_the_example_of_the_package_runs(capsys):
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    names = {"model": Model(), "x": torch.ones(1, 2)}
+    model, x = Model(), torch.ones(1, 2)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train():
+        model(x).sum().backward()
+        sgd.step()
+
+    names = {"model": model, "x": x, "optimizer": sgd, "train": train}
     exec(example, names)
     seen = names["seen"]
     assert seen["layer1"].shape == seen.grad("layer1").shape == (1, 2)
     assert len(seen.calls("relu")) == 2
+    assert {row.kind for row in names["health"].rows} == {"output", "gradient", "update"}
     assert names["features"].shape == (1, 2)
     assert not hooklab.leftover_hooks(names["model"])
     assert capsys.readouterr().out == "[]\n"
