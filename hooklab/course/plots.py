@@ -1,4 +1,4 @@
-"""The house style of the course's figures: `style`, the palette, and the pictures that several lessons share.
+"""The house style of the course's figures: `style`, `show`, the palette, and the pictures that several lessons share.
 
 One meaning has one colour all through the course (Okabe-Ito, safe for colour-blind readers): forward is blue, backward
 vermilion, what was captured or kept green, what was changed purple, the rest grey. Figures have a white background, so
@@ -11,8 +11,10 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from cycler import cycler
+from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 FORWARD = "#0072B2"
@@ -46,6 +48,12 @@ STYLE: Any = {
 def style() -> Any:
     """Return a context manager that sets the house style: `with plots.style(): …`."""
     return plt.rc_context(STYLE)
+
+
+def show(figure: Figure, alt: str) -> None:
+    """Show a figure, stored with a sentence for readers who do not see it, and close it."""
+    display(figure, metadata={"image/png": {"alt": alt}})  # type: ignore[no-untyped-call]
+    plt.close(figure)
 
 
 def box(axes: Axes, x: float, y: float, text: str, colour: str) -> None:

@@ -17,12 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import hooklab
-from hooklab.course.lesson07.experiment import DigitsCNN, split
+from hooklab.course.lesson07.experiment import SmallCNN, split
 
 Step = Callable[[Tensor, Tensor], None]
 
 
-class HandMixedCNN(DigitsCNN):
+class HandMixedCNN(SmallCNN):
     """The digits CNN with the mixing written into its forward, nothing checked."""
 
     def forward(self, x: Tensor, at: int = -1, lam: float = 1.0, permutation: Tensor | None = None) -> Tensor:
@@ -85,13 +85,13 @@ def main() -> None:
     torch.manual_seed(0)
     random.seed(0)
 
-    data = split(0, "20 % wrong labels")
+    data = split(0, "20 % wrong labels", "test")
     x, y = data.x_train[:50], data.y_train[:50]
     steps = {
-        "no mixup": plain(DigitsCNN()),
+        "no mixup": plain(SmallCNN()),
         "by hand": by_hand(HandMixedCNN()),
         "by hand again": by_hand(HandMixedCNN()),
-        "ManifoldMixup": with_hooklab(DigitsCNN()),
+        "ManifoldMixup": with_hooklab(SmallCNN()),
     }
     totals: dict[str, list[float]] = {name: [] for name in steps}
     for round_number in range(options.rounds + 1):

@@ -8,29 +8,60 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, TextIO
 
 
 def run_all(
-    job: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], processes: int, stream: TextIO | None = None
+    job: Callable[..., Any],
+    arguments: Sequence[tuple[Any, ...]],
+    processes: int,
+    stream: TextIO | None = None,
+    journal: Path | None = None,
 ) -> list[Any]:
     """``[job(*a) for a in arguments]``, spread over ``processes``, with a progress bar on ``stream`` (default: stderr).
 
     ``job`` and its arguments must be picklable when there is more than one process. The first failing job's
     exception is raised, and jobs that have not started are dropped.
+
+    With a ``journal``, a file, each result is noted there as soon as it is known, and what is noted there already is
+    not computed again: work that was interrupted goes on where it stopped. Arguments and results must then be JSON.
     """
     stream = stream or sys.stderr
+    known = _read_journal(journal)
+    open_jobs = [a for a in arguments if json.dumps(a) not in known]
+
+    def note(a: tuple[Any, ...], result: Any) -> None:
+        known[json.dumps(a)] = result
+        if journal is not None:
+            with journal.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([a, result]) + "\n")
+
     if processes == 1:
-        return [job(*a) for a in _with_bar(arguments, len(arguments), stream)]
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(job, *a) for a in arguments]
-        try:
-            for done in _with_bar(as_completed(futures), len(futures), stream):
-                done.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-        return [future.result() for future in futures]
+        for a in _with_bar(open_jobs, len(open_jobs), stream):
+            note(a, job(*a))
+    else:
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            futures = {pool.submit(job, *a): a for a in open_jobs}
+            try:
+                for done in _with_bar(as_completed(futures), len(futures), stream):
+                    note(futures[done], done.result())
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+    return [known[json.dumps(a)] for a in arguments]
+
+
+def _read_journal(journal: Path | None) -> dict[str, Any]:
+    known = {}
+    if journal is not None and journal.exists():
+        for line in journal.read_text(encoding="utf-8").splitlines():
+            try:
+                a, result = json.loads(line)
+            except ValueError:
+                continue  # the line that was being written when the work was interrupted
+            known[json.dumps(a)] = result
+    return known
 
 
 def bar(done: int, total: int, seconds: float, width: int = 30) -> str:
@@ -45,23 +76,38 @@ def bar(done: int, total: int, seconds: float, width: int = 30) -> str:
 
 
 def paired_difference(ours: Sequence[float], theirs: Sequence[float], level: float = 0.95) -> dict[str, Any]:
-    """Mean of ``ours - theirs`` over the pairs, with its t-interval.
+    """Mean of ``ours - theirs`` over the pairs, with its t-interval and the p-value of the two-sided paired t-test.
 
-    Returns ``{"n", "mean", "low", "high", "significant"}``. ``significant``: the interval does not contain 0, which is
-    the two-sided paired t-test at ``1 - level``. With one pair there is no interval: ``low`` and ``high`` are None.
+    Returns ``{"n", "mean", "low", "high", "p"}``. With one pair there is neither interval nor test: they are None.
 
-    >>> paired_difference([1.0, 2.0, 3.0], [3.0, 4.0, 5.0])
-    {'n': 3, 'mean': -2.0, 'low': -2.0, 'high': -2.0, 'significant': True}
+    >>> paired_difference([1.0, 2.0, 4.0, 5.0], [3.0, 4.0, 5.0, 6.0])["mean"]
+    -1.5
     """
     from scipy import stats  # type: ignore[import-untyped]  # a second to import, and only needed at the end
 
     differences = [a - b for a, b in zip(ours, theirs, strict=True)]
     n, mean = len(differences), statistics.fmean(differences)
     if n < 2:
-        return {"n": n, "mean": mean, "low": None, "high": None, "significant": False}
-    half = float(stats.t.ppf(0.5 + level / 2, n - 1)) * statistics.stdev(differences) / math.sqrt(n)
-    low, high = mean - half, mean + half
-    return {"n": n, "mean": mean, "low": low, "high": high, "significant": low > 0 or high < 0}
+        return {"n": n, "mean": mean, "low": None, "high": None, "p": None}
+    error = statistics.stdev(differences) / math.sqrt(n)
+    half = float(stats.t.ppf(0.5 + level / 2, n - 1)) * error
+    p = float(2 * stats.t.sf(abs(mean) / error, n - 1)) if error else float(mean == 0)
+    return {"n": n, "mean": mean, "low": mean - half, "high": mean + half, "p": p}
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values corrected for their number, by Holm's method: below 0.05, a finding that the others do not weaken.
+
+    Source: Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6, 1979.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = highest
+    return corrected
 
 
 def readable_json(results: Mapping[str, Any]) -> str:

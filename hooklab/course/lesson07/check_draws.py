@@ -1,4 +1,4 @@
-"""The check of exercise 7.4: λ and the partners of a batch, drawn once, from a generator."""
+"""The check of exercise 7.4: λ, partners and place of a batch, drawn once, from a generator."""
 
 from __future__ import annotations
 
@@ -14,26 +14,34 @@ from torch import Tensor
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
-DRAWS = 1500
-# A right answer is farther than this from Beta(2, 2) once in ten thousand samples of 1500 (Kolmogorov-Smirnov).
-FAR = 0.058
-# Each of the six orders of three comes 250 times on average; below 170 or above 330 it does so in none of 10^6 samples.
-RARE, OFTEN = 170, 330
+DRAWS = 3000
+# A right answer is farther than FAR from Beta(2, 2) once in ten thousand samples (Kolmogorov-Smirnov); its variance,
+# 1/20 ± 0.001, is outside of this range once in a hundred thousand. That of Beta(3, 3) is 0.036, of a triangle 0.042.
+FAR, VARIANCE = 0.0406, (0.0456, 0.0544)
+# Each of the 24 orders of four comes 125 times ± 11, each of three places 1000 times ± 26.
+SIZE, RARE, OFTEN = 4, 70, 185
+LAYERS, PLACE_RARE, PLACE_OFTEN = 2, 870, 1130
 
 
 @exercise("7.4", "The dice of a batch")
 def dice_of_a_batch(trial: Trial) -> str:
     _check_one_draw(trial)
     _check_source(trial)
-    lams, orders = _many_draws(trial)
+    lams, orders, places = _many_draws(trial)
     _check_lams(lams)
     _check_orders(orders)
-    return f"one λ and one permutation a batch, from the generator alone; {DRAWS} draws look like Beta(2, 2)"
+    _check_places(places)
+    return (
+        f"one λ, one permutation and one place a batch, from the generator alone; {DRAWS} draws look like Beta(2, 2), "
+        "and all permutations and all places are equally likely"
+    )
 
 
 def _check_one_draw(trial: Trial) -> None:
+    for layers in (1, 3) * 20:
+        _draw(trial, 2, torch.Generator().manual_seed(layers), layers)
     for length in (5, 8, 1):
-        lam, indices = _draw(trial, length, torch.Generator().manual_seed(length))
+        lam, indices, _ = _draw(trial, length, torch.Generator().manual_seed(length))
         if sorted(indices.tolist()) != list(range(length)):
             likely = None
             if len(indices) == length and all(0 <= index < length for index in indices.tolist()):
@@ -54,17 +62,18 @@ def _check_source(trial: Trial) -> None:
     """The same generator state gives the same draw, whatever the global random state; the next draw differs."""
     generator = torch.Generator().manual_seed(7)
     state = generator.get_state()
-    first, second = _draw(trial, 20, generator), _draw(trial, 20, generator)
+    draws = [_draw(trial, 20, generator) for _ in range(12)]
     generator.set_state(state)
     torch.manual_seed(123456)  # global: the learner's draw must not depend on it
-    again = _draw(trial, 20, generator)
-    for name, one, other in (("λ", first[0], again[0]), ("indices", first[1].tolist(), again[1].tolist())):
-        if one != other:
+    again = [_draw(trial, 20, generator) for _ in range(12)]
+    for part, name in enumerate(("λ", "indices", "place")):
+        if not all(torch.equal(a, b) for a, b in zip(_column(draws, part), _column(again, part), strict=True)):
             raise NotYet(
                 f"with the generator in the same state, {name} came out differently",
                 expected="everything comes from the generator that you are given",
                 likely="global dice: pass `generator=generator` to every torch function that draws",
             )
+    first, second = draws[:2]
     same_lam, same_order = first[0] == second[0], torch.equal(first[1], second[1])
     if same_lam or same_order:
         raise NotYet(
@@ -75,14 +84,25 @@ def _check_source(trial: Trial) -> None:
         )
 
 
-def _many_draws(trial: Trial) -> tuple[Tensor, Counter[tuple[int, ...]]]:
+def _column(draws: list[tuple[float, Tensor, int]], part: int) -> list[Tensor]:
+    return [torch.as_tensor(draw[part]) for draw in draws]
+
+
+def _many_draws(trial: Trial) -> tuple[Tensor, Counter[tuple[int, ...]], Counter[int]]:
     generator, lams = torch.Generator().manual_seed(11), []
     orders: Counter[tuple[int, ...]] = Counter()
-    for _ in range(DRAWS):
-        lam, indices = _draw(trial, 3, generator)
+    places: Counter[int] = Counter()
+
+    def many() -> list[Any]:  # in one run: what surrounds a run takes longer than a draw
+        return [trial.answer(SIZE, LAYERS, generator) for _ in range(DRAWS)]
+
+    many.__name__ = trial.name
+    for got in trial.run(many):
+        lam, indices, place = _read(got, SIZE, LAYERS)
         lams.append(lam)
         orders[tuple(indices.tolist())] += 1
-    return torch.tensor(lams, dtype=torch.float64).sort().values, orders
+        places[place] += 1
+    return torch.tensor(lams, dtype=torch.float64).sort().values, orders, places
 
 
 # What learners take for Beta(2, 2): the misconception, and the distribution function at λ.
@@ -91,14 +111,27 @@ _INSTEAD: dict[str, Callable[[Tensor], Tensor]] = {
     "mean: the average of three uniform numbers stays too close to ½; take the middle one": lambda at: (
         (27 * at**3 - 81 * (at - 1 / 3).clamp(min=0) ** 3 + 81 * (at - 2 / 3).clamp(min=0) ** 3) / 6
     ),
+    "the mean of two uniform numbers, a triangle: for Beta(2, 2) take the middle one of three": lambda at: (
+        2 * at**2 - 4 * (at - 0.5).clamp(min=0) ** 2
+    ),
+    "Beta(3, 3): the middle one of five uniform numbers; for Beta(2, 2) take that of three": lambda at: (
+        at**3 * (10 - 15 * at + 6 * at**2)
+    ),
     "largest: of three uniform numbers take the middle one": lambda at: at**3,
     "smallest: of three uniform numbers take the middle one": lambda at: 1 - (1 - at) ** 3,
 }
 
 
 def _check_lams(lams: Tensor) -> None:
+    value, times = Counter(lams.tolist()).most_common(1)[0]
+    if 5 < times < DRAWS:
+        raise NotYet(
+            f"in {DRAWS} draws, λ was {value:g} {times} times",
+            expected="Beta(2, 2): hardly ever the same number twice",
+            likely="cut off: a normal or another number that was clamped to 0 … 1 is not Beta(2, 2)",
+        )
     distance = _distance(lams, lambda at: 3 * at**2 - 2 * at**3)
-    if distance < FAR:
+    if distance < FAR and VARIANCE[0] < float(lams.var()) < VARIANCE[1]:
         return
     shown = {
         "expected": "Beta(2, 2): half of them below ½, and 69 % between ¼ and ¾",
@@ -124,29 +157,57 @@ def _distance(ordered: Tensor, distribution: Callable[[Tensor], Tensor]) -> floa
 
 
 def _check_orders(orders: Counter[tuple[int, ...]]) -> None:
-    for order in permutations(range(3)):
-        if not RARE < orders[order] < OFTEN:
-            likely = "some orders never come: a roll or a flip is not a random permutation; randperm(n) is"
-            raise NotYet(
-                f"of {DRAWS} permutations of three, {list(order)} came {orders[order]} times",
-                expected=f"about {DRAWS // 6}, like each of the six",
-                got=", ".join(f"{list(one)}: {count}" for one, count in sorted(orders.items())),
-                likely=likely if len(orders) < 6 else None,
-            )
+    everyone = list(permutations(range(SIZE)))
+    if all(RARE < orders[order] < OFTEN for order in everyone):
+        return
+    likely = None
+    moved = {order for order in everyone if all(i != partner for i, partner in enumerate(order))}
+    if set(orders) == moved:
+        likely = "a derangement: you leave out the orders in which a row keeps its place; here a row may draw itself"
+    elif len(orders) <= SIZE:
+        likely = "some orders never come: a roll or a flip is not a random permutation; randperm(n) is"
+    odd = max(everyone, key=lambda order: (order not in orders, abs(orders[order] - DRAWS / len(everyone))))
+    raise NotYet(
+        f"of {DRAWS} permutations of four, {list(odd)} came {orders[odd]} times",
+        expected=f"about {DRAWS // len(everyone)}, like each of the 24",
+        got=f"{len(orders)} different ones",
+        likely=likely,
+    )
 
 
-def _draw(trial: Trial, length: int, generator: torch.Generator) -> tuple[float, Tensor]:
-    """One draw of the learner's, as (λ, indices); NotYet says what is wrong with its form."""
-    got: Any = trial.run(trial.answer, length, generator)
+def _check_places(places: Counter[int]) -> None:
+    if all(PLACE_RARE < places[place] < PLACE_OFTEN for place in range(LAYERS + 1)):
+        return
+    odd = max(range(LAYERS + 1), key=lambda place: (not places[place], abs(places[place] - DRAWS / (LAYERS + 1))))
+    likely = "probabilities: one draw among n + 1 places gives each the same, a coin for the input first does not"
+    if not places[odd]:
+        likely = "off by one: randint(n) draws 0 … n - 1" if odd else "the input, place 0, belongs to the set too"
+    raise NotYet(
+        f"in {DRAWS} draws with {LAYERS} layers, place {odd} came {places[odd]} times",
+        expected=f"the input, place 0, and the layers, 1 and {LAYERS}: about {DRAWS // (LAYERS + 1)} times each",
+        got=", ".join(f"{place}: {places[place]}" for place in range(LAYERS + 1)),
+        likely=likely,
+    )
+
+
+def _draw(trial: Trial, length: int, generator: torch.Generator, layers: int = LAYERS) -> tuple[float, Tensor, int]:
+    """One draw of the learner's, as (λ, indices, place)."""
+    return _read(trial.run(trial.answer, length, layers, generator), length, layers)
+
+
+def _read(got: Any, length: int, layers: int) -> tuple[float, Tensor, int]:
+    """What was returned, as (λ, indices, place); NotYet says what is wrong with its form."""
     if got is None:
-        raise NotYet("your function returned None", expected="(λ, indices)", got="None", likely="forgotten return")
-    if not isinstance(got, tuple | list) or len(got) != 2:
-        raise NotYet("your function did not return a pair", expected="(λ, indices)", got=tensor_text(got))
-    lam, indices = got
+        raise NotYet(
+            "your function returned None", expected="(λ, indices, place)", got="None", likely="forgotten return"
+        )
+    if not isinstance(got, tuple | list) or len(got) != 3:
+        raise NotYet("your function did not return three things", expected="(λ, indices, place)", got=tensor_text(got))
+    lam, indices, place = got
     if isinstance(lam, Tensor) and not lam.is_floating_point():
         raise NotYet(
             "λ is not a number",
-            expected="(λ, indices), λ a float from 0 to 1",
+            expected="(λ, indices, place), λ a float from 0 to 1",
             got=tensor_text([lam, indices]),
             likely="the other way round: λ comes first",
         )
@@ -173,4 +234,15 @@ def _draw(trial: Trial, length: int, generator: torch.Generator) -> tuple[float,
             expected=f"an int64 tensor of shape ({length},)",
             got=tensor_text(indices),
         )
-    return float(lam), indices
+    if isinstance(place, Tensor) and place.numel() == 1 and not place.is_floating_point():
+        place = place.item()
+    if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place <= layers:
+        raise NotYet(
+            f"with {layers} layer{'s' if layers > 1 else ''}, the place is not one of 0 … {layers}",
+            expected="a whole number: 0 for the input, k for the k-th layer",
+            got=tensor_text(place),
+            likely="a place too far: randint's upper end does not come itself"
+            if isinstance(place, int) and place > layers
+            else None,
+        )
+    return float(lam), indices, place

@@ -18,7 +18,7 @@ from hooklab.course.exercises.forward import (
 )
 from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
-from hooklab.course.lesson07.known_mixtures import UNMIXED, explain_mixture, mixture, partners
+from hooklab.course.lesson07.known_mixtures import TWICE, UNMIXED, explain_mixture, mixture, partners
 
 
 class _InTheBlock(Exception):
@@ -48,8 +48,10 @@ class _Stage(nn.Module):
         super().__init__()
         self.linear, self.put_out = linear(2, 2, seed), torch.empty(0)
         self.before_hooks = torch.empty(0)
+        self.runs = 0
 
     def forward(self, x: Tensor) -> Tensor:
+        self.runs += 1
         self.put_out = torch.sigmoid(0.1 * self.linear(x))
         self.before_hooks = self.put_out.detach().clone()
         return self.put_out
@@ -76,6 +78,7 @@ def _check_mixing(trial: Trial, net: _Net, x: Tensor, lam: float) -> None:
             with manager:
                 hooks.extend([len(net.stage._forward_hooks) - 1, len(net.stage._forward_pre_hooks)])
                 patched.append("forward" in vars(net.stage))
+                net.stage.runs = 0
                 return net(x)
 
         a_block.__name__ = "a block with mixing"
@@ -85,6 +88,12 @@ def _check_mixing(trial: Trial, net: _Net, x: Tensor, lam: float) -> None:
                 "`forward` was replaced; the exercise wants a hook",
                 expected="layer.register_forward_hook(…), which leaves the layer's own methods alone",
                 got="forward in vars(layer)" + ("" if any(patched) else ", after the block"),
+            )
+        if net.stage.runs > 1:
+            raise NotYet(
+                f"in one pass, the layer ran {net.stage.runs} times",
+                expected="once: batch normalisation would count the batch twice, and dropout would draw again",
+                likely=TWICE,
             )
         _expect_mixed(net, lam, indices, *hooks)
         _expect_gradients(net, x, lam, indices)

@@ -1,4 +1,5 @@
-"""The figures of lesson 7: `lambdas`, `mixed_digits`, `spirals` (with its data and network), `differences`.
+"""The figures of lesson 7: `lambdas`, `method`, `mixed_digits`, `spirals`, `by_steps`, `differences`,
+`by_seed`.
 
 What the figures show is computed: from draws, from networks that ran, from an experiment's results. The two spirals and
 the network with a hidden layer of two units follow Figure 1 of Verma et al., "Manifold Mixup", ICML 2019
@@ -17,9 +18,10 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 from torch import Tensor, nn
 
-from hooklab.course.plots import CHANGED, FORWARD, INK, REST, style
+from hooklab.course.plots import BACKWARD, CAPTURED, CHANGED, FORWARD, INK, REST, arrow, style
 
 # Two classes need two colours that mean nothing else in the course: Okabe-Ito's orange and sky blue.
 CLASSES = ("#E69F00", "#56B4E9")
@@ -175,31 +177,152 @@ def spirals(nets: Mapping[str, SpiralNet], x: Tensor, y: Tensor) -> Figure:
         return figure
 
 
-def differences(summary: Mapping[str, Sequence[Mapping[str, Any]]], against: str = "none") -> Figure:
-    """Draw an experiment's paired differences with their intervals: a panel for each metric and setting.
+def method() -> Figure:
+    """Draw the method: what is drawn for a batch, the one pass with its mixture, and the two losses that share it."""
+    with style():
+        figure, axes = plt.subplots(figsize=(9.4, 3.3))
+        axes.set(xlim=(-0.5, 9.3), ylim=(-1.15, 2.1))
+        axes.axis("off")
+        _box(axes, 0.0, 0.4, 0.6, "x", FORWARD)
+        _box(axes, 1.5, 0.4, 1.1, "layer 1", FORWARD)
+        _box(axes, 3.7, 0.4, 1.9, "λ · out +\n(1 − λ) · out[partners]", CHANGED)
+        _box(axes, 5.75, 0.4, 1.1, "layer 2", FORWARD)
+        _box(axes, 7.9, 0.95, 2.1, "λ · loss(logits, y)", INK)
+        _box(axes, 7.9, -0.15, 2.1, "(1 − λ) · loss(logits,\ny[partners])", INK)
+        for start, end in ((0.35, 0.9), (2.1, 2.65), (4.75, 5.15)):
+            arrow(axes, (start, 0.4), (end, 0.4), FORWARD)
+        for height in (0.95, -0.15):
+            arrow(axes, (6.35, 0.4), (6.8, height), FORWARD)
+        _box(axes, 3.7, 1.7, 3.6, "drawn once for each batch:\nplace (here layer 1), λ, partners", CHANGED)
+        arrow(axes, (3.7, 1.34), (3.7, 0.8), CHANGED)
+        arrow(axes, (5.55, 1.7), (6.8, 1.2), CHANGED)
+        arrow(axes, (7.9, -0.85), (0.0, -0.85), BACKWARD)
+        axes.text(3.7, -0.72, "gradients flow back, to both parts of each mixture", ha="center", color=BACKWARD)
+        return figure
 
-    What is significant is purple with a round mark, the rest grey with a square one.
+
+def _box(axes: Axes, x: float, y: float, width: float, text: str, colour: str) -> None:
+    corner, size = (x - width / 2, y - 0.3), (width, 0.6)
+    axes.add_patch(FancyBboxPatch(corner, *size, boxstyle="round,pad=0.04", fc="white", ec=colour, lw=2))
+    axes.text(x, y, text, ha="center", va="center", color=INK, fontsize=10)
+
+
+def by_steps(validation: Sequence[Mapping[str, Any]], places: Sequence[str]) -> Figure:
+    """Draw validation error against the number of steps: a row for each scenario, a column for each α.
+
+    Grey is no mixup, the same in each column; the others are sets of places.
 
     Args:
-        summary: as `hooklab.course.lesson07.report.summary` returns it.
-        against: the method that the others are compared with.
+        validation: rows with "scenario", "places", "alpha", "steps" and "error".
+        places: the names of places 0, 1, ….
     """
-    rows = [row for row in summary["differences"] if row["against"] == against and row["low"] is not None]
-    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    scenarios = list(dict.fromkeys(row["scenario"] for row in validation))
+    alphas = sorted({row["alpha"] for row in validation if row["places"]})
+    sets = sorted({tuple(row["places"]) for row in validation if row["places"]}, key=lambda one: (len(one) > 1, one))
+    looks = [("#E69F00", "o"), (FORWARD, "s"), (CAPTURED, "^"), (CHANGED, "D"), ("#56B4E9", "v")]
+    with style():
+        figure, grid = plt.subplots(
+            len(scenarios),
+            len(alphas),
+            figsize=(9.4, 2.3 * len(scenarios) + 0.7),
+            sharex=True,
+            sharey="row",
+            squeeze=False,
+        )
+        for line, scenario in zip(grid, scenarios, strict=True):
+            here = [row for row in validation if row["scenario"] == scenario]
+            for axes, alpha in zip(line, alphas, strict=True):
+                _curve(axes, [row for row in here if not row["places"]], REST, ".", "no mixup")
+                for (colour, marker), one in zip(looks, sets, strict=False):
+                    rows = [row for row in here if tuple(row["places"]) == one and row["alpha"] == alpha]
+                    label = places[one[0]] + " only" if len(one) == 1 else "{" + ", ".join(map(str, one)) + "}"
+                    _curve(axes, rows, colour, marker, label)
+                axes.set_xscale("log")
+                axes.set_xticks([75, 150, 300, 600], ["75", "150", "300", "600"])
+                axes.minorticks_off()
+            line[0].set_ylabel(f"{scenario}\nerror, %")
+        for axes, alpha in zip(grid[0], alphas, strict=True):
+            axes.set_title(f"α = {alpha:g}")
+        for axes in grid[-1]:
+            axes.set_xlabel("steps")
+        figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=9.5)
+        return figure
+
+
+def _curve(axes: Axes, rows: Sequence[Mapping[str, Any]], colour: str, marker: str, label: str) -> None:
+    ordered = sorted(rows, key=lambda row: row["steps"])
+    axes.plot(
+        [row["steps"] for row in ordered],
+        [row["error"] for row in ordered],
+        color=colour,
+        marker=marker,
+        markersize=4,
+        linewidth=2.6 if colour == REST else 1.3,
+        label=label,
+    )
+
+
+def differences(compared: Sequence[Mapping[str, Any]], level: float = 0.05) -> Figure:
+    """Draw paired differences with their intervals: a row for each scenario, error on the left and NLL on the right.
+
+    What is significant after the correction is purple with a round mark, the rest grey with a square one.
+
+    Args:
+        compared: rows as `hooklab.course.lesson07.report.compare` returns them.
+        level: of significance, for the corrected p.
+    """
+    rows = [row for row in compared if row["low"] is not None]
+    scenarios = list(dict.fromkeys(row["scenario"] for row in rows))
     metrics = {"error": "error, percentage points", "nll": "NLL, nats"}
     with style():
-        figure, grid = plt.subplots(len(settings), 2, figsize=(8.6, 2.3 * len(settings) + 0.4), squeeze=False)
-        for line, setting in zip(grid, settings, strict=True):
+        figure, grid = plt.subplots(len(scenarios), 2, figsize=(9.0, 1.7 * len(scenarios) + 0.5), squeeze=False)
+        for line, scenario in zip(grid, scenarios, strict=True):
             for axes, (metric, label) in zip(line, metrics.items(), strict=True):
-                shown = [row for row in rows if (row["setting"], row["metric"]) == (setting, metric)]
+                shown = [row for row in rows if (row["scenario"], row["metric"]) == (scenario, metric)]
                 for place, row in enumerate(shown):
-                    colour = CHANGED if row["significant"] else REST
+                    is_clear = row["p_holm"] < level
+                    colour = CHANGED if is_clear else REST
                     axes.plot([row["low"], row["high"]], [place, place], color=colour, solid_capstyle="butt")
-                    axes.plot(row["mean"], place, "o" if row["significant"] else "s", color=colour, markersize=6)
+                    axes.plot(row["mean"], place, "o" if is_clear else "s", color=colour, markersize=6)
                 axes.axvline(0, color=INK, linewidth=0.8)
-                axes.set_yticks(range(len(shown)), [row["method"] for row in shown] if metric == "error" else [])
-                axes.set(title=setting, xlabel=f"{label}, difference from {against!r}", ylim=(len(shown) - 0.5, -0.5))
+                names = [f"{row['arm']} − {row['against']}" for row in shown]
+                axes.set_yticks(range(len(shown)), names if metric == "error" else [""] * len(shown))
+                axes.set(ylim=(len(shown) - 0.5, -0.5))
+                axes.locator_params(axis="x", nbins=5)
+                if metric == "error":
+                    axes.set_title(scenario)
+                if line is grid[-1]:
+                    axes.set_xlabel(label)
         return figure
+
+
+def by_seed(
+    stored: Sequence[Mapping[str, Any]], settings: Mapping[str, Mapping[str, Any]], again: Sequence[Mapping[str, Any]]
+) -> Figure:
+    """Draw, for each seed, the test errors without mixup and with manifold mixup, joined by a line.
+
+    Args:
+        stored: the runs of the file, in grey.
+        settings: arm -> its chosen settings, with "scenario" and "places".
+        again: runs that were just made, in purple.
+    """
+    arms = ("no mixup", "manifold mixup")
+    with style():
+        figure, axes = plt.subplots(figsize=(5.6, 3.6))
+        for runs, look in ((stored, {"color": REST, "alpha": 0.6}), (again, {"color": CHANGED, "marker": "o"})):
+            for seed in dict.fromkeys(row["seed"] for row in runs):
+                pair = [_error(runs, seed, settings[arm]) for arm in arms]
+                axes.plot(arms, pair, linewidth=1.5, **look)
+        axes.set(
+            ylabel="test error, %", title=f"{settings[arms[0]]['scenario']}: a line for each seed", xlim=(-0.3, 1.3)
+        )
+        return figure
+
+
+def _error(runs: Sequence[Mapping[str, Any]], seed: int, setting: Mapping[str, Any]) -> float:
+    same = ("scenario", "places")
+    mine = (row for row in runs if row["seed"] == seed and all(row[key] == setting[key] for key in same))
+    return float(next(mine)["error"])
 
 
 def _beta_density(at: Any, alpha: float) -> Any:

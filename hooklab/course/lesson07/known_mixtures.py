@@ -11,6 +11,7 @@ FOLDED = "λ folded: max(λ, 1 - λ) took the place of λ; use it as it came"
 SWAPPED = "weights swapped: λ is the share of each sample itself, 1 - λ that of its partner"
 INVERSE = "partners the other way round: sample i gets row `indices[i]`, so `x[indices]`, not `argsort` and no scatter"
 UNMIXED = "nothing is mixed"
+TWICE = "run again in the hook: `out` is there already, and holds the partners too, `out[indices]`"
 OTHER_PARTNERS = "other partners: `x[indices]` puts each sample's partner in its place; flip and randperm give others"
 
 # Permutations without a fixed point, none of them its own inverse, so that a wrong direction shows.

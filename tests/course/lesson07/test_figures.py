@@ -4,25 +4,23 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
+import hooklab
 from hooklab.course.lesson07.figures import (
     SpiralNet,
+    by_seed,
+    by_steps,
     differences,
     flatness,
     lambdas,
+    method,
     mixed_digits,
     spirals,
     sure_share,
     two_spirals,
 )
 from hooklab.course.plots import CHANGED, REST
-
-
-def row(method, low, high, metric="error", setting="few", against="none"):
-    significant = low is not None and (low > 0 or high < 0)
-    mean = None if low is None else (low + high) / 2
-    names = {"setting": setting, "method": method, "against": against, "metric": metric}
-    return {**names, "mean": mean, "low": low, "high": high, "significant": significant}
 
 
 def test_lambdas_draws_a_panel_for_each_alpha_with_the_density_that_integrates_to_one():
@@ -135,19 +133,71 @@ def test_spirals_leaves_the_networks_as_they_are():
 
 
 def test_differences_draws_each_interval_in_colour_only_where_it_is_significant():
-    rows = [row("better", -2.0, -1.0), row("unclear", -1.0, 0.5), row("better", -0.2, -0.1, "nll")]
-    figure = differences({"differences": rows})
-    error, nll = figure.axes
-    intervals = [line for line in error.lines if len(line.get_xdata()) == 2 and line.get_color() in (CHANGED, REST)]
-    assert [(list(line.get_xdata()), line.get_color()) for line in intervals] == [
-        ([-2.0, -1.0], CHANGED),
-        ([-1.0, 0.5], REST),
+    row = {"arm": "input mixup", "against": "no mixup", "metric": "error", "scenario": "few"}
+    rows = [
+        {**row, "mean": -2.0, "low": -3.0, "high": -1.0, "p_holm": 0.01},
+        {**row, "mean": 0.5, "low": -1.0, "high": 2.0, "p_holm": 0.4},
+        {**row, "mean": 1.0, "low": None, "high": None, "p_holm": None},
     ]
-    assert [label.get_text() for label in error.get_yticklabels()] == ["better", "unclear"]
-    assert "NLL" in nll.get_xlabel()
+    axes = differences(rows).axes[0]
+    marks = [line for line in axes.lines if len(line.get_xdata()) == 1]
+    assert [(mark.get_color(), mark.get_marker()) for mark in marks] == [(CHANGED, "o"), (REST, "s")]
+    assert [-3.0, -1.0] in [list(line.get_xdata()) for line in axes.lines]
 
 
-def test_differences_leaves_out_other_comparisons_and_rows_without_an_interval():
-    rows = [row("a", -2, -1), row("a", None, None), row("a", -2, -1, against="input"), row("a", -2, -1, "nll")]
-    figure = differences({"differences": rows})
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["a"]
+def test_by_steps_draws_no_mixup_in_every_column_and_a_line_for_each_set_of_places():
+    def row(places, alpha, steps, error):
+        return {"scenario": "few", "places": places, "alpha": alpha, "steps": steps, "error": error}
+
+    rows = [row([], 0.0, 150, 5.0), row([], 0.0, 75, 6.0), row([0], 1.0, 75, 4.0), row([1, 2], 2.0, 75, 3.0)]
+    first, second = by_steps(rows, ["input", "a", "b"]).axes
+    assert [line.get_label() for line in first.lines] == ["no mixup", "input only", "{1, 2}"]
+    assert list(first.lines[0].get_ydata()) == list(second.lines[0].get_ydata()) == [6.0, 5.0]
+    assert (list(first.lines[1].get_ydata()), list(second.lines[1].get_ydata())) == ([4.0], [])
+
+
+def test_method_names_everything_that_is_drawn_once_and_used_twice():
+    texts = " ".join(text.get_text() for text in method().axes[0].texts)
+    assert "place (here layer 1), λ, partners" in texts
+    assert texts.count("(1 − λ)") == 2
+
+
+def test_by_seed_joins_the_two_errors_of_each_seed_and_shows_in_purple_what_came_out_again():
+    def run(seed, places, error):
+        return {"seed": seed, "scenario": "few", "places": places, "error": error}
+
+    settings = {"no mixup": {"scenario": "few", "places": []}, "manifold mixup": {"scenario": "few", "places": [1, 2]}}
+    stored = [run(seed, places, seed + len(places)) for seed in (7, 8) for places in ([], [1, 2], [0])]
+    again = [run(8, [], 8.5), run(8, [1, 2], 9.0)]
+    lines = by_seed(stored, settings, again).axes[0].lines
+    assert [(line.get_color(), list(line.get_ydata())) for line in lines] == [
+        (REST, [7.0, 9.0]),
+        (REST, [8.0, 10.0]),
+        (CHANGED, [8.5, 9.0]),
+    ]
+
+
+@pytest.mark.long
+def test_in_most_of_twelve_seeds_mixing_makes_the_spiral_network_less_sure_and_its_classes_flatter():
+    x, y = two_spirals()
+
+    def trained(seed, mix):
+        torch.manual_seed(seed)
+        net = SpiralNet()
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+        generator = torch.Generator().manual_seed(seed)
+        mixup = hooklab.ManifoldMixup(net, ["encoder"], include_input=False, generator=generator)
+        for _ in range(500):
+            if mix:
+                with mixup(x, y) as mixed:
+                    loss = mixed.loss(F.cross_entropy, net(mixed.x))
+            else:
+                loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return net.eval()
+
+    pairs = [(trained(seed, False), trained(seed, True)) for seed in range(12)]
+    assert sum(sure_share(mixed) < sure_share(plain) for plain, mixed in pairs) >= 11
+    assert sum(flatness(mixed.encoder(x), y) < flatness(plain.encoder(x), y) for plain, mixed in pairs) >= 10

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 import hooklab
 from hooklab.course.exercises import attempt
-from hooklab.mixup import draw_lambda
+from hooklab.mixup import Mixed, draw_lambda
 
 
 def by_matrix(x, y, lam, indices):
@@ -62,36 +62,36 @@ def mixing_beside_a_look_at_the_input(layer, lam, indices):
         yield seen
 
 
-def drawn_by_sorting(n, generator):
+def drawn_by_sorting(n, layers, generator):
     indices = torch.rand(n, generator=generator).argsort()
-    return torch.rand(3, generator=generator).sort().values[1], indices
+    place = torch.rand(layers + 1, generator=generator).argmax()
+    return torch.rand(3, generator=generator).sort().values[1], indices, place
 
 
-def drawn_with_numpy(n, generator):
-    return np.median(torch.rand(3, generator=generator).numpy()), torch.randperm(n, generator=generator)
+def drawn_with_numpy(n, layers, generator):
+    place = int(torch.rand(1, generator=generator) * (layers + 1))
+    return np.median(torch.rand(3, generator=generator).numpy()), torch.randperm(n, generator=generator), place
 
 
-def drawn_by_gamma_variables(n, generator):
+def drawn_by_gamma_variables(n, layers, generator):
     u = torch.rand(4, generator=generator, dtype=torch.float64).log()
     first, second = -(u[0] + u[1]), -(u[2] + u[3])
-    return float(first / (first + second)), torch.randperm(n, generator=generator)
+    place = torch.randint(layers + 1, (), generator=generator)
+    return float(first / (first + second)), torch.randperm(n, generator=generator), place
 
 
-def drawn_with_hooklab(n, generator):
-    return draw_lambda(2.0, generator), torch.randperm(n, generator=generator)
+def drawn_with_hooklab(n, layers, generator):
+    place = int(torch.randint(layers + 1, (1,), generator=generator))
+    return draw_lambda(2.0, generator), torch.randperm(n, generator=generator), place
 
 
 def step_that(soft_targets=False, clears_at_the_end=False, uses_a_pre_hook=False, returns_a_tensor=False):
-    def manifold_step(model, layers, optimizer, x, y, generator):
-        place = int(torch.randint(len(layers) + 1, (1,), generator=generator))
-        lam = torch.rand(3, generator=generator).median()
-        indices = torch.randperm(len(x), generator=generator)
-
+    def manifold_step(model, layers, optimizer, x, y, lam, indices, place):
         def mix(values):
             return lam * values + (1 - lam) * values[indices]
 
-        if place < len(layers):
-            with layers[place].register_forward_hook(lambda module, args, out: mix(out)):
+        if place > 0:
+            with layers[place - 1].register_forward_hook(lambda module, args, out: mix(out)):
                 logits = model(x)
         elif uses_a_pre_hook:
             with model.register_forward_pre_hook(lambda module, args: (mix(args[0]),)):
@@ -113,8 +113,10 @@ def step_that(soft_targets=False, clears_at_the_end=False, uses_a_pre_hook=False
     return manifold_step
 
 
-def step_with_hooklab(model, layers, optimizer, x, y, generator):
-    with hooklab.ManifoldMixup(model, layers, alpha=2.0, generator=generator)(x, y) as mixed:
+def step_with_hooklab(model, layers, optimizer, x, y, lam, indices, place):
+    names = [name for layer in layers for name, module in model.named_modules() if module is layer]
+    drawn = Mixed(x, y, lam, indices, names[place - 1] if place else "input")
+    with hooklab.ManifoldMixup(model, layers)(x, y, like=drawn) as mixed:
         loss = mixed.loss(F.cross_entropy, model(mixed.x))
     optimizer.zero_grad()
     loss.backward()
@@ -122,9 +124,9 @@ def step_with_hooklab(model, layers, optimizer, x, y, generator):
     return loss.item()
 
 
-def step_that_calls_train(model, layers, optimizer, x, y, generator):
+def step_that_calls_train(model, layers, optimizer, x, y, lam, indices, place):
     model.train()
-    return step_that()(model, layers, optimizer, x, y, generator)
+    return step_that()(model, layers, optimizer, x, y, lam, indices, place)
 
 
 RIGHT = {

@@ -364,88 +364,175 @@ def leaves_a_forward_of_its_own(layer, lam, indices):
     layer.forward = layer.forward
 
 
+@wrong("7.3", says="in one pass, the layer ran 2 times")
+@mixing_with
+def runs_the_layer_again(lam, indices):
+    return lambda module, args, out: lam * out + (1 - lam) * module.forward(*args)[indices]
+
+
 def middle_of_three(generator):
     return torch.rand(3, generator=generator).median().item()
 
 
+def place_among(layers, generator):
+    return int(torch.randint(layers + 1, (1,), generator=generator))
+
+
 @wrong("7.4", says="global dice")
-def global_permutation(n, generator):
-    return middle_of_three(generator), torch.randperm(n)
+def global_permutation(n, layers, generator):
+    return middle_of_three(generator), torch.randperm(n), place_among(layers, generator)
 
 
 @wrong("7.4", says="in the same state, λ came out differently")
-def python_lambda(n, generator):
-    return random.betavariate(2, 2), torch.randperm(n, generator=generator)
+def python_lambda(n, layers, generator):
+    return random.betavariate(2, 2), torch.randperm(n, generator=generator), place_among(layers, generator)
 
 
 @wrong("7.4", says="seeded again")
-def seeds_the_generator(n, generator):
+def seeds_the_generator(n, layers, generator):
     generator.manual_seed(0)
-    return middle_of_three(generator), torch.randperm(n, generator=generator)
+    return middle_of_three(generator), torch.randperm(n, generator=generator), place_among(layers, generator)
 
 
 @wrong("7.4", says="uniform: that is Beta(1, 1)")
-def uniform_lambda(n, generator):
-    return torch.rand(1, generator=generator).item(), torch.randperm(n, generator=generator)
+def uniform_lambda(n, layers, generator):
+    return (
+        torch.rand(1, generator=generator).item(),
+        torch.randperm(n, generator=generator),
+        place_among(layers, generator),
+    )
 
 
 @wrong("7.4", says="folded")
-def folded_lambda(n, generator):
+def folded_lambda(n, layers, generator):
     lam = middle_of_three(generator)
-    return max(lam, 1 - lam), torch.randperm(n, generator=generator)
+    return max(lam, 1 - lam), torch.randperm(n, generator=generator), place_among(layers, generator)
 
 
 @wrong("7.4", says="the average of three")
-def mean_of_three(n, generator):
-    return torch.rand(3, generator=generator).mean().item(), torch.randperm(n, generator=generator)
+def mean_of_three(n, layers, generator):
+    return (
+        torch.rand(3, generator=generator).mean().item(),
+        torch.randperm(n, generator=generator),
+        place_among(layers, generator),
+    )
 
 
 @wrong("7.4", says="largest")
-def largest_of_three(n, generator):
-    return torch.rand(3, generator=generator).max().item(), torch.randperm(n, generator=generator)
+def largest_of_three(n, layers, generator):
+    return (
+        torch.rand(3, generator=generator).max().item(),
+        torch.randperm(n, generator=generator),
+        place_among(layers, generator),
+    )
 
 
 @wrong("7.4", says="with replacement")
-def partners_with_replacement(n, generator):
-    return middle_of_three(generator), torch.randint(n, (n,), generator=generator)
+def partners_with_replacement(n, layers, generator):
+    return middle_of_three(generator), torch.randint(n, (n,), generator=generator), place_among(layers, generator)
 
 
 @wrong("7.4", says="one number for the whole batch")
-def lambda_for_each_sample(n, generator):
+def lambda_for_each_sample(n, layers, generator):
     lam = torch.rand(3, max(n, 2), generator=generator).median(dim=0).values
-    return lam, torch.randperm(n, generator=generator)
+    return lam, torch.randperm(n, generator=generator), place_among(layers, generator)
 
 
 @wrong("7.4", says="some orders never come")
-def rolls_the_batch(n, generator):
+def rolls_the_batch(n, layers, generator):
     by = int(torch.randint(n, (1,), generator=generator))
-    return middle_of_three(generator), torch.arange(n).roll(by)
+    return middle_of_three(generator), torch.arange(n).roll(by), place_among(layers, generator)
 
 
 @wrong("7.4", says="the same indices")
-def flips_instead_of_drawing(n, generator):
-    return middle_of_three(generator), torch.arange(n).flip(0)
+def flips_instead_of_drawing(n, layers, generator):
+    return middle_of_three(generator), torch.arange(n).flip(0), place_among(layers, generator)
 
 
 @wrong("7.4", says="λ comes first")
-def indices_first(n, generator):
-    return torch.randperm(n, generator=generator), middle_of_three(generator)
+def indices_first(n, layers, generator):
+    return torch.randperm(n, generator=generator), middle_of_three(generator), place_among(layers, generator)
 
 
 @wrong("7.4", says="length: one partner for each")
-def partners_for_three(n, generator):
-    return middle_of_three(generator), torch.randperm(3, generator=generator)
+def partners_for_three(n, layers, generator):
+    return middle_of_three(generator), torch.randperm(3, generator=generator), place_among(layers, generator)
 
 
 @wrong("7.4", says="two tensors: median(dim=…)")
-def median_without_values(n, generator):
-    return torch.rand(3, generator=generator).median(dim=0), torch.randperm(n, generator=generator)
+def median_without_values(n, layers, generator):
+    return (
+        torch.rand(3, generator=generator).median(dim=0),
+        torch.randperm(n, generator=generator),
+        place_among(layers, generator),
+    )
 
 
-def drawn(count, n, generator):
-    """λ, partners and a place, drawn as they should be."""
-    lam = middle_of_three(generator)
-    return lam, torch.randperm(n, generator=generator), int(torch.randint(count, (1,), generator=generator))
+@wrong("7.4", says="Beta(3, 3): the middle one of five")
+def middle_of_five(n, layers, generator):
+    lam = torch.rand(5, generator=generator).median().item()
+    return lam, torch.randperm(n, generator=generator), place_among(layers, generator)
+
+
+@wrong("7.4", says="cut off: a normal or another number that was clamped")
+def clipped_normal(n, layers, generator):
+    lam = (0.5 + 0.224 * torch.randn(1, generator=generator)).clamp(0, 1).item()
+    return lam, torch.randperm(n, generator=generator), place_among(layers, generator)
+
+
+@wrong("7.4", says="a derangement: you leave out the orders in which a row keeps its place")
+def never_its_own_partner(n, layers, generator):
+    indices = torch.randperm(n, generator=generator)
+    while n > 1 and (indices == torch.arange(n)).any():
+        indices = torch.randperm(n, generator=generator)
+    return middle_of_three(generator), indices, place_among(layers, generator)
+
+
+@wrong("7.4", says="the mean of two uniform numbers, a triangle")
+def mean_of_two(n, layers, generator):
+    lam = torch.rand(2, generator=generator).mean().item()
+    return lam, torch.randperm(n, generator=generator), place_among(layers, generator)
+
+
+@wrong("7.4", says="the input, place 0, belongs to the set too")
+def never_the_input(n, layers, generator):
+    place = 1 + int(torch.randint(layers, (1,), generator=generator))
+    return middle_of_three(generator), torch.randperm(n, generator=generator), place
+
+
+@wrong("7.4", says="off by one: randint(n) draws 0 … n - 1")
+def never_the_last_layer(n, layers, generator):
+    place = int(torch.randint(layers, (1,), generator=generator))
+    return middle_of_three(generator), torch.randperm(n, generator=generator), place
+
+
+@wrong("7.4", says="a coin for the input first does not")
+def tosses_a_coin_for_the_input(n, layers, generator):
+    place = int(torch.rand(1, generator=generator) < 0.5) * (1 + int(torch.randint(layers, (1,), generator=generator)))
+    return middle_of_three(generator), torch.randperm(n, generator=generator), place
+
+
+@wrong("7.4", says="got       0: 1")
+def weighs_the_places(n, layers, generator):
+    u = torch.rand(1, generator=generator).item()
+    place = min(layers, 0 if u < 0.4 else 1 if u < 0.7 else 2)
+    return middle_of_three(generator), torch.randperm(n, generator=generator), place
+
+
+@wrong("7.4", says="a place too far: randint's upper end does not come itself")
+def one_place_too_many(n, layers, generator):
+    return middle_of_three(generator), torch.randperm(n, generator=generator), place_among(layers + 1, generator)
+
+
+@wrong("7.4", says="in the same state, place came out differently")
+def global_place(n, layers, generator):
+    lam, indices = middle_of_three(generator), torch.randperm(n, generator=generator)
+    return lam, indices, random.randrange(10**9) % (layers + 1)
+
+
+@wrong("7.4", says="did not return three things")
+def forgets_the_place(n, layers, generator):
+    return middle_of_three(generator), torch.randperm(n, generator=generator)
 
 
 def logits_of(model, layers, x, lam, indices, place, hook=None):
@@ -468,58 +555,38 @@ def finish(optimizer, loss):
     return loss.item()
 
 
-@wrong("7.5", says="the input belongs to the set too")
-def never_the_input(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers), len(y), generator)
-    logits = logits_of(model, layers, x, lam, indices, place + 1)
-    return finish(optimizer, mixed_loss(logits, y, lam, indices))
-
-
-@wrong("7.5", says="stage 2 was chosen 0 times")
-def never_the_last_layer(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers), len(y), generator)
-    logits = logits_of(model, layers, x, lam, indices, place)
-    return finish(optimizer, mixed_loss(logits, y, lam, indices))
-
-
 @wrong("7.5", says="targets as they came")
-def mixes_the_features_only(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+def mixes_the_features_only(model, layers, optimizer, x, y, lam, indices, place):
     return finish(optimizer, F.cross_entropy(logits_of(model, layers, x, lam, indices, place), y))
 
 
 @wrong("7.5", says="other partners or another λ in the loss")
-def draws_again_for_the_loss(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+def draws_again_for_the_loss(model, layers, optimizer, x, y, lam, indices, place):
     logits = logits_of(model, layers, x, lam, indices, place)
-    return finish(optimizer, mixed_loss(logits, y, lam, torch.randperm(len(y), generator=generator)))
+    return finish(optimizer, mixed_loss(logits, y, lam, torch.tensor([1, 2, 3, 4, 0])))
 
 
 @wrong("7.5", says="weights swapped in the loss")
-def swaps_the_loss(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+def swaps_the_loss(model, layers, optimizer, x, y, lam, indices, place):
     logits = logits_of(model, layers, x, lam, indices, place)
     return finish(optimizer, mixed_loss(logits, y, 1 - lam, indices))
 
 
-@wrong("7.5", says="folded")
-def folds_in_the_step(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+@wrong("7.5", says="the features are not the right mixture")
+def folds_in_the_step(model, layers, optimizer, x, y, lam, indices, place):
     lam = max(lam, 1 - lam)
     logits = logits_of(model, layers, x, lam, indices, place)
     return finish(optimizer, mixed_loss(logits, y, lam, indices))
 
 
-@wrong("7.5", says="the targets were mixed and the features were not")
-def forgets_to_return_the_mixture(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+@wrong("7.5", says="forgotten return in the hook")
+def forgets_to_return_the_mixture(model, layers, optimizer, x, y, lam, indices, place):
     logits = logits_of(model, layers, x, lam, indices, place, hook=lambda *_: None)
     return finish(optimizer, mixed_loss(logits, y, lam, indices))
 
 
 @wrong("7.5", says="partner cut off")
-def stops_the_gradient_to_the_partner(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+def stops_the_gradient_to_the_partner(model, layers, optimizer, x, y, lam, indices, place):
 
     def hook(module, args, out):
         return lam * out + (1 - lam) * out[indices].detach()
@@ -529,8 +596,7 @@ def stops_the_gradient_to_the_partner(model, layers, optimizer, x, y, generator)
 
 
 @wrong("7.5", says="forward twice")
-def runs_the_partners_extra(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+def runs_the_partners_extra(model, layers, optimizer, x, y, lam, indices, place):
     partners = []
     if place == 0:
         model(x[indices])
@@ -544,8 +610,7 @@ def runs_the_partners_extra(model, layers, optimizer, x, y, generator):
 
 
 @wrong("7.5", says="every layer got a hook")
-def mixes_everywhere(model, layers, optimizer, x, y, generator):
-    lam, indices, _ = drawn(1, len(y), generator)
+def mixes_everywhere(model, layers, optimizer, x, y, lam, indices, place):
     with contextlib.ExitStack() as stack:
         for layer in layers:
             stack.enter_context(layer.register_forward_hook(lambda m, args, out: mix(out, lam, indices)))
@@ -554,8 +619,7 @@ def mixes_everywhere(model, layers, optimizer, x, y, generator):
 
 
 @wrong("7.5", says="gradients add up")
-def never_clears_the_gradients(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+def never_clears_the_gradients(model, layers, optimizer, x, y, lam, indices, place):
     loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
     loss.backward()
     optimizer.step()
@@ -563,8 +627,7 @@ def never_clears_the_gradients(model, layers, optimizer, x, y, generator):
 
 
 @wrong("7.5", says="zero_grad() came between it and step()")
-def clears_before_the_step(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+def clears_before_the_step(model, layers, optimizer, x, y, lam, indices, place):
     loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
     loss.backward()
     optimizer.zero_grad()
@@ -573,8 +636,7 @@ def clears_before_the_step(model, layers, optimizer, x, y, generator):
 
 
 @wrong("7.5", says="optimizer.step() did not run")
-def never_steps(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+def never_steps(model, layers, optimizer, x, y, lam, indices, place):
     loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
     optimizer.zero_grad()
     loss.backward()
@@ -582,8 +644,7 @@ def never_steps(model, layers, optimizer, x, y, generator):
 
 
 @wrong("7.5", says="left a hook behind")
-def loses_the_handle(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+def loses_the_handle(model, layers, optimizer, x, y, lam, indices, place):
     if place:
         layers[place - 1].register_forward_hook(lambda module, args, out: mix(out, lam, indices))
     logits = model(x if place else mix(x, lam, indices))
@@ -591,8 +652,7 @@ def loses_the_handle(model, layers, optimizer, x, y, generator):
 
 
 @wrong("7.5", says="is skipped when the pass raises")
-def removes_without_finally(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+def removes_without_finally(model, layers, optimizer, x, y, lam, indices, place):
     if place == 0:
         logits = model(mix(x, lam, indices))
     else:
@@ -602,138 +662,21 @@ def removes_without_finally(model, layers, optimizer, x, y, generator):
     return finish(optimizer, mixed_loss(logits, y, lam, indices))
 
 
-@wrong("7.5", says="two runs mixed differently")
-def uses_global_dice(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), torch.default_generator)
-    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
-    return finish(optimizer, loss)
-
-
 @wrong("7.5", says="forgotten return")
-def returns_no_loss(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+def returns_no_loss(model, layers, optimizer, x, y, lam, indices, place):
     finish(optimizer, mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices))
 
 
-@wrong("7.5", says="not every sample was mixed with the same λ")
-def lambdas_for_each_sample_in_a_step(model, layers, optimizer, x, y, generator):
-    _, _, place = drawn(len(layers) + 1, len(y), generator)
-    lam = torch.rand(len(y), 1, generator=generator)
-    indices = torch.randperm(len(y), generator=generator)
-    logits = logits_of(model, layers, x, lam, indices, place)
-    own, partner = (F.cross_entropy(logits, one, reduction="none") for one in (y, y[indices]))
-    return finish(optimizer, (lam[:, 0] * own + (1 - lam[:, 0]) * partner).mean())
-
-
-@wrong("7.5", says="the partners are not a permutation")
-def randint_partners_in_a_step(model, layers, optimizer, x, y, generator):
-    lam, _, place = drawn(len(layers) + 1, len(y), generator)
-    indices = torch.randint(len(y), (len(y),), generator=generator)
-    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
-    return finish(optimizer, loss)
-
-
-@wrong("7.5", says="there were only 1 permutations")
-def flips_in_every_step(model, layers, optimizer, x, y, generator):
-    lam, _, place = drawn(len(layers) + 1, len(y), generator)
-    indices = torch.arange(len(y)).flip(0)
-    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
-    return finish(optimizer, loss)
-
-
-@wrong("7.5", says="there were only 4 permutations")
-def rolls_in_every_step(model, layers, optimizer, x, y, generator):
-    lam, _, place = drawn(len(layers) + 1, len(y), generator)
-    indices = torch.arange(len(y)).roll(int(torch.randint(len(y), (1,), generator=generator)))
-    if place == 0 or indices[0] == 0:
-        loss = mixed_loss(model(mix(x, lam, indices)), y, lam, indices)
-    else:
-        loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
-    return finish(optimizer, loss)
-
-
-def step_with_lambda(lam_of):
-    """A wrong answer of 7.5 that differs in its λ alone."""
-
-    def step(model, layers, optimizer, x, y, generator):
-        _, indices, place = drawn(len(layers) + 1, len(y), generator)
-        lam = lam_of(torch.rand(3, generator=generator)).item()
-        loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
-        return finish(optimizer, loss)
-
-    step.__name__ = lam_of.__name__
-    return step
-
-
-@wrong("7.5", says="λ does not look like Beta(2, 2)")
-@step_with_lambda
-def uniform_in_a_step(three):
-    return three[0]
-
-
-@wrong("7.5", says="λ does not look like Beta(2, 2)")
-@step_with_lambda
-def mean_in_a_step(three):
-    return three.mean()
-
-
-@wrong("7.5", says="λ does not look like Beta(2, 2)")
-@step_with_lambda
-def largest_in_a_step(three):
-    return three.max()
-
-
-@wrong("7.5", says="a fixed number of places")
-def three_places_always(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(3, len(y), generator)
-    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
-    return finish(optimizer, loss)
-
-
-@wrong("7.5", says="mixed at a layer that is not in the list")
-def two_layers_always(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(3, len(y), generator)
-    layers = [model.stage1, model.stage2]
-    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
-    return finish(optimizer, loss)
-
-
-@wrong("7.5", says="a place too many")
-def one_place_too_many(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 2, len(y), generator)
-    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
-    return finish(optimizer, loss)
-
-
-@wrong("7.5", says="a coin for the input")
-def tosses_a_coin_for_the_input(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers), len(y), generator)
-    place = 0 if torch.rand(1, generator=generator) < 0.5 else place + 1
-    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
-    return finish(optimizer, loss)
-
-
-@wrong("7.5", says="a step without mixing")
-def sometimes_mixes_nowhere(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 2, len(y), generator)
-    if place > len(layers):
-        return finish(optimizer, F.cross_entropy(model(x), y))
-    loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
-    return finish(optimizer, loss)
-
-
 @wrong("7.5", says="ran the model in evaluation mode")
-def evaluates(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+def evaluates(model, layers, optimizer, x, y, lam, indices, place):
     model.eval()
     logits = logits_of(model, layers, x, lam, indices, place)
     model.train()
     return finish(optimizer, mixed_loss(logits, y, lam, indices))
 
 
-@wrong("7.5", says="left a part of the model in evaluation mode")
-def leaves_the_model_in_evaluation_mode(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+@wrong("7.5", says="your code left a part of the model in evaluation mode")
+def leaves_the_model_in_evaluation_mode(model, layers, optimizer, x, y, lam, indices, place):
     loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
     loss = finish(optimizer, loss)
     for layer in layers:
@@ -742,15 +685,13 @@ def leaves_the_model_in_evaluation_mode(model, layers, optimizer, x, y, generato
 
 
 @wrong("7.5", says="called `model.forward(x)`")
-def calls_forward(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+def calls_forward(model, layers, optimizer, x, y, lam, indices, place):
     logits = logits_of(model.forward, layers, x, lam, indices, place)
     return finish(optimizer, mixed_loss(logits, y, lam, indices))
 
 
 @wrong("7.5", says="times the right gradient: it was clipped")
-def clips_the_gradient(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+def clips_the_gradient(model, layers, optimizer, x, y, lam, indices, place):
     loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
     optimizer.zero_grad()
     loss.backward()
@@ -762,8 +703,7 @@ def clips_the_gradient(model, layers, optimizer, x, y, generator):
 def step_with_loss(loss_of):
     """A wrong answer of 7.5 that differs in its loss alone."""
 
-    def step(model, layers, optimizer, x, y, generator):
-        lam, indices, place = drawn(len(layers) + 1, len(y), generator)
+    def step(model, layers, optimizer, x, y, lam, indices, place):
         return finish(optimizer, loss_of(logits_of(model, layers, x, lam, indices, place), y, lam, indices))
 
     step.__name__ = loss_of.__name__
@@ -801,17 +741,49 @@ def takes_the_softmax_first(logits, y, lam, indices):
     return mixed_loss(logits.softmax(dim=1), y, lam, indices)
 
 
-@wrong("7.5", says="likely    λ folded: max(λ, 1 - λ) in the loss only")
-def folds_in_the_loss_only(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
-    lam = 1 - lam  # Beta(2, 2) too, and the first one is above ½
-    logits = logits_of(model, layers, x, lam, indices, place)
-    return finish(optimizer, mixed_loss(logits, y, max(lam, 1 - lam), indices))
+@wrong("7.5", says="λ folded in the loss: max(λ, 1 - λ) took the place of λ")
+@step_with_loss
+def folds_in_the_loss_only(logits, y, lam, indices):
+    return mixed_loss(logits, y, max(lam, 1 - lam), indices)
 
 
-@wrong("7.5", says="likely    λ folded: max(λ, 1 - λ) in the features only")
-def folds_in_the_features_only(model, layers, optimizer, x, y, generator):
-    lam, indices, place = drawn(len(layers) + 1, len(y), generator)
-    lam = 1 - lam  # Beta(2, 2) too, and the first one is above ½
-    logits = logits_of(model, layers, x, max(lam, 1 - lam), indices, place)
+@wrong("7.5", says="another counting: place 0 is the input")
+def counts_the_layers_from_zero(model, layers, optimizer, x, y, lam, indices, place):
+    place = (place + 1) % (len(layers) + 1)
+    return finish(optimizer, mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices))
+
+
+@wrong("7.5", says="a place too far: place 0 is the input")
+def takes_the_place_for_an_index(model, layers, optimizer, x, y, lam, indices, place):
+    return finish(optimizer, mixed_loss(logits_of(model, layers, x, lam, indices, place + 2), y, lam, indices))
+
+
+@wrong("7.5", says="a layer ran twice in one pass")
+def runs_the_layer_again_in_the_step(model, layers, optimizer, x, y, lam, indices, place):
+    def hook(module, args, out):
+        return lam * out + (1 - lam) * module.forward(*args)[indices]
+
+    logits = logits_of(model, layers, x, lam, indices, place, hook=hook)
     return finish(optimizer, mixed_loss(logits, y, lam, indices))
+
+
+@wrong("7.5", says="what it returned is not the loss")
+def returns_nan(model, layers, optimizer, x, y, lam, indices, place):
+    finish(optimizer, mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices))
+    return float("nan")
+
+
+@wrong("7.5", says="an exception of the model was swallowed")
+def goes_on_after_an_exception(model, layers, optimizer, x, y, lam, indices, place):
+    try:
+        return finish(optimizer, mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices))
+    except Exception:
+        return 0.0
+
+
+@wrong("7.5", says="your step changed x or y in place")
+def mixes_the_batch_in_place(model, layers, optimizer, x, y, lam, indices, place):
+    if place == 0:
+        x.copy_(mix(x, lam, indices))
+        return finish(optimizer, mixed_loss(model(x), y, lam, indices))
+    return finish(optimizer, mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices))
