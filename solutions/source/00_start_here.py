@@ -31,6 +31,7 @@ torch.set_num_threads(1)
 # | 5 | [Backward hooks](05_backward_hooks.ipynb) | What do grad_input and grad_output mean, and which backward hook do I use? | 2, 3 |
 # | 6 | [Inside `__call__`](06_inside_call.ipynb) | How does a module run its hooks? Build it yourself | 3, 4, 5 |
 # | 7 | [Manifold mixup](07_manifold_mixup.ipynb) | How does one forward hook become a training method? | 3 |
+# | 10 | [Graph hooks](10_graph_hooks.ipynb) | What can I hook when there is no module? | 2, 5 |
 #
 # The first card of a lesson says how long it takes. What stands behind its recap is for the curious, and can wait.
 
@@ -118,10 +119,14 @@ plt.show()
 # a gradient, as here, the weight's own hooks run before the layer's full backward hook (otherwise the order turns round:
 # lesson 5). A *global* hook, one that is called for every module, runs right before the module's own hook of its kind.
 #
-# Three more groups belong to the family and sit elsewhere: the *legacy* `register_backward_hook`, which lesson 5 takes apart;
-# hooks on the *nodes* of the autograd graph, on several gradients at once and on what autograd saves; and hooks around
-# state dicts and optimizer steps.
+# ### Every kind of hook
 #
+# More of the family sit elsewhere: on the *nodes* of the autograd graph, on several gradients at once, on what autograd saves.
+# Here are all kinds, each with the part of a lesson in which you run it:
+#
+# <!-- all kinds of hooks -->
+
+# %% [markdown]
 # The oldest document below names three hooks: on a `Variable`, on a module's forward, on a module's backward. `Variable` is
 # `Tensor` today, and the family has grown.
 

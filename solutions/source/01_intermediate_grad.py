@@ -83,7 +83,7 @@ assert "use .retain_grad() on the non-leaf Tensor" in message
 # %%
 predict("1.a")
 
-# %% tags=["predict"]
+# %% tags=["predict", "hook-tensor"]
 grad_list = []
 y = x + 2
 handle = y.register_hook(grad_list.append)

@@ -51,7 +51,7 @@ def third(grad):
 # %%
 predict("2.a")
 
-# %% tags=["predict"]
+# %% tags=["predict", "hook-tensor"]
 print("What came out:")
 found = {}
 for hook in (first, second, third):
@@ -411,7 +411,7 @@ check("2.3", halve)
 # have: `register_post_accumulate_grad_hook`. It gets the **tensor**, not the gradient, and returns nothing.
 # ([A thread about it](https://github.com/pytorch/pytorch/issues/149938))
 
-# %% tags=["field", "field-17"]
+# %% tags=["field", "field-17", "hook-tensor", "hook-post-accumulate"]
 w = torch.ones(1, requires_grad=True)
 log = []
 

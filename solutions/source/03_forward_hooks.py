@@ -60,7 +60,7 @@ model = nn.Sequential(Times(2), nn.ReLU(), Times(10))
 # %%
 predict("3.a")
 
-# %% tags=["predict"]
+# %% tags=["predict", "hook-forward"]
 print("What came out:")
 order = []
 handles = [module.register_forward_hook(report) for module in model.modules()]

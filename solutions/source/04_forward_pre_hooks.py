@@ -73,7 +73,7 @@ assert abs(mended - accuracy(cnn, images, labels)) < 0.01
 # Small numbers now: a layer that multiplies by 3. `args` is always a **tuple** of the positional arguments, even when there
 # is one. The longest document takes the tensor out, changes it, and returns a tuple. That is still right:
 
-# %% tags=["claim-S3.10"]
+# %% tags=["claim-S3.10", "hook-forward-pre"]
 triple = nn.Linear(1, 1, bias=False)
 with torch.no_grad():
     triple.weight.fill_(3.0)

@@ -50,7 +50,7 @@ def look(module, grad_input, grad_output):
 # %%
 predict("5.a")
 
-# %% tags=["predict"]
+# %% tags=["predict", "hook-full-backward"]
 with layer.register_full_backward_hook(look):
     y = layer(x)
     loss = 10 * y[0, 0] + 20 * y[1, 0]
@@ -704,7 +704,7 @@ progress(5)
 # comes out. How much of the gradient that the last layer receives is left at the first one, a half? A tenth? A pre-hook on
 # each layer notes the norm of what comes in. We try sigmoids and ReLUs, each with and without batch normalisation.
 
-# %%
+# %% tags=["hook-full-backward-pre"]
 def received(activation, norm) -> tuple[float, list[float]]:
     """Return the loss, and the norm of the gradient that arrives at each of twenty layers, first layer first."""
     torch.manual_seed(0)
@@ -947,7 +947,7 @@ assert [own for (_, own), _ in pairs] == [[1.0, 0.5], [-2.0, 0.5]] and stack == 
 # Is what a legacy hook is given ever the gradient of the module's own input? Yes, where an argument goes straight into the
 # last node. And the last node of *what*, if there are several outputs? Of the first tensor in them.
 
-# %%
+# %% tags=["hook-legacy-backward"]
 class ExpTimes(nn.Module):
     def forward(self, a, b):
         return a.exp() * b  # two nodes: the product is the last one

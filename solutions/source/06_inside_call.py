@@ -555,7 +555,7 @@ reading.show(8, 9, 10)
 # a notebook that forgets it changes every later cell.
 # ([The change that added them](https://github.com/pytorch/pytorch/pull/38972))
 
-# %% tags=["field", "field-36"]
+# %% tags=["field", "field-36", "hook-global-forward"]
 seen = []
 with register_module_forward_hook(lambda module, args, out: seen.append(type(module).__name__)):
     nn.Linear(1, 1)(torch.ones(1, 1))

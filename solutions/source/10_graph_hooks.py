@@ -200,7 +200,7 @@ assert order == ["tensor hook", "node pre-hook", "node hook"]
 # Not the order of registration, but the kind decides. Here is a whole run, with the leaf's hooks as well. Each hook writes
 # down what it finds in `.grad`:
 
-# %% tags=["hook-tensor", "hook-post-accumulate", "hook-node", "hook-node-prehook"]
+# %%
 steps = figures.order_at_two_nodes()
 for number, step in enumerate(steps, start=1):
     print(f"{number}  {step.place:<15} {step.what:<18} {step.finds}")
@@ -552,7 +552,7 @@ assert curves["after"].peak > 10 * curves["inside"].peak
 # The price: no **accumulation** over several backwards, since each steps at once, at other weights. And no **clipping by the
 # global norm**, which needs all gradients before the first step: when the last gradient comes, other weights have moved.
 
-# %% tags=["hook-post-accumulate"]
+# %% tags=["hook-post-accumulate", "hook-multi-grad"]
 def step(parameter):
     parameter.data.sub_(0.5 * parameter.grad)
     parameter.grad = None
@@ -1044,15 +1044,70 @@ print("backward:", *log.operations[forward:])
 assert "addmm" in log.operations[:forward] and "mm" in log.operations[forward:]
 
 # %% [markdown]
+# ### Hooks of the whole process
+#
+# Most kinds of module hooks have a twin that is registered in `torch.nn.modules.module`, for every module of the process, until
+# its handle is removed. Three more are told when a module, a parameter or a buffer is put into a module; what they return takes
+# its place.
+
+# %% tags=["hook-global-forward-pre", "hook-global-forward", "hook-global-full-backward-pre", "hook-global-full-backward", "hook-module-registration", "hook-parameter-registration", "hook-buffer-registration"]
+from contextlib import ExitStack
+
+from torch.nn.modules import module as every_module
+
+REGISTER = {
+    "forward pre": every_module.register_module_forward_pre_hook,
+    "forward": every_module.register_module_forward_hook,
+    "backward pre": every_module.register_module_full_backward_pre_hook,
+    "backward": every_module.register_module_full_backward_hook,
+    "new parameter": every_module.register_module_parameter_registration_hook,
+    "new buffer": every_module.register_module_buffer_registration_hook,
+    "new module": every_module.register_module_module_registration_hook,
+}
+called = []
+with ExitStack() as stack:  # all of them end with this block
+    for name, register in REGISTER.items():
+        stack.enter_context(register(lambda *args, name=name: called.append(name)))
+    model = nn.Sequential(nn.BatchNorm1d(1))
+    made, called = called, []
+    model(torch.ones(2, 1, requires_grad=True)).sum().backward()
+
+print("made:  ", ", ".join(dict.fromkeys(made)))
+print("called:", ", ".join(called))
+assert (made.count("new parameter"), made.count("new buffer"), made.count("new module")) == (2, 3, 1)
+assert called == ["forward pre"] * 2 + ["forward"] * 2 + ["backward pre"] * 2 + ["backward"] * 2
+
+# %% [markdown]
+# The eighth is the legacy one. It and the full ones exclude each other, and that for good: once a full one was registered, this
+# process refuses it, also when all handles are gone. So here it runs in a process of its own.
+
+# %% tags=["hook-global-legacy-backward"]
+from hooklab.course.lesson10.helpers import ends_well
+
+refused = message_of(lambda: every_module.register_module_backward_hook(print))
+print(refused[:76], "…")
+assert refused.startswith("RuntimeError: Cannot use both regular backward hooks and full backward hooks")
+
+program = """
+import torch
+from torch.nn.modules.module import register_module_backward_hook
+called = []
+register_module_backward_hook(lambda module, grad_input, grad_output: called.append(len(grad_input)))
+layer = torch.nn.Linear(2, 1)  # with a name: the backward refuses a module that is gone
+layer(torch.ones(1, 2, requires_grad=True)).sum().backward()
+assert called == [3]
+"""
+assert ends_well(program)
+print("alone in its process, it is called with three gradients, like the legacy hook of one module")
+
+# %% [markdown]
 # ### A crash
 #
 # Python itself dies, without a traceback: `register_hook` on a view, after its base was changed through another view. It is
 # a bug of PyTorch's, in 2.13 too, and not yours. Reading `grad_fn` once before you register brings the view up to date. (Here in a
 # process of its own.) ([The report](https://github.com/pytorch/pytorch/issues/196459))
 
-# %% tags=["field", "field-13", "hook-tensor"]
-from hooklab.course.lesson10.helpers import ends_well
-
+# %% tags=["field", "field-13"]
 program = """
 import torch
 x = torch.zeros(3, requires_grad=True).clone().view(3)

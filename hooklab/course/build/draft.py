@@ -19,6 +19,7 @@ from hooklab.course import words
 from hooklab.course.build.course import Course, Lesson, Problem, ids_in
 from hooklab.course.build.parts import Exercise, carded_ids, find_exercises, prediction_problems
 from hooklab.course.build.source import Cell, read_cells, stubbed
+from hooklab.course.lesson00 import kinds
 from hooklab.course.lesson00.symptoms import Answer, index
 
 WORDS_A_MINUTE = 180
@@ -28,6 +29,7 @@ TOLERANCE = 0.2
 WRONG_ANSWERS = 3
 MORE = f"## {words.MORE}"
 INDEX = "<!-- the index of symptoms -->"
+MAP = "<!-- all kinds of hooks -->"
 _SUBHEADING = re.compile(r"^#{1,4} (.+?)\s*$", re.M)
 _FOLDED = re.compile(r"<details>.*?</details>", re.S)
 _ON_CARD = re.compile(rf"\*\*{words.TIME}\*\* (?P<core>\d+) {words.A_MINUTE}(?:, {words.AND} (?P<more>\d+)\b)?")
@@ -77,9 +79,9 @@ def draft(course: Course, lesson: Lesson) -> Draft:
     written, problems = read_cells(text, file)
     if not written:
         return Draft(lesson, file, [], [], problems)
-    cells, unworded = _with_index(course, written, file)
+    cells, unworded = _with_tables(course, written, file)
     exercises, faults = find_exercises(cells, file)
-    minutes = _computed(written, exercises)  # without the index: one looks things up there
+    minutes = _computed(written, exercises)  # without the tables: one looks things up there
     predictions = lesson.own / "predictions.py"
     problems += unworded + faults
     problems += _id_problems(lesson, cells, exercises, file)
@@ -180,24 +182,37 @@ def _is_more(cell: Cell) -> bool:
     return cell.kind == "markdown" and MORE in cell.text.split("\n")
 
 
-def _with_index(course: Course, cells: list[Cell], file: str) -> tuple[list[Cell], list[Problem]]:
-    """Write the index of symptoms in the place of its marker: it is made from the tags of all lessons' sources."""
-    marked = next((cell for cell in cells if INDEX in cell.text), None)
-    if marked is None:
-        return cells, []
-    try:
-        written = index(answer for lesson in course.lessons() for answer in _answers(lesson))
-    except LookupError as error:
-        return cells, [marked.problem(file, str(error.args[0]))]
-    full = replace(marked, text=marked.text.replace(INDEX, written))
-    return [full if cell is marked else cell for cell in cells], []
+def _with_tables(course: Course, cells: list[Cell], file: str) -> tuple[list[Cell], list[Problem]]:
+    """Write the start page's tables in the places of their markers: they are made from the tags of all sources."""
+    problems = []
+    for marker, write in ((INDEX, _index), (MAP, _map)):
+        marked = next((cell for cell in cells if marker in cell.text), None)
+        if marked is None:
+            continue
+        try:
+            full = replace(marked, text=marked.text.replace(marker, write(course)))
+            cells = [full if cell is marked else cell for cell in cells]
+        except LookupError as error:
+            problems.append(marked.problem(file, str(error.args[0])))
+    return cells, problems
 
 
-def _answers(lesson: Lesson) -> Iterator[Answer]:
-    heading = ""
-    for cell in read_cells(lesson.source.read_text(encoding="utf-8"), lesson.name)[0]:
-        if cell.kind == "markdown":
-            heading = (_SUBHEADING.findall(cell.text) or [heading])[-1]
-        for tag in cell.tags:
-            if tag.startswith("field-"):
-                yield Answer(tag.removeprefix("field-"), lesson.name, heading)
+def _index(course: Course) -> str:
+    tagged = _tagged(course, "field-")
+    return index(Answer(case, lesson, heading) for case, lesson, heading, _ in tagged)
+
+
+def _map(course: Course) -> str:
+    return kinds.table(kinds.Tagged(*one) for one in _tagged(course, "hook-"))
+
+
+def _tagged(course: Course, prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield for each tag with this prefix: the rest of it, its lesson, the heading that its cell is under, its text."""
+    for lesson in course.lessons():
+        heading = ""
+        for cell in read_cells(lesson.source.read_text(encoding="utf-8"), lesson.name)[0]:
+            if cell.kind == "markdown":
+                heading = (_SUBHEADING.findall(cell.text) or [heading])[-1]
+            for tag in cell.tags:
+                if tag.startswith(prefix):
+                    yield tag.removeprefix(prefix), lesson.name, heading, cell.text

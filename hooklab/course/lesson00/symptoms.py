@@ -135,7 +135,7 @@ def index(answers: Iterable[Answer]) -> str:
     parts = []
     for about in dict.fromkeys(symptom.about for symptom in SYMPTOMS.values()):
         lines = [
-            f"- {symptom.words} → {', '.join(map(_link, dict.fromkeys(places[case])))}"
+            f"- {symptom.words} → {', '.join(map(link, dict.fromkeys(places[case])))}"
             for case, symptom in SYMPTOMS.items()
             if symptom.about == about and case in places
         ]
@@ -144,7 +144,8 @@ def index(answers: Iterable[Answer]) -> str:
     return "\n\n".join(parts)
 
 
-def _link(answer: Answer) -> str:
+def link(answer: Answer) -> str:
+    """Return a link to the heading of an answer, as Markdown."""
     number = int(answer.lesson.split("_", 1)[0])
     return f"[lesson {number}, {answer.heading}]({answer.lesson}.ipynb#{quote(anchor(answer.heading))})"
 

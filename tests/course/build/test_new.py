@@ -21,42 +21,42 @@ def course(tmp_path: Path) -> Path:
 def test_a_new_lesson_asks_for_its_row_and_then_has_no_problems(
     course: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["new", "10_new_lesson"], course) == 0
+    assert main(["new", "77_new_lesson"], course) == 0
 
     asked = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left to do")]
     assert len(asked) == 1
-    assert asked[0].startswith("left to do: README.md: no row of 10_new_lesson")
+    assert asked[0].startswith("left to do: README.md: no row of 77_new_lesson")
     with (course / "README.md").open("a", encoding="utf-8") as readme:
         readme.write(asked[0].split(": ")[-1] + "\n")
-    main(["--check", "10"], course)
+    main(["--check", "77"], course)
     assert capsys.readouterr().err.splitlines()[:2] == [
-        "lessons/10_new_lesson.ipynb: missing",
-        "solutions/10_new_lesson.ipynb: missing",
+        "lessons/77_new_lesson.ipynb: missing",
+        "solutions/77_new_lesson.ipynb: missing",
     ]
 
 
 def test_a_new_lesson_builds(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(ROOT / "hooklab", course / "hooklab", dirs_exist_ok=True)
-    main(["new", "10_new_lesson"], course)
-    (course / "README.md").write_text(row("10_new_lesson", "5"), encoding="utf-8")
+    main(["new", "77_new_lesson"], course)
+    (course / "README.md").write_text(row("77_new_lesson", "5"), encoding="utf-8")
 
     with forking():  # its kernels import torch
-        assert main(["10"], course) == 0, capsys.readouterr().err
+        assert main(["77"], course) == 0, capsys.readouterr().err
 
 
 def test_a_new_lessons_files_are_python(course: Path) -> None:
     before = set(course.rglob("*.py"))
 
-    main(["new", "10_new_lesson"], course)
+    main(["new", "77_new_lesson"], course)
 
     made = set(course.rglob("*.py")) - before
     assert sorted(path.relative_to(course).as_posix() for path in made) == [
-        "hooklab/course/lesson10/__init__.py",
-        "hooklab/course/lesson10/checks.py",
-        "hooklab/course/lesson10/predictions.py",
-        "solutions/source/10_new_lesson.py",
-        "tests/course/lesson10/__init__.py",
-        "tests/course/lesson10/wrong.py",
+        "hooklab/course/lesson77/__init__.py",
+        "hooklab/course/lesson77/checks.py",
+        "hooklab/course/lesson77/predictions.py",
+        "solutions/source/77_new_lesson.py",
+        "tests/course/lesson77/__init__.py",
+        "tests/course/lesson77/wrong.py",
     ]
     for path in made:
         ast.parse(path.read_text(encoding="utf-8"))
@@ -67,7 +67,7 @@ def test_a_new_lessons_files_are_python(course: Path) -> None:
     [
         (["09_other"], f"build: {NAME} has this number\n"),
         (["new_lesson"], "build: name the lesson as in: build new 08_debugging_training\n"),
-        (["10"], "build: name the lesson as in: build new 08_debugging_training\n"),
+        (["77"], "build: name the lesson as in: build new 08_debugging_training\n"),
         ([], "build: name the lesson as in: build new 08_debugging_training\n"),
     ],
 )
@@ -79,10 +79,10 @@ def test_a_name_that_is_none_or_taken_is_refused(
 
 
 def test_a_file_that_is_there_stays_as_it_was(course: Path) -> None:
-    checks = course / "hooklab" / "course" / "lesson10" / "checks.py"
+    checks = course / "hooklab" / "course" / "lesson77" / "checks.py"
     checks.parent.mkdir()
     checks.write_text("mine", encoding="utf-8")
 
-    main(["new", "10_new_lesson"], course)
+    main(["new", "77_new_lesson"], course)
 
     assert checks.read_text(encoding="utf-8") == "mine"

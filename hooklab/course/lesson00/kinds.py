@@ -1,0 +1,103 @@
+"""The table of all hook kinds on the start page: what registers each, when it runs, and the cell that runs it.
+
+A cell that runs a kind has its tag (`hook-node`). Where those cells stand is read from the lessons' sources, as for the
+index of symptoms. A new kind needs an entry in KINDS and a cell with its tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from hooklab.course.lesson00.symptoms import Answer, link
+
+
+class Kind(NamedTuple):
+    """A heading of the table, what registers the hook, and when it runs."""
+
+    about: str
+    register: str
+    when: str
+
+    @property
+    def name(self) -> str:
+        """The name that a cell must call to run it, such as "register_prehook"."""
+        return self.register.rpartition(".")[2]
+
+
+TENSOR, MODULE, PROCESS, GRAPH = (
+    "On a tensor",
+    "On a module",
+    "On every module of the process",
+    "On the graph, and below it",
+)
+
+KINDS: dict[str, Kind] = {
+    "tensor": Kind(TENSOR, "Tensor.register_hook", "its gradient arrives"),
+    "post-accumulate": Kind(TENSOR, "Tensor.register_post_accumulate_grad_hook", "a leaf's `.grad` is finished"),
+    "forward-pre": Kind(MODULE, "Module.register_forward_pre_hook", "it is called, before `forward`"),
+    "forward": Kind(MODULE, "Module.register_forward_hook", "`forward` has run"),
+    "full-backward-pre": Kind(MODULE, "Module.register_full_backward_pre_hook", "the gradient of its output arrives"),
+    "full-backward": Kind(MODULE, "Module.register_full_backward_hook", "the gradient of its input leaves"),
+    "legacy-backward": Kind(MODULE, "Module.register_backward_hook", "the last node inside has run (superseded)"),
+    "global-forward-pre": Kind(PROCESS, "register_module_forward_pre_hook", "any module is called"),
+    "global-forward": Kind(PROCESS, "register_module_forward_hook", "any module's `forward` has run"),
+    "global-full-backward-pre": Kind(
+        PROCESS, "register_module_full_backward_pre_hook", "the gradient of any module's output arrives"
+    ),
+    "global-full-backward": Kind(
+        PROCESS, "register_module_full_backward_hook", "the gradient of any module's input leaves"
+    ),
+    "global-legacy-backward": Kind(
+        PROCESS, "register_module_backward_hook", "the last node inside any module has run (superseded)"
+    ),
+    "module-registration": Kind(
+        PROCESS, "register_module_module_registration_hook", "a module becomes part of another"
+    ),
+    "parameter-registration": Kind(PROCESS, "register_module_parameter_registration_hook", "a module gets a parameter"),
+    "buffer-registration": Kind(PROCESS, "register_module_buffer_registration_hook", "a module gets a buffer"),
+    "node-prehook": Kind(GRAPH, "Node.register_prehook", "a node is about to run"),
+    "node": Kind(GRAPH, "Node.register_hook", "a node has run"),
+    "multi-grad": Kind(GRAPH, "register_multi_grad_hook", "the gradients of several tensors are there"),
+    "saved-tensors": Kind(GRAPH, "saved_tensors_hooks", "autograd saves a value, and when it takes it out again"),
+    "dispatch-mode": Kind(GRAPH, "TorchDispatchMode", "any operation runs: no hook by name, but it sees everything"),
+}
+
+
+class Tagged(NamedTuple):
+    """A cell with the tag of a kind: the kind's key, where the cell stands, and its text."""
+
+    key: str
+    lesson: str
+    heading: str
+    text: str
+
+
+def table(cells: Iterable[Tagged]) -> str:
+    """Return the table as Markdown: each kind with the first cell of each lesson that runs it.
+
+    Args:
+        cells: the tagged cells, in the order of the lessons.
+
+    Raises:
+        LookupError: for a tag that is no kind, a kind without a cell, and a cell that does not name what it should run.
+    """
+    places: dict[str, dict[str, Tagged]] = {key: {} for key in KINDS}
+    for cell in cells:
+        if cell.key not in KINDS:
+            raise LookupError(
+                f"hook-{cell.key} in {cell.lesson} is no kind: add it to hooklab/course/lesson00/kinds.py"
+            )
+        if KINDS[cell.key].name not in cell.text:
+            raise LookupError(f"the cell with hook-{cell.key} in {cell.lesson} does not call {KINDS[cell.key].name}")
+        places[cell.key].setdefault(cell.lesson, cell)
+    if lacking := [f"hook-{key}" for key, found in places.items() if not found]:
+        raise LookupError(f"no cell runs these kinds of hooks: {', '.join(lacking)}")
+    lines = ["| | register with | it runs when | try it in |", "|---|---|---|---|"]
+    about = ""
+    for key, kind in KINDS.items():
+        links = ", ".join(link(Answer(cell.key, cell.lesson, cell.heading)) for cell in places[key].values())
+        head = "" if kind.about == about else f"**{kind.about}**"
+        about = kind.about
+        lines.append(f"| {head} | `{kind.register}` | {kind.when} | {links} |")
+    return "\n".join(lines)

@@ -1,0 +1,86 @@
+"""The table of hook kinds: every kind of torch is in it, and each leads to a cell that runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd import graph
+from torch.nn.modules import module as every_module
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.optim import optimizer as every_optimizer
+
+from hooklab.course.lesson00.figures import HOOKS
+from hooklab.course.lesson00.kinds import KINDS, Tagged, table
+
+SOURCES = Path(__file__).parents[3] / "solutions" / "source"
+# Names with "hook" that register no hook of the user's kind.
+NO_KIND = {"disable_saved_tensors_hooks", "register_hook_for_optimizer"}
+OF_LESSON_11 = ("state_dict", "optimizer", "step", "comm")
+
+
+def cells() -> list[Tagged]:
+    """A cell for each kind, as if one lesson had them all."""
+    return [Tagged(key, "10_graph_hooks", "Two hooks", f"x.{kind.name}(look)") for key, kind in KINDS.items()]
+
+
+def test_every_hook_that_torch_can_register_is_a_kind():
+    owners = {
+        "Tensor": torch.Tensor,
+        "Module": nn.Module,
+        "Node": graph.Node,
+        "Optimizer": Optimizer,
+        "DistributedDataParallel": DistributedDataParallel,
+        "": every_module,
+        " ": graph,
+        "  ": every_optimizer,
+    }
+    found = {
+        f"{owner}.{name}".strip(" .")
+        for owner, where in owners.items()
+        for name in vars(where)
+        if not name.startswith("_") and (name.endswith(("hook", "prehook")) and name.startswith("register"))
+    }
+    found |= {name for name in vars(graph) if name.endswith("tensors_hooks")} - NO_KIND
+    assert len(found) > 25
+    missing = found - {kind.register for kind in KINDS.values()}
+    if not list(SOURCES.glob("11_*.py")):  # the lesson that runs these
+        missing = {name for name in missing if not any(part in name for part in OF_LESSON_11)}
+    assert missing == set()
+
+
+def test_the_kinds_of_the_drawn_map_are_kinds_of_the_table():
+    assert {method for method, _ in HOOKS.values()} <= {kind.register for kind in KINDS.values()}
+
+
+def test_a_kind_is_listed_with_the_first_cell_of_each_lesson_that_runs_it():
+    earlier = Tagged("node", "05_backward_hooks", "Doors", "node.register_hook(look)")
+    again = Tagged("node", "10_graph_hooks", "Order", "node.register_hook(look)")
+    row = next(line for line in table([earlier, *cells(), again]).split("\n") if "`Node.register_hook`" in line)
+    assert row.endswith(
+        "[lesson 5, Doors](05_backward_hooks.ipynb#Doors), [lesson 10, Two hooks](10_graph_hooks.ipynb#Two-hooks) |"
+    )
+
+
+def test_every_kind_has_a_row_and_every_group_a_head():
+    text = table(cells())
+    assert all(f"| `{kind.register}` |" in text for kind in KINDS.values())
+    assert all(text.count(f"**{about}**") == 1 for about in {kind.about for kind in KINDS.values()})
+
+
+def test_a_kind_without_a_cell_is_refused_by_name():
+    with pytest.raises(LookupError, match=r"no cell runs these kinds of hooks: hook-node-prehook$"):
+        table(cell for cell in cells() if cell.key != "node-prehook")
+
+
+def test_a_tag_that_is_no_kind_is_refused():
+    with pytest.raises(LookupError, match="hook-nod in 10_graph_hooks is no kind"):
+        table([*cells(), Tagged("nod", "10_graph_hooks", "Two hooks", "")])
+
+
+def test_a_cell_that_does_not_call_what_its_tag_says_is_refused():
+    with pytest.raises(LookupError, match="the cell with hook-node in 10_graph_hooks does not call register_hook"):
+        table([Tagged("node", "10_graph_hooks", "Two hooks", "node.register_prehook(look)"), *cells()])
