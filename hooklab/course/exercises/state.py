@@ -35,6 +35,9 @@ def usual_state(notes: list[str]) -> Iterator[None]:
                     f"your answer was checked with it{usual}{way_back}"
                 )
         torch_rng, numpy_rng, python_rng = torch.get_rng_state(), np.random.get_state(), random.getstate()
+        torch.set_num_threads(
+            1
+        )  # small tensors: a second thread has nothing to do, and on a busy machine all wait for it
         try:
             with put_back(notes):
                 yield

@@ -198,6 +198,24 @@ def test_a_mutated_parameter_is_named(monkeypatch):
     assert "changed the parameter '0.weight' in place" in str(outcome_of(calls_with_model, answer, monkeypatch))
 
 
+@pytest.mark.parametrize(
+    ("given", "change", "says"),
+    [
+        ([1, 2], lambda one: one.pop(), "changed the list that it was given"),
+        ([1, 2], lambda one: one.reverse(), "changed the list that it was given"),
+        ({"a": 1}, lambda one: one.clear(), "changed the dictionary that it was given"),
+        ({"a": 1}, lambda one: one.update(a=2), "changed the dictionary that it was given"),
+        ({"a": 1, "b": 2}, lambda one: one.update(b=one.pop("b"), a=one.pop("a")), "changed the dictionary"),
+    ],
+)
+def test_other_entries_in_a_list_or_dictionary_are_a_fault(given, change, says, monkeypatch):
+    def verify(trial):
+        trial.call(given)
+        return "it ran"
+
+    assert says in str(outcome_of(verify, change, monkeypatch))
+
+
 # --- ids, display, grader, progress
 
 

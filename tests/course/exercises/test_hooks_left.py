@@ -192,6 +192,46 @@ def test_taking_away_somebody_elses_hook_is_a_fault(may_hook, monkeypatch):
     assert "removed a hook that is not yours: a forward hook on module '0'" in str(outcome)
 
 
+@pytest.mark.parametrize(
+    ("clear", "says"),
+    [
+        (lambda model, x: x._backward_hooks.clear(), "tensor hook on tensor argument 2"),
+        (lambda model, x: model[0]._forward_hooks.clear(), "forward hook on module '0'"),
+        (lambda model, x: model._forward_pre_hooks.clear(), "forward pre-hook on the whole Sequential"),
+        (lambda model, x: model[0].weight._backward_hooks.clear(), "tensor hook on parameter '0.weight'"),
+    ],
+)
+def test_clearing_the_hooks_of_what_an_answer_is_given_is_always_a_fault(clear, says, monkeypatch):
+    def verify(trial):
+        trial.call(nn.Sequential(nn.Linear(1, 1)), torch.ones(1, requires_grad=True))
+        return "it ran"
+
+    assert f"removed a hook that is not yours: a {says}" in str(outcome_of(verify, clear, monkeypatch))
+
+
+def test_somebody_elses_hooks_are_there_only_while_the_answer_runs(monkeypatch):
+    x, counts = torch.ones(1, requires_grad=True), []
+
+    def verify(trial):
+        trial.call([x])
+        counts.append(len(x._backward_hooks))
+        return "it ran"
+
+    assert outcome_of(verify, lambda xs: counts.append(len(xs[0]._backward_hooks)), monkeypatch).state == "correct"
+    assert counts == [1, 0]
+
+
+def test_a_parameter_that_an_answer_replaces_takes_its_hooks_along(monkeypatch):
+    def verify(trial):
+        trial.call(nn.Linear(1, 1), may_change=True)
+        return "it ran"
+
+    def answer(layer):
+        del layer.weight
+
+    assert outcome_of(verify, answer, monkeypatch).state == "correct"
+
+
 def test_a_model_left_in_evaluation_mode_is_a_fault_and_in_training_mode_again(monkeypatch):
     model = nn.Sequential(nn.Identity(), nn.Identity())
     model[0].eval()

@@ -170,6 +170,15 @@ def test_state_of_an_earlier_cell_makes_no_right_answer_wrong_and_is_noted(deed,
     assert deed.probe() == earlier  # the learner's own, until they change it
 
 
+def test_a_check_computes_in_one_thread_and_gives_the_others_back(monkeypatch):
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    seen = []
+    assert outcome_of(calls_with_tensor, lambda x: seen.append(torch.get_num_threads()), monkeypatch).details == ()
+    assert (seen, torch.get_num_threads()) == ([1], 3)
+    torch.set_num_threads(before)
+
+
 def test_an_exception_puts_state_back_too(monkeypatch):
     def answer(x):
         torch.set_grad_enabled(False)
