@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 # name on the command line -> module with main(argv) -> int
-EXPERIMENTS = {"mixup": "hooklab.course.lesson07.report"}
+EXPERIMENTS = {"mixup": "hooklab.course.lesson07.report", "seeing": "hooklab.course.lesson09.experiment"}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -16,7 +16,7 @@ def main(argv: Sequence[str]) -> int:
 
     >>> main(["--help"])
     usage: python -m hooklab experiment NAME [options]
-    names: mixup. For the options of one: python -m hooklab experiment NAME --help
+    names: mixup, seeing. For the options of one: python -m hooklab experiment NAME --help
     0
     """
     known = ", ".join(EXPERIMENTS)

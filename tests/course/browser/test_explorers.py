@@ -1,4 +1,4 @@
-"""The five explorers in the page: every control with the keyboard and the mouse, both themes, nothing left behind.
+"""The explorers in the page: every control with the keyboard and the mouse, both themes, nothing left behind.
 
 They stand in a notebook made here, so that these tests do not depend on where the lessons show them.
 """
@@ -19,6 +19,7 @@ from tests.course.browser.explorer import Explorer
 from tests.course.browser.reading import errors
 
 HOME = {"backward_steps": "01", "call_order": "06", "feature_maps": "03", "border": "05", "mixing": "07"}
+HOME |= {"what_it_looks_at": "09", "heads_at_work": "09"}
 NAMES = list(HOME)
 WITH_SLIDERS = [name for name in NAMES if name != "call_order"]
 SETUP = "import torch\n"
@@ -38,7 +39,7 @@ CELLS = [SETUP, *(f"{name}()" for name in NAMES), LEFT]
 
 @pytest.fixture(scope="module")
 def notebook(lab: Lab, server: Server) -> Iterator[Notebook]:
-    """A notebook with the five explorers, and a cell that tells what they left behind; all of it has run."""
+    """A notebook with the explorers, and a cell that tells what they left behind; all of it has run."""
     made = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(code) for code in CELLS],
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},

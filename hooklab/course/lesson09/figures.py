@@ -1,0 +1,156 @@
+"""The figures of lesson 9. What they show is computed by the lesson, or by its `maps` and `heads`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from hooklab.course.explorers import inches
+from hooklab.course.lesson09.shapes import SHAPES, SIDE, Pictures
+from hooklab.course.plots import BACKWARD, CHANGED, FORWARD, INK, REST, style
+
+MAP = "cividis"  # dark is nothing, yellow is most
+_TILE, _GAP = 1.25, 0.12
+
+
+def pictures(made: Pictures, count: int = 7) -> Figure:
+    """Draw the first pictures, each under its label."""
+    with style():
+        figure, axes = inches(0.1 + count * (_TILE + _GAP), _TILE + 0.4)
+        for column in range(count):
+            left = 0.1 + column * (_TILE + _GAP)
+            picture(axes, made.images[column], (left, 0.05))
+            axes.text(left + _TILE / 2, _TILE + 0.15, SHAPES[int(made.labels[column])], ha="center", color=INK)
+        return figure
+
+
+def maps(made: Pictures, rows: Mapping[str, Tensor], count: int = 6) -> Figure:
+    """Draw the first pictures in a row, and a row of maps below for each entry: name -> maps (n, 32, 32)."""
+    with style():
+        left_edge, step = 1.55, _TILE + _GAP
+        figure, axes = inches(left_edge + count * step, (len(rows) + 1) * step + 0.05)
+        for row, (name, values) in enumerate([("picture", made.images), *rows.items()]):
+            bottom = (len(rows) - row) * step + 0.08
+            axes.text(left_edge - 0.15, bottom + _TILE / 2, name, ha="right", va="center", color=INK)
+            for column in range(count):
+                corner = (left_edge + column * step, bottom)
+                if row == 0:
+                    picture(axes, values[column], corner)
+                else:
+                    heat(axes, values[column], made.masks[column], corner)
+        return figure
+
+
+def picture(axes: Axes, image: Tensor, corner: tuple[float, float], side: float = _TILE) -> None:
+    """Draw an image of shape (3, 32, 32) on axes whose units are inches."""
+    x, y = corner
+    shown = image.clamp(0, 1).permute(1, 2, 0).numpy()
+    axes.imshow(shown, extent=(x, x + side, y, y + side), interpolation="nearest")
+
+
+def heat(axes: Axes, values: Tensor, mask: Tensor, corner: tuple[float, float], side: float = _TILE) -> None:
+    """Draw a map of shape (32, 32), the outline of the shape on it in white, and a dot at its largest number."""
+    x, y = corner
+    axes.imshow(values.numpy(), extent=(x, x + side, y, y + side), cmap=MAP, interpolation="nearest", vmin=0)
+    at = (torch.arange(SIDE) + 0.5) / SIDE * side
+    axes.contour((x + at).numpy(), (y + side - at).numpy(), mask.numpy(), levels=[0.5], colors="white", linewidths=1.2)
+    row, column = divmod(int(values.argmax()), SIDE)
+    axes.plot(x + at[column], y + side - at[row], "o", color=BACKWARD, markeredgecolor="white", markersize=7)
+
+
+def scoreboard(scores: Mapping[str, Mapping[str, float]], xlabel: str) -> Figure:
+    """Draw one line for each method, with a mark for each network.
+
+    Args:
+        scores: method -> network -> a share from 0 to 1; at most three networks.
+        xlabel: what the share is.
+    """
+    marks = [("o", BACKWARD), ("s", FORWARD), ("x", INK)]
+    with style():
+        figure, axes = plt.subplots(figsize=(8.4, 0.45 * len(scores) + 1.3))
+        names = list(next(iter(scores.values())))
+        for network, (mark, colour) in zip(names, marks, strict=False):
+            at = [found[network] for found in scores.values()]
+            axes.plot(at, range(len(scores)), mark, color=colour, label=network, markersize=9, markeredgewidth=2.5)
+        axes.set(xlim=(-0.03, 1.03), ylim=(len(scores) - 0.5, -0.5), xlabel=xlabel)
+        axes.set_yticks(range(len(scores)), list(scores))
+        axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
+        figure.legend(loc="outside upper right", ncols=3, fontsize=10)
+        return figure
+
+
+def attention(patterns: Tensor, tokens: Sequence[int]) -> Figure:
+    """Draw the attention of all heads on one sequence.
+
+    Args:
+        patterns: shape (layers, heads, to, from).
+        tokens: the sequence.
+    """
+    layers, heads = patterns.shape[:2]
+    with style():
+        figure, places = plt.subplots(layers, heads, figsize=(3.6 * heads, 3.6 * layers))
+        for layer, head in ((layer, head) for layer in range(layers) for head in range(heads)):
+            axes = places[layer][head]
+            axes.imshow(patterns[layer, head].numpy(), cmap="Greens", vmin=0, vmax=1)
+            axes.set_title(f"layer {layer}, head {head}")
+            axes.set_xticks(range(len(tokens)), tokens, fontsize=8)
+            axes.set_yticks(range(len(tokens)), tokens, fontsize=8)
+            axes.set(xlabel="looks at this token", ylabel="this token")
+        return figure
+
+
+def bars(shares: Mapping[str, float], xlabel: str, changed: Sequence[str] = ()) -> Figure:
+    """Draw a bar for each share from 0 to 1, with its number; those named in `changed` are purple."""
+    with style():
+        figure, axes = plt.subplots(figsize=(8.0, 0.36 * len(shares) + 0.8))
+        colours = [CHANGED if name in changed else REST for name in shares]
+        axes.barh(range(len(shares)), list(shares.values()), color=colours, height=0.65)
+        for row, share in enumerate(shares.values()):
+            axes.text(share + 0.01, row, f"{share:.2f}", va="center", fontsize=10, color=INK)
+        axes.set(xlim=(0, 1.08), ylim=(len(shares) - 0.5, -0.5), xlabel=xlabel)
+        axes.set_yticks(range(len(shares)), list(shares))
+        return figure
+
+
+def carried(found: Tensor, tokens: Sequence[int], broken: int) -> Figure:
+    """Draw, for each place in the network and each position, how often a patch there brings the answer back.
+
+    Args:
+        found: shape (layers + 1, positions), shares from 0 to 1.
+        tokens: of one of the clean sequences.
+        broken: the position whose token was replaced.
+    """
+    names = ["after the embedding", *(f"after layer {layer}" for layer in range(len(found) - 1))]
+    with style():
+        figure, axes = plt.subplots(figsize=(9.4, 2.6))
+        axes.imshow(found.numpy(), cmap="Greens", vmin=0, vmax=1, aspect="auto")
+        for row, column in ((row, column) for row in range(len(found)) for column in range(found.shape[1])):
+            share = found[row, column].item()
+            colour = "white" if share > 0.6 else REST
+            axes.text(column, row, f"{share:.1f}", ha="center", va="center", fontsize=8, color=colour)
+        axes.set_yticks(range(len(found)), names)
+        axes.set_xticks(range(len(tokens)), [f"{token}\n{place}" for place, token in enumerate(tokens)], fontsize=8)
+        axes.get_xticklabels()[broken].set_color(CHANGED)
+        axes.get_xticklabels()[broken].set_fontweight("bold")
+        axes.set_xlabel("token of one of the sequences, and position; purple: replaced in the corrupted run")
+        axes.spines[:].set_visible(False)
+        return figure
+
+
+def doses(found: Mapping[str, Tensor], at: Sequence[float], ylabel: str) -> Figure:
+    """Draw a line for each direction: dose across, effect up."""
+    with style():
+        figure, axes = plt.subplots(figsize=(7.4, 3.0))
+        for (name, effect), colour in zip(found.items(), (CHANGED, REST), strict=True):
+            end = (at[-1], effect[-1].item())
+            axes.plot(at, effect.numpy(), "o-", color=colour)
+            axes.annotate(name, end, (8, 0), textcoords="offset points", va="center", color=colour)
+        axes.set(xlabel="dose: how many times the direction is added", ylabel=ylabel, ylim=(-0.05, 1.05))
+        axes.set_xlim(at[0], at[-1] + 0.4 * (at[-1] - at[0]))
+        axes.set_xticks(at)
+        return figure

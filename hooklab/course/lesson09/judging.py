@@ -1,0 +1,116 @@
+"""What the checks of lesson 9 share: an answer is called in several worlds, twice in each, and held against the truth.
+
+A world is a set of arguments, made anew for each call. What an answer gave in all of them decides which misconception
+explains it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hooklab.course.exercises.misconceptions import fitting
+from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+
+Program = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class World:
+    """`name` says in words where an answer is tried; `make` returns its arguments, the same ones in each call."""
+
+    name: str
+    make: Callable[[], tuple[Any, ...]]
+
+
+def judge(trial: Trial, worlds: Sequence[World], right: Program, guesses: Mapping[str, Program], what: str) -> None:
+    """Raise NotYet unless the answer gives, in every world, twice, what `right` gives.
+
+    Args:
+        trial: the trial.
+        worlds: at least one.
+        right: a program that is right.
+        guesses: a misconception, in words -> a program that has it.
+        what: what the answer returns, as in "your map".
+    """
+    seen = []
+    for world in worlds:
+        arguments = world.make()
+        before = _state(arguments)
+        seen.append(trial.call(*arguments))
+        expect_tensor(seen[-1], f"{world.name}: {what}", right(*world.make()).shape)
+        _expect_state(before, arguments, world)
+        again = trial.call(*arguments)
+        if same(seen[-1], right(*world.make())) and not same(again, seen[-1]):
+            raise NotYet(
+                f"{world.name}: a second call with the same arguments gives something else",
+                expected=tensor_text(seen[-1]),
+                got=tensor_text(again),
+                likely="something is left of the first call: a hook, or a gradient to which the second one is added",
+            )
+    for world, got in zip(worlds, seen, strict=True):
+        wanted = right(*world.make())
+        if not same(got, wanted, 1e-4):
+            programs = {name: _on(program) for name, program in guesses.items()}
+            raise NotYet(
+                f"{world.name}: {what} has other numbers",
+                expected=tensor_text(wanted),
+                got=tensor_text(got),
+                likely=fitting(seen, programs, worlds),
+            )
+
+
+def _on(program: Program) -> Callable[[World], Any]:
+    return lambda world: program(*world.make())
+
+
+def whole(module: nn.Module, seed: int = 0) -> nn.Module:
+    """Give every parameter whole numbers from -3 to 3, other ones for each seed; return the module."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randint(-3, 4, parameter.shape, generator=generator))
+    return module
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    """Return whole numbers from -4 to 4 as floats."""
+    return torch.randint(-4, 5, shape, generator=torch.Generator().manual_seed(100 + seed)).float()
+
+
+def with_gradients(model: nn.Module) -> nn.Module:
+    """Give every parameter a `.grad`, as somebody who is training has; return the model."""
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, 7.0)
+    return model
+
+
+def _state(arguments: Sequence[Any]) -> list[bool]:
+    return [one.requires_grad for one in arguments if isinstance(one, Tensor)]
+
+
+def _expect_state(before: list[bool], arguments: Sequence[Any], world: World) -> None:
+    """Raise NotYet if a gradient was written, or erased, or a tensor asks for one that did not."""
+    tensors = [one for one in arguments if isinstance(one, Tensor)]
+    for model in (one for one in arguments if isinstance(one, nn.Module)):
+        for name, parameter in model.named_parameters():
+            if parameter.grad is None or not same(parameter.grad, torch.full_like(parameter, 7.0)):
+                erased = parameter.grad is None or not bool(parameter.grad.any())
+                raise NotYet(
+                    f"{world.name}: your code {'erased' if erased else 'changed'} the .grad of the parameter {name!r}",
+                    expected="the .grad of every parameter as it was: somebody may be training",
+                    got=tensor_text(parameter.grad),
+                    likely="zero_grad() of a model that is not yours"
+                    if erased
+                    else "backward() adds to the .grad of every leaf tensor; torch.autograd.grad writes nothing",
+                )
+    if [one.requires_grad for one in tensors] != before or any(one.grad is not None for one in tensors):
+        raise NotYet(
+            f"{world.name}: a tensor that you were given asks for a gradient now",
+            expected="requires_grad as it was",
+            likely="requires_grad_() works in place: make a copy first, x.clone().requires_grad_()",
+        )

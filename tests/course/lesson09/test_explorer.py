@@ -1,0 +1,88 @@
+"""The explorers and figures of lesson 9: every position can be drawn and said, and what is said is so."""
+
+import itertools
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+
+from hooklab.course.lesson09 import copying, explorer, figures, heads, maps, shapes
+
+
+def test_every_network_method_and_layer_can_be_drawn_and_said():
+    for name, method, layer in itertools.product(explorer.NETWORKS, maps.METHODS, explorer.LAYERS):
+        if layer != "block3" and method != "Grad-CAM":
+            continue
+        for number in (0, explorer.PICTURES - 1):
+            assert len(explorer.draw_map(number, name, method, layer).axes[0].images) == 2
+            words = explorer.describe_map(number, name, method, layer)
+            assert method in words and (layer in words) == (method == "Grad-CAM")
+
+
+def test_the_sentence_says_where_the_map_is_largest(monkeypatch):
+    made, spot = explorer.some_pictures(), torch.zeros(32, 32)
+    monkeypatch.setattr(explorer, "map_of", lambda *position: spot)
+    for where, (row, column) in {
+        "the tag": (2, 2),
+        "the shape": made.masks[0].nonzero()[0],
+        "neither": (31, 0),
+    }.items():
+        spot.zero_()
+        spot[row, column] = 1.0
+        assert f"points at {where};" in explorer.describe_map(0, "random weights", "occlusion", "block3")
+
+
+@pytest.mark.parametrize("chosen", heads.ALL_HEADS)
+def test_every_head_can_be_drawn_and_said_at_the_ends_of_the_sequence(chosen):
+    for number, position, off in itertools.product((0, 7), (0, 22), explorer.OFF):
+        assert explorer.draw_head(number, chosen, position, off).axes[0].texts
+        assert f"Switched off: {off}." in explorer.describe_head(number, chosen, position, off)
+
+
+def test_the_sentence_tells_an_induction_head_and_what_its_loss_costs():
+    made = explorer.some_sequences()
+    answer = int(made.tokens[0, 21])
+    assert "the token after an earlier copy" in explorer.describe_head(0, (1, 0), 20, "none")
+    assert f"says {answer}; right is {answer}." in explorer.describe_head(0, (1, 0), 20, "this head")
+    assert f"says {answer};" not in explorer.describe_head(0, (1, 0), 20, "both heads of its layer")
+    assert "nobody can know yet" in explorer.describe_head(0, (1, 0), 0, "none")
+
+
+@pytest.mark.parametrize("make", [explorer.what_it_looks_at, explorer.heads_at_work])
+def test_every_control_changes_the_picture_or_the_sentence(make):
+    _, first, second, picture, sentence = (getattr(one, "children", one) for one in make().children)
+    for control in (*first, *second):
+        before, at_first = (bytes(picture.value), sentence.value), control.value
+        if hasattr(control, "options"):
+            control.index = 2 if control.index != 2 else 0
+        else:
+            control.value = control.min if control.value != control.min else control.max
+        after = (bytes(picture.value), sentence.value)
+        control.value = at_first
+        assert after != before
+        assert (bytes(picture.value), sentence.value) == before
+
+
+def test_a_heat_map_marks_its_largest_number():
+    values = torch.zeros(1, 32, 32)
+    values[0, 8, 16] = 1.0
+    figure = figures.maps(shapes.pictures(1, seed=0), {"a": values}, count=1)
+    (dot,) = figure.axes[0].lines
+    left, _, _, top = figure.axes[0].images[1].get_extent()
+    side = top - figure.axes[0].images[1].get_extent()[2]
+    assert (dot.get_xdata()[0] - left) / side == pytest.approx(16.5 / 32)
+    assert (top - dot.get_ydata()[0]) / side == pytest.approx(8.5 / 32)
+
+
+def test_the_other_figures_show_what_they_are_given():
+    board = figures.scoreboard({"a": {"x": 0.1, "y": 0.9}, "b": {"x": 0.2, "y": 0.8}}, "share")
+    assert [list(line.get_xdata()) for line in board.axes[0].lines] == [[0.1, 0.2], [0.9, 0.8]]
+    bars = figures.bars({"a": 0.25, "b": 1.0}, "share", ["b"])
+    assert [text.get_text() for text in bars.axes[0].texts] == ["0.25", "1.00"]
+    doses = figures.doses({"up": torch.tensor([0.0, 1.0]), "no": torch.tensor([0.0, 0.0])}, [0.0, 2.0], "share")
+    assert [list(line.get_ydata()) for line in doses.axes[0].lines] == [[0.0, 1.0], [0.0, 0.0]]
+    carried = figures.carried(torch.eye(3, 23), list(range(23)), broken=1)
+    assert sum(text.get_text() == "1.0" for text in carried.axes[0].texts) == 3
+    pattern = heads.patterns(copying.trained_copier(), copying.sequences(1, seed=0).inputs)[:, 0]
+    assert len(figures.attention(pattern, list(range(23))).axes) == 4
+    plt.close("all")
