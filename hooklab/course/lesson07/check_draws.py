@@ -18,8 +18,9 @@ DRAWS = 3000
 # A right answer is farther than FAR from Beta(2, 2) once in ten thousand samples (Kolmogorov-Smirnov); its variance,
 # 1/20 ± 0.001, is outside of this range once in a hundred thousand. That of Beta(3, 3) is 0.036, of a triangle 0.042.
 FAR, VARIANCE = 0.0406, (0.0456, 0.0544)
-# Each of the 24 orders of four comes 125 times ± 11, each of three places 1000 times ± 26.
-SIZE, RARE, OFTEN = 4, 70, 185
+# Each of the 24 orders of four comes 125 times ± 11; a right answer has this χ² or more once in a million times.
+SIZE, CHI_SQUARE = 4, 74
+# Each of three places comes 1000 times ± 26. At each, the mean of λ is 0.5 ± 0.007, of |λ - ½| 0.1875 ± 0.004.
 LAYERS, PLACE_RARE, PLACE_OFTEN = 2, 870, 1130
 
 
@@ -27,10 +28,12 @@ LAYERS, PLACE_RARE, PLACE_OFTEN = 2, 870, 1130
 def dice_of_a_batch(trial: Trial) -> str:
     _check_one_draw(trial)
     _check_source(trial)
-    lams, orders, places = _many_draws(trial)
-    _check_lams(lams)
-    _check_orders(orders)
+    draws = _many_draws(trial)
+    _check_lams(torch.tensor([lam for lam, _, _ in draws], dtype=torch.float64).sort().values)
+    _check_orders(Counter(order for _, order, _ in draws))
+    places = Counter(place for _, _, place in draws)
     _check_places(places)
+    _check_independence(draws)
     return (
         f"one λ, one permutation and one place a batch, from the generator alone; {DRAWS} draws look like Beta(2, 2), "
         "and all permutations and all places are equally likely"
@@ -62,47 +65,59 @@ def _check_source(trial: Trial) -> None:
     """The same generator state gives the same draw, whatever the global random state; the next draw differs."""
     generator = torch.Generator().manual_seed(7)
     state = generator.get_state()
-    draws = [_draw(trial, 20, generator) for _ in range(12)]
-    generator.set_state(state)
-    torch.manual_seed(123456)  # global: the learner's draw must not depend on it
-    again = [_draw(trial, 20, generator) for _ in range(12)]
+
+    def draws(seed: int) -> list[tuple[float, Tensor, int]]:
+        generator.set_state(state)
+        torch.manual_seed(seed)  # the global one: the learner's draw must not depend on it
+        return [_draw(trial, 20, generator) for _ in range(12)]
+
+    first, other = draws(1), draws(123456)
     for part, name in enumerate(("λ", "indices", "place")):
-        if not all(torch.equal(a, b) for a, b in zip(_column(draws, part), _column(again, part), strict=True)):
+        if not _alike(first, other, part):
             raise NotYet(
                 f"with the generator in the same state, {name} came out differently",
                 expected="everything comes from the generator that you are given",
-                likely="global dice: pass `generator=generator` to every torch function that draws",
+                likely="global dice: pass `generator=generator` to every torch function that draws"
+                if _alike(draws(1), first, part) and _alike(draws(123456), other, part)
+                else None,
             )
-    first, second = draws[:2]
-    same_lam, same_order = first[0] == second[0], torch.equal(first[1], second[1])
+    same_lam, same_order = (_alike(first[:1], first[1:2], part) for part in (0, 1))
     if same_lam or same_order:
         raise NotYet(
             f"two draws from one generator gave the same {'λ' if same_lam else 'indices'}",
             expected="a new λ and a new permutation for each batch",
-            got=f"λ = {first[0]:.4g}, then {second[0]:.4g}" if same_lam else "the same permutation of 20 twice",
-            likely="seeded again, or drawn without the generator: the generator must go on from where it is",
+            got=f"λ = {first[0][0]:.4g}, then {first[1][0]:.4g}" if same_lam else "the same permutation of 20 twice",
+            likely="seeded again, or put back: the generator must go on from where it is"
+            if same_lam and same_order and _is_turned_back(trial)
+            else None,
         )
 
 
-def _column(draws: list[tuple[float, Tensor, int]], part: int) -> list[Tensor]:
-    return [torch.as_tensor(draw[part]) for draw in draws]
+def _is_turned_back(trial: Trial) -> bool:
+    """Whether a draw uses the generator, and leaves it where one more draw gives the same again."""
+    generator = torch.Generator().manual_seed(8)
+    one = _draw(trial, 20, generator)
+    if not torch.equal(generator.get_state(), torch.Generator().manual_seed(8).get_state()):
+        return True
+    other = _draw(trial, 20, torch.Generator().manual_seed(9))
+    return not torch.equal(one[1], other[1]) or one[0] != other[0]
 
 
-def _many_draws(trial: Trial) -> tuple[Tensor, Counter[tuple[int, ...]], Counter[int]]:
-    generator, lams = torch.Generator().manual_seed(11), []
-    orders: Counter[tuple[int, ...]] = Counter()
-    places: Counter[int] = Counter()
+def _alike(some: list[tuple[float, Tensor, int]], others: list[tuple[float, Tensor, int]], part: int) -> bool:
+    """Whether λ, the indices or the place are the same in two series of draws."""
+    pairs = zip(some, others, strict=True)
+    return all(torch.equal(torch.as_tensor(one[part]), torch.as_tensor(other[part])) for one, other in pairs)
+
+
+def _many_draws(trial: Trial) -> list[tuple[float, tuple[int, ...], int]]:
+    generator = torch.Generator().manual_seed(11)
 
     def many() -> list[Any]:  # in one run: what surrounds a run takes longer than a draw
         return [trial.answer(SIZE, LAYERS, generator) for _ in range(DRAWS)]
 
     many.__name__ = trial.name
-    for got in trial.run(many):
-        lam, indices, place = _read(got, SIZE, LAYERS)
-        lams.append(lam)
-        orders[tuple(indices.tolist())] += 1
-        places[place] += 1
-    return torch.tensor(lams, dtype=torch.float64).sort().values, orders, places
+    read = [_read(got, SIZE, LAYERS) for got in trial.run(many)]
+    return [(lam, tuple(indices.tolist()), place) for lam, indices, place in read]
 
 
 # What learners take for Beta(2, 2): the misconception, and the distribution function at λ.
@@ -117,6 +132,12 @@ _INSTEAD: dict[str, Callable[[Tensor], Tensor]] = {
     "Beta(3, 3): the middle one of five uniform numbers; for Beta(2, 2) take that of three": lambda at: (
         at**3 * (10 - 15 * at + 6 * at**2)
     ),
+    "folded: max(λ, 1 - λ) is no longer Beta(2, 2), and a loss that uses λ itself would not fit it": lambda at: (
+        2 * (3 * at**2 - 2 * at**3) - 1
+    ).clamp(min=0),
+    "folded: min(λ, 1 - λ) is no longer Beta(2, 2), and a loss that uses λ itself would not fit it": lambda at: (
+        2 * (3 * at**2 - 2 * at**3)
+    ).clamp(max=1),
     "largest: of three uniform numbers take the middle one": lambda at: at**3,
     "smallest: of three uniform numbers take the middle one": lambda at: 1 - (1 - at) ** 3,
 }
@@ -138,12 +159,6 @@ def _check_lams(lams: Tensor) -> None:
         "got": f"{100 * float((lams < 0.5).double().mean()):.0f} % below ½, and "
         f"{100 * float(((lams > 0.25) & (lams < 0.75)).double().mean()):.0f} % between ¼ and ¾",
     }
-    if bool((lams >= 0.5).all()) or bool((lams <= 0.5).all()):
-        raise NotYet(
-            f"in {DRAWS} draws λ never was on the other side of ½",
-            **shown,
-            likely="folded: max(λ, 1 - λ) is no longer Beta(2, 2), and a loss that uses λ itself would not fit it",
-        )
     likely = min(_INSTEAD, key=lambda words: _distance(lams, _INSTEAD[words]))
     fits = _distance(lams, _INSTEAD[likely]) < FAR
     raise NotYet(f"{DRAWS} draws of λ do not look like Beta(2, 2)", **shown, likely=likely if fits else None)
@@ -158,7 +173,8 @@ def _distance(ordered: Tensor, distribution: Callable[[Tensor], Tensor]) -> floa
 
 def _check_orders(orders: Counter[tuple[int, ...]]) -> None:
     everyone = list(permutations(range(SIZE)))
-    if all(RARE < orders[order] < OFTEN for order in everyone):
+    expected = DRAWS / len(everyone)
+    if sum((orders[order] - expected) ** 2 / expected for order in everyone) < CHI_SQUARE:
         return
     likely = None
     moved = {order for order in everyone if all(i != partner for i, partner in enumerate(order))}
@@ -166,10 +182,10 @@ def _check_orders(orders: Counter[tuple[int, ...]]) -> None:
         likely = "a derangement: you leave out the orders in which a row keeps its place; here a row may draw itself"
     elif len(orders) <= SIZE:
         likely = "some orders never come: a roll or a flip is not a random permutation; randperm(n) is"
-    odd = max(everyone, key=lambda order: (order not in orders, abs(orders[order] - DRAWS / len(everyone))))
+    odd = max(everyone, key=lambda order: (order not in orders, abs(orders[order] - expected)))
     raise NotYet(
         f"of {DRAWS} permutations of four, {list(odd)} came {orders[odd]} times",
-        expected=f"about {DRAWS // len(everyone)}, like each of the 24",
+        expected=f"about {expected:.0f}, like each of the 24",
         got=f"{len(orders)} different ones",
         likely=likely,
     )
@@ -188,6 +204,29 @@ def _check_places(places: Counter[int]) -> None:
         got=", ".join(f"{place}: {places[place]}" for place in range(LAYERS + 1)),
         likely=likely,
     )
+
+
+def _check_independence(draws: list[tuple[float, tuple[int, ...], int]]) -> None:
+    """Each place has the λ and the partners that the others have."""
+    for place in range(LAYERS + 1):
+        here = [(lam, order) for lam, order, drawn in draws if drawn == place]
+        lams = torch.tensor([lam for lam, _ in here], dtype=torch.float64)
+        shown = f"with place {place}, λ is {float(lams.mean()):.2f} on average, and {{}}"
+        firsts = Counter(order[0] for _, order in here)
+        expected = len(here) / SIZE
+        if abs(float(lams.mean()) - 0.5) > 0.04 or abs(float((lams - 0.5).abs().mean()) - 0.1875) > 0.022:
+            got = shown.format(f"{float((lams - 0.5).abs().mean()):.2f} away from ½")
+        elif any(abs(firsts[one] - expected) > 0.25 * expected for one in range(SIZE)):
+            counted = ", ".join(f"{one}: {firsts[one]}" for one in range(SIZE))
+            got = f"with place {place}, the first row's partners are {counted}"
+        else:
+            continue
+        raise NotYet(
+            "the place depends on what else was drawn",
+            expected="at each place the same λ and the same partners as at the others",
+            got=got,
+            likely="drawn together: two of the three were made of one number; draw each anew",
+        )
 
 
 def _draw(trial: Trial, length: int, generator: torch.Generator, layers: int = LAYERS) -> tuple[float, Tensor, int]:

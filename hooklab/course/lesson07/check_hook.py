@@ -18,7 +18,7 @@ from hooklab.course.exercises.forward import (
 )
 from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
-from hooklab.course.lesson07.known_mixtures import TWICE, UNMIXED, explain_mixture, mixture, partners
+from hooklab.course.lesson07.known_mixtures import TWICE, UNMIXED, Seen, explain_mixture, mixture, partners
 
 
 class _InTheBlock(Exception):
@@ -60,13 +60,14 @@ class _Stage(nn.Module):
 @exercise("7.3", "A hook that mixes, and cleans up")
 @misconception_named()
 def a_hook_that_mixes(trial: Trial) -> str:
+    seen: list[Seen] = []
     for seed, lam in enumerate((0.75, 0.25, 0.625)):
-        _check_mixing(trial, _Net(seed), whole_numbers(seed, 3, 2), lam)
+        _check_mixing(trial, _Net(seed), whole_numbers(seed, 3, 2), lam, seen)
     _check_exception(trial)
     return "the layer's output was mixed by return, with gradients to both parts, and the hook was gone after the block"
 
 
-def _check_mixing(trial: Trial, net: _Net, x: Tensor, lam: float) -> None:
+def _check_mixing(trial: Trial, net: _Net, x: Tensor, lam: float, seen: list[Seen]) -> None:
     indices, before = partners(3), net(x).detach()
     own = net.stage.register_forward_hook(users_own)
     with trial.watch(net, x):
@@ -95,7 +96,7 @@ def _check_mixing(trial: Trial, net: _Net, x: Tensor, lam: float) -> None:
                 expected="once: batch normalisation would count the batch twice, and dropout would draw again",
                 likely=TWICE,
             )
-        _expect_mixed(net, lam, indices, *hooks)
+        _expect_mixed(net, lam, indices, seen, *hooks)
         _expect_gradients(net, x, lam, indices)
         after = run_with_hooks(trial, net, x)
     if own.id not in net.stage._forward_hooks:
@@ -108,28 +109,37 @@ def _check_mixing(trial: Trial, net: _Net, x: Tensor, lam: float) -> None:
         raise trial.faults[0]
     if not same(after, before):
         raise NotYet("after the block, the layer's output is still changed", expected="as it was without the block")
-    _check_second_pass(trial, net, x, lam, indices)
+    _check_more_passes(trial, net, x, lam, indices)
 
 
-def _check_second_pass(trial: Trial, net: _Net, x: Tensor, lam: float, indices: Tensor) -> None:
-    def a_block() -> Any:
+def _check_more_passes(trial: Trial, net: _Net, x: Tensor, lam: float, indices: Tensor) -> None:
+    """A second pass in one block, and one in evaluation mode: what is mixed is the block's matter."""
+    received = {}
+
+    def a_block() -> None:
         with trial.answer(net.stage, lam, indices):
-            net(x)
-            return net(x)
+            for time in ("first", "second", "third"):
+                net.train(time != "third")
+                net(x)
+                received[time] = (net.received, mixture(net.stage.before_hooks, lam, indices))
+        net.train()
 
-    a_block.__name__ = "a block with two passes"
+    a_block.__name__ = "a block with three passes"
     with trial.watch(net, x):
         trial.run(a_block)
-    if not same(net.received, mixture(net.stage.before_hooks, lam, indices)):
-        raise NotYet(
-            "in the block's second pass, the next layer did not get the mixture",
-            expected="every pass in the block is mixed",
-            got=tensor_text(net.received),
-            likely="mixed once: the hook was gone after its first call",
-        )
+    for time, (got, wanted) in received.items():
+        if not same(got, wanted):
+            in_evaluation = time == "third"
+            raise NotYet(
+                f"in the block's {time} pass{', in evaluation mode' * in_evaluation}, the next layer did not get "
+                "the mixture",
+                expected="every pass in the block is mixed",
+                got=tensor_text(got),
+                likely=None if in_evaluation else "mixed once: the hook was gone after its first call",
+            )
 
 
-def _expect_mixed(net: _Net, lam: float, indices: Tensor, hooks: int, pre_hooks: int) -> None:
+def _expect_mixed(net: _Net, lam: float, indices: Tensor, seen: list[Seen], hooks: int, pre_hooks: int) -> None:
     values = net.stage.before_hooks
     got = expect_tensor(net.received, "what your hook returned", values.shape).detach()
     wanted = mixture(values, lam, indices)
@@ -139,9 +149,10 @@ def _expect_mixed(net: _Net, lam: float, indices: Tensor, hooks: int, pre_hooks:
             expected="a new tensor, returned; the layer's output stays as it was, because backward() may need it",
             likely="in-place change: `out *= λ`, `out[...] = …` and `out.copy_` write, `λ * out` makes a new tensor",
         )
+    seen.append(Seen(got, values, lam, indices))
     if same(got, wanted):
         return
-    likely = explain_mixture(got, values, lam, indices)
+    likely = explain_mixture(*seen)
     if pre_hooks and hooks <= 0:
         likely = "forward pre-hook: it mixes what goes in; what comes out is a forward hook's"
     elif likely == UNMIXED and hooks <= 0:

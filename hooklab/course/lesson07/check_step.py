@@ -18,7 +18,7 @@ from hooklab.course.exercises.forward import misconception_named
 from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
 from hooklab.course.exercises.misconceptions import named_by
 from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
-from hooklab.course.lesson07.known_mixtures import TWICE, UNMIXED, explain_mixture, mixture, partners
+from hooklab.course.lesson07.known_mixtures import TWICE, UNMIXED, Seen, explain_mixture, mixture, partners
 
 SIZE, RATE = 5, 0.25
 PLACES = ("the input", "layers[0]", "layers[1]")
@@ -64,7 +64,8 @@ class _Net(nn.Module):
         with torch.no_grad():
             self.head.weight.copy_(torch.rand(3, SIZE, generator=generator) - 0.5)
             self.head.bias.zero_()
-        self.passes, self.calls, self.raises, self.was_training = 0, 0, False, True
+        self.calls, self.raises, self.was_training = 0, False, True
+        self.passes: list[Tensor] = []  # what each one began with
         self.received: list[Tensor] = []
         self.register_forward_pre_hook(self._count)
 
@@ -76,7 +77,7 @@ class _Net(nn.Module):
         self.calls += 1
 
     def forward(self, x: Tensor) -> Tensor:
-        self.passes += 1
+        self.passes.append(x.detach().clone())
         self.was_training = self.was_training and self.training
         self.received = []
         for stage in self.stages:
@@ -104,13 +105,14 @@ class _Step(NamedTuple):
 @named_by({"list index out of range": "a place too far: place 0 is the input, and place k is layers[k - 1]"})
 @misconception_named()
 def a_whole_step(trial: Trial) -> str:
+    seen: list[Seen] = []
     for layers, pairs in STEPS.items():
         for number, pair in enumerate(pairs):
             net = _Net()
             optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
             earlier: _Step | None = None
             for draw in pair:
-                earlier = _one_step(trial, net, optimizer, layers, draw, number, earlier)
+                earlier = _one_step(trial, net, optimizer, layers, draw, number, earlier, seen)
     _check_exception(trial)
     if trial.faults:
         raise trial.faults[0]
@@ -128,11 +130,12 @@ def _one_step(
     draw: _Draw,
     seed: int,
     earlier: _Step | None,
+    seen: list[Seen],
 ) -> _Step:
     x = 3 * torch.eye(SIZE) + torch.rand(SIZE, SIZE, generator=torch.Generator().manual_seed(10 * seed + draw.place))
     y, indices = torch.tensor([0, 1, 2, 0, 1]).roll(seed), partners(SIZE)
     given, before = (x.clone(), y.clone()), copy.deepcopy(net)
-    net.passes, net.calls, net.was_training = 0, 0, True
+    net.passes, net.calls, net.was_training = [], 0, True
     for stage in net.stages:
         stage.runs = 0
     got = trial.call(net, net.stages[:layers], optimizer, x, y, draw.lam, indices.clone(), draw.place, may_change=True)
@@ -144,8 +147,8 @@ def _one_step(
             expected="the batch stays as it was: somebody else may still use it",
             likely="in-place change: `x *= λ` writes into x, `λ * x` makes a new tensor",
         )
-    _expect_one_pass(net)
-    _expect_features(net, x, draw, indices)
+    _expect_one_pass(net, x[indices])
+    _expect_features(net, x, draw, indices, seen)
     moved = [(old - new).detach() / RATE for old, new in zip(before.parameters(), net.parameters(), strict=True)]
     step = _Step(x, y, draw, indices, before, moved)
     _expect_update(step, net, earlier)
@@ -153,15 +156,12 @@ def _one_step(
     return step
 
 
-def _expect_one_pass(net: _Net) -> None:
-    if net.passes != 1:
-        raise NotYet(
-            f"the model ran {net.passes} times in one step",
-            expected="one pass",
-            likely="forward twice: the partners are rows of the same batch, `out[indices]`; one pass has them all"
-            if net.passes
-            else "call `model(...)`",
-        )
+def _expect_one_pass(net: _Net, partners: Tensor) -> None:
+    if len(net.passes) != 1:
+        likely = None if net.passes else "call `model(...)`"
+        if any(same(batch, partners) for batch in net.passes):
+            likely = "forward twice: the partners are rows of the same batch, `out[indices]`; one pass has them all"
+        raise NotYet(f"the model ran {len(net.passes)} times in one step", expected="one pass", likely=likely)
     if net.calls != 1:
         raise NotYet(
             "your step called `model.forward(x)`",
@@ -178,7 +178,7 @@ def _expect_one_pass(net: _Net) -> None:
         )
 
 
-def _expect_features(net: _Net, x: Tensor, draw: _Draw, indices: Tensor) -> None:
+def _expect_features(net: _Net, x: Tensor, draw: _Draw, indices: Tensor, seen: list[Seen]) -> None:
     put_out = [x, *(stage.put_out for stage in net.stages)]
     mixed_at = [place for place in range(3) if not same(net.received[place], put_out[place])]
     if len(mixed_at) > 1:
@@ -195,8 +195,9 @@ def _expect_features(net: _Net, x: Tensor, draw: _Draw, indices: Tensor) -> None
         )
     values, got = put_out[draw.place], net.received[draw.place]
     wanted = mixture(values, draw.lam, indices)
+    seen.append(Seen(got, values, draw.lam, indices))
     if not same(got, wanted):
-        likely = explain_mixture(got, values, draw.lam, indices)
+        likely = explain_mixture(*seen)
         if likely == UNMIXED and draw.place:
             likely = "forgotten return in the hook, or a hook that never ran"
         raise NotYet(

@@ -6,7 +6,8 @@ The longer ones stand in modules of their own: `check_hook` (7.3), `check_draws`
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.forward import whole_numbers
+from hooklab.course.exercises.misconceptions import fitting
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
 from hooklab.course.lesson07.check_draws import dice_of_a_batch
 from hooklab.course.lesson07.check_hook import a_hook_that_mixes
@@ -23,6 +25,7 @@ from hooklab.course.lesson07.known_mixtures import (
     INVERSE,
     OTHER_PARTNERS,
     SWAPPED,
+    Seen,
     explain_mixture,
     mixture,
     partners,
@@ -33,6 +36,7 @@ __all__ = ["a_hook_that_mixes", "a_mixed_batch", "a_mixed_loss", "a_whole_step",
 
 @exercise("7.1", "Mix a batch and its targets")
 def a_mixed_batch(trial: Trial) -> str:
+    seen: dict[str, list[Seen]] = {"x": [], "y": []}
     for lam, shape in ((0.75, (3, 1)), (0.25, (4, 2)), (0.625, (5, 1, 2, 2))):
         length = shape[0]
         x, y, indices = whole_numbers(length, *shape), torch.eye(length), partners(length)
@@ -43,27 +47,36 @@ def a_mixed_batch(trial: Trial) -> str:
                 raise NotYet(
                     f"your function changed {name} in place",
                     expected="the values that you are given stay as they were",
-                    likely="in-place change: `x *= λ` and `x += …` write into x, `λ * x + …` makes a new tensor",
+                    likely="in-place change: `x *= λ` and `x += …` write into x, `λ * x + …` makes a new tensor"
+                    if name != "indices"
+                    else None,
                 )
         mixed_x, mixed_y = _pair(got)
         if same(mixed_x, mixture(y, lam, indices)) and mixed_x.shape != x.shape:
             raise NotYet("the mixed targets came first", expected="(mixed x, mixed y)", got="(mixed y, mixed x)")
         for name, part, values in (("x", mixed_x, x), ("y", mixed_y, y)):
-            part = expect_tensor(part, f"the mixed {name}", values.shape)
-            wanted = mixture(values, lam, indices)
-            if not same(part, wanted):
-                likely = explain_mixture(part, values, lam, indices)
-                if name == "y" and likely in (INVERSE, OTHER_PARTNERS):
-                    likely = "other partners than x has: the same `indices` belong to both"
-                if not part.is_floating_point():
-                    likely = "whole numbers: `.long()` and `.int()` cut off what is behind the point, here the shares"
-                raise NotYet(
-                    f"with λ = {lam:g} and indices = {indices.tolist()}, the mixed {name} is not the right one",
-                    expected=tensor_text(wanted),
-                    got=tensor_text(part),
-                    likely=likely,
-                )
+            seen[name].append(Seen(expect_tensor(part, f"the mixed {name}", values.shape), values, lam, indices))
+    for name, mixtures in seen.items():
+        _expect_mixtures(name, mixtures)
     return "three batches, of vectors and of images: x and y mixed with the same partners and the same λ, even below ½"
+
+
+def _expect_mixtures(name: str, seen: list[Seen]) -> None:
+    for one in seen:
+        wanted = mixture(one.values, one.lam, one.indices)
+        if same(one.got, wanted):
+            continue
+        likely = explain_mixture(*seen)
+        if name == "y" and likely in (INVERSE, OTHER_PARTNERS):
+            likely = "other partners than x has: the same `indices` belong to both"
+        if not one.got.is_floating_point():
+            likely = "whole numbers: `.long()` and `.int()` cut off what is behind the point, here the shares"
+        raise NotYet(
+            f"with λ = {one.lam:g} and indices = {one.indices.tolist()}, the mixed {name} is not the right one",
+            expected=tensor_text(wanted),
+            got=tensor_text(one.got),
+            likely=likely,
+        )
 
 
 def _pair(got: Any) -> tuple[Any, Any]:
@@ -78,44 +91,62 @@ def _pair(got: Any) -> tuple[Any, Any]:
 
 @exercise("7.2", "The loss of a mixture")
 def a_mixed_loss(trial: Trial) -> str:
+    seen = []
     for loss_fn, lam in ((F.cross_entropy, 0.75), (F.multi_margin_loss, 0.25), (F.cross_entropy, 0.25)):
         logits = whole_numbers(3 + round(4 * lam), 4, 5).requires_grad_()
-        y, indices = torch.tensor([4, 0, 3, 1]), partners(4)
-        wanted = _loss(loss_fn, logits, y, lam, indices)
+        case = _Case(loss_fn, logits, torch.tensor([4, 0, 3, 1]), lam, partners(4))
         asked: list[Any] = []
         try:
-            got = trial.call(_noting(loss_fn, asked), logits, y, lam, indices)
+            got = trial.call(_noting(loss_fn, asked), logits, case.y, lam, case.indices)
         except NotYet as fault:
             raise NotYet(fault.missing, expected="no exception", likely=_why_it_raised(fault.missing)) from fault
-        if logits.grad is not None:
+        seen.append((case, _read_loss(got, case), asked))
+    for case, got, asked in seen:
+        if not same(got, case.loss()):
             raise NotYet(
-                "your function ran backward()",
-                expected="the loss alone: who calls your function decides when to go back",
-                likely="backward() inside: it uses up the graph, and the training loop's own backward() would fail",
-            )
-        if got is None:
-            raise NotYet(
-                "your function returned None", expected=tensor_text(wanted), got="None", likely="forgotten return"
-            )
-        if isinstance(got, int | float):
-            raise NotYet(
-                "your loss is a number, not a tensor",
-                expected="a tensor, from which backward() can start",
-                got=tensor_text(got),
-                likely="item(): it takes the number out of the tensor and leaves the graph behind",
-            )
-        got = expect_tensor(got, "your loss", wanted.shape)
-        if not same(got, wanted):
-            raise NotYet(
-                f"with λ = {lam:g} and {loss_fn.__name__}, that is not the mixed loss",
-                expected=tensor_text(wanted),
+                f"with λ = {case.lam:g} and {case.loss_fn.__name__}, that is not the mixed loss",
+                expected=tensor_text(case.loss()),
                 got=tensor_text(got),
                 likely="partners' logits: the network has mixed already; only the targets change places"
-                if any(same(one, logits[indices]) for one in asked)
-                else _explain_loss(got, loss_fn, logits.detach(), y, lam, indices),
+                if any(same(one, case.logits[case.indices]) for one in asked)
+                else fitting([got for _, got, _ in seen], _KNOWN_LOSSES, [case for case, _, _ in seen]),
             )
-        _expect_gradient(got, wanted, logits)
+        _expect_gradient(got, case.loss(), case.logits)
     return "λ of one loss and 1-λ of the other, for two loss functions, and gradients reach the logits"
+
+
+class _Case(NamedTuple):
+    loss_fn: Any
+    logits: Tensor
+    y: Tensor
+    lam: float
+    indices: Tensor
+
+    def loss(self, **other: Any) -> Tensor:
+        """The mixed loss, or a wrong one: with something in the place of a field."""
+        loss_fn, logits, y, lam, indices = self._replace(**other)
+        loss: Tensor = lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices])
+        return loss
+
+
+def _read_loss(got: Any, case: _Case) -> Tensor:
+    wanted = case.loss()
+    if case.logits.grad is not None:
+        raise NotYet(
+            "your function ran backward()",
+            expected="the loss alone: who calls your function decides when to go back",
+            likely="backward() inside: it uses up the graph, and the training loop's own backward() would fail",
+        )
+    if got is None:
+        raise NotYet("your function returned None", expected=tensor_text(wanted), got="None", likely="forgotten return")
+    if isinstance(got, int | float):
+        raise NotYet(
+            "your loss is a number, not a tensor",
+            expected="a tensor, from which backward() can start",
+            got=tensor_text(got),
+            likely="item(): it takes the number out of the tensor and leaves the graph behind",
+        )
+    return expect_tensor(got, "your loss", wanted.shape)
 
 
 def _noting(loss_fn: Any, asked: list[Any]) -> Any:
@@ -129,32 +160,26 @@ def _noting(loss_fn: Any, asked: list[Any]) -> Any:
     return noting
 
 
-def _loss(loss_fn: Any, logits: Tensor, y: Tensor, lam: float, indices: Tensor) -> Tensor:
-    loss: Tensor = lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices])
-    return loss
-
-
-def _explain_loss(got: Tensor, loss_fn: Any, logits: Tensor, y: Tensor, lam: float, indices: Tensor) -> str | None:
-    own, partner = loss_fn(logits, y), loss_fn(logits, y[indices])
-    known = {
-        "one target only: each sample's own; its partner's share of the loss is missing": own,
-        "one target only: the partner's; each sample's own share of the loss is missing": partner,
-        SWAPPED if lam > 0.5 else FOLDED: (1 - lam) * own + lam * partner,
-        "half and half: λ was not used": (own + partner) / 2,
-        "a sum without weights: λ and 1 - λ are missing": own + partner,
-        INVERSE: _loss(loss_fn, logits, y, lam, indices.argsort()),
-        OTHER_PARTNERS: _loss(loss_fn, logits, y, lam, torch.arange(len(y)).flip(0)),
-        "class numbers were mixed: of a 3 and a 5 they make a 4, which neither of them is": loss_fn(
-            logits, (lam * y + (1 - lam) * y[indices]).long()
-        ),
-        "cross entropy in place of `loss_fn`: call the function that you are given": _loss(
-            F.cross_entropy, logits, y, lam, indices
-        ),
-        "predictions mixed: the network has mixed already; mix the losses and leave the logits alone": _loss(
-            loss_fn, mixture(logits, lam, indices), y, lam, indices
-        ),
-    }
-    return next((words for words, value in known.items() if same(got, value)), None)
+# A misconception -> the loss of an answer with it.
+_KNOWN_LOSSES: dict[str, Callable[[_Case], Tensor]] = {
+    "one target only: each sample's own; its partner's share of the loss is missing": lambda case: case.loss(lam=1.0),
+    "one target only: the partner's; each sample's own share of the loss is missing": lambda case: case.loss(lam=0.0),
+    SWAPPED: lambda case: case.loss(lam=1 - case.lam),
+    FOLDED: lambda case: case.loss(lam=max(case.lam, 1 - case.lam)),
+    "half and half: λ was not used": lambda case: case.loss(lam=0.5),
+    "a sum without weights: λ and 1 - λ are missing": lambda case: 2 * case.loss(lam=0.5),
+    INVERSE: lambda case: case.loss(indices=case.indices.argsort()),
+    OTHER_PARTNERS: lambda case: case.loss(indices=torch.arange(len(case.y)).flip(0)),
+    "class numbers were mixed: of a 3 and a 5 they make a 4, which neither of them is": lambda case: case.loss_fn(
+        case.logits, mixture(case.y, case.lam, case.indices).long()
+    ),
+    "cross entropy in place of `loss_fn`: call the function that you are given": lambda case: case.loss(
+        loss_fn=F.cross_entropy
+    ),
+    "predictions mixed: the network has mixed already; mix the losses and leave the logits alone": lambda case: (
+        case.loss(logits=mixture(case.logits, case.lam, case.indices))
+    ),
+}
 
 
 def _why_it_raised(message: str) -> str | None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
+from hooklab.course.exercises.misconceptions import fitting
 from hooklab.course.exercises.trial import same
 
 FOLDED = "λ folded: max(λ, 1 - λ) took the place of λ; use it as it came"
@@ -28,21 +32,40 @@ def mixture(values: Tensor, lam: float, indices: Tensor) -> Tensor:
     return lam * values + (1 - lam) * values[indices]
 
 
-def explain_mixture(got: Tensor, values: Tensor, lam: float, indices: Tensor) -> str | None:
-    """Name the misconception behind a mixture of `values` that is not the right one, if it is a known one."""
-    known = {
-        UNMIXED: values,
-        "partners only: λ of the sample itself is missing": values[indices],
-        "half and half: λ was not used": mixture(values, 0.5, indices),
-        SWAPPED if lam > 0.5 else FOLDED: mixture(values, 1 - lam, indices),
-        INVERSE: mixture(values, lam, indices.argsort()),
-        "mixed twice: the same mixing was applied to its own result": mixture(
-            mixture(values, lam, indices), lam, indices
-        ),
-        "weights that do not add up to 1: λ and 1 - λ": values + (1 - lam) * values[indices],
-    }
-    for words, wrong in known.items():
-        if same(got, wrong):
-            return words
-    # Each sample is partner once, so with any permutation the mean over the batch stays as it was.
-    return OTHER_PARTNERS if same(got.to(values.dtype).mean(dim=0), values.mean(dim=0)) else None
+class Seen(NamedTuple):
+    """What an answer made of values, with which λ and which partners."""
+
+    got: Tensor
+    values: Tensor
+    lam: float
+    indices: Tensor
+
+
+# A misconception -> what an answer with it makes of what it was given.
+_KNOWN: dict[str, Callable[[Seen], Tensor]] = {
+    UNMIXED: lambda one: one.values,
+    "partners only: λ of the sample itself is missing": lambda one: one.values[one.indices],
+    "half and half: λ was not used": lambda one: mixture(one.values, 0.5, one.indices),
+    SWAPPED: lambda one: mixture(one.values, 1 - one.lam, one.indices),
+    FOLDED: lambda one: mixture(one.values, max(one.lam, 1 - one.lam), one.indices),
+    INVERSE: lambda one: mixture(one.values, one.lam, one.indices.argsort()),
+    "mixed twice: the same mixing was applied to its own result": lambda one: mixture(
+        mixture(one.values, one.lam, one.indices), one.lam, one.indices
+    ),
+    "weights that do not add up to 1: λ and 1 - λ": lambda one: one.values + (1 - one.lam) * one.values[one.indices],
+}
+
+
+def explain_mixture(*seen: Seen) -> str | None:
+    """Name the misconception behind mixtures that are not right, if it is a known one and the only one that fits."""
+    if name := fitting([one.got for one in seen], _KNOWN, seen):
+        return name
+    is_known = any(all(same(one.got, wrong(one)) for one in seen) for wrong in _KNOWN.values())
+    return OTHER_PARTNERS if not is_known and all(map(_has_other_partners, seen)) else None
+
+
+def _has_other_partners(one: Seen) -> bool:
+    """Whether each row is λ of itself and 1 - λ of some row, and each row is partner once, so that the mean stays."""
+    partners = (one.got - one.lam * one.values) / (1 - one.lam)
+    are_rows = all(any(same(partner, row) for row in one.values) for partner in partners)
+    return are_rows and same(partners.mean(dim=0), one.values.mean(dim=0))
