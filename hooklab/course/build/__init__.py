@@ -3,7 +3,8 @@
 `python -m hooklab build [NAME…]` runs the notebooks and writes them; `--check` runs nothing; `new 08_slug` begins a
 lesson. Each problem is told in one line that says where it is, all problems at once. To be read in this order: `course`
 (which files there are), `source` (a source's cells), `parts` (exercises, predictions), `draft` (every rule for a
-source, and the minutes), `notebook` (what a source makes, and what is wrong with it), `kernels` and `running`; `new`.
+source, and the minutes), `notebook` (what a source makes, and what is wrong with it), `teaching` (the page for the
+teacher), `kernels` and `running`; `new`.
 """
 
 from __future__ import annotations
@@ -70,11 +71,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(course: Course, drafts: list[Draft], whole: bool) -> int:
     from hooklab.course.build.notebook import compare
+    from hooklab.course.build.teaching import teaching_problems
 
     stale, problems = [], course.strays() if whole else []
     for one in drafts:
         # A source that breaks the rules makes no notebook to compare with.
-        found = one.problems or compare(one)
+        found = one.problems or [*compare(one), *teaching_problems(one)]
         problems += found
         if found and not one.problems:
             stale.append(one.lesson.name)
@@ -89,6 +91,7 @@ def _check(course: Course, drafts: list[Draft], whole: bool) -> int:
 def _build(course: Course, drafts: list[Draft]) -> int:
     from hooklab.course.build.notebook import write
     from hooklab.course.build.running import Report, execute_all
+    from hooklab.course.build.teaching import page_of, write_page
 
     begun = time.monotonic()
     for one in drafts:
@@ -105,6 +108,8 @@ def _build(course: Course, drafts: list[Draft]) -> int:
             for variant, run in pair.items():
                 path = one.lesson.notebook(variant)
                 print(f"{one.lesson.shown(path)}: {'written' if write(run.notebook, path) else 'unchanged'}")
+            if pair and write_page(one):
+                print(f"{one.lesson.shown(page_of(one.lesson))}: written")
     _show(problems)
     if not problems:
         print(f"{_counted(drafts)} built in {time.monotonic() - begun:.1f} s")

@@ -160,8 +160,8 @@ def _off(said: re.Match[str], needed: Minutes) -> str | None:
 
 def _computed(cells: list[Cell], exercises: list[Exercise]) -> Minutes:
     last = next((cell.number for cell in cells if _is_more(cell)), len(cells) + 1)
-    core = sum(_minutes(cell) for cell in cells if cell.number < last)
-    more = sum(_minutes(cell) for cell in cells if cell.number >= last)
+    core = sum(minutes_of(cell) for cell in cells if cell.number < last)
+    more = sum(minutes_of(cell) for cell in cells if cell.number >= last)
     for one in exercises:
         if one.points == HARDEST or one.card.number >= last:
             more += one.minutes
@@ -170,7 +170,8 @@ def _computed(cells: list[Cell], exercises: list[Exercise]) -> Minutes:
     return Minutes(round(core), round(more))
 
 
-def _minutes(cell: Cell) -> float:
+def minutes_of(cell: Cell) -> float:
+    """Return the minutes that a cell takes to read, without the time for an exercise."""
     if cell.kind == "markdown":
         return len(_FOLDED.sub("", cell.text).split()) / WORDS_A_MINUTE
     lines = sum(bool(line.strip()) for line in stubbed(cell.text).split("\n"))

@@ -37,7 +37,8 @@ COMMANDS = {
     "doctor": Command("say whether all that the course needs is there", LEARN, calling(f"{__name__}.doctor")),
     "build": Command("make lessons/ and solutions/ from solutions/source/", WORK, calling("hooklab.course.build")),
     "experiment": Command("run an experiment that a lesson shows", LEARN, calling("hooklab.course.experiments")),
-    "grade": Command("grade a class", LEARN, ["-P", *calling("hooklab.course.classroom.grade")], "here"),
+    "handout": Command("write what a class gets", WORK, ["-P", *calling("hooklab.course.classroom.handout")], "here"),
+    "grade": Command("grade what a class hands in", LEARN, ["-P", *calling("hooklab.course.classroom.grade")], "here"),
     "screenshot": Command("retake the README's picture", WORK, calling("hooklab.course.browser.screenshot")),
 }
 HELP = """\

@@ -20,6 +20,7 @@ from tests.course.classroom.conftest import LIMITS, Grade
 from tests.course.classroom.made_up import RIGHT, SETUP, STUB, answered, code, notebook, write
 
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="grading needs os.fork")
 
 
 def class_in(folder: Path) -> Path:

@@ -1,0 +1,91 @@
+"""Verdicts: nbgrader's autograde with the same verdicts as `python -m hooklab grade`. Made for nbgrader 0.9.6.
+
+It stands in the place of nbgrader's `Execute` in the list of `CONFIG`, which belongs into `nbgrader_config.py`: each
+exercise is graded in a process of its own, and its check cell gets the outcome as its output. So a student's
+`def check(*a): pass`, a patched hooklab, a changed environment or a line on stderr change nothing; and where hooklab is
+missing, autograde stops with an error instead of giving everybody a 0.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+from typing import Any
+
+from nbconvert.preprocessors import Preprocessor
+from nbformat import v4
+
+from hooklab.course.classroom.confinement import Limits
+from hooklab.course.classroom.lessons import LESSONS, Exercise, lesson_at
+from hooklab.course.classroom.reading import Unreadable, read_notebook
+from hooklab.course.classroom.workers import TAMPERED, Verdict, Worker
+
+CONFIG = """\
+c = get_config()
+c.Autograde.autograde_preprocessors = [
+    "hooklab.course.classroom.for_nbgrader.Verdicts",
+    "nbconvert.preprocessors.ClearMetadataPreprocessor",
+    "nbgrader.preprocessors.LimitOutput",
+    "nbgrader.preprocessors.SaveAutoGrades",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+"""
+_v4: Any = v4  # nbformat has no types for it
+_workers: list[Worker] = []
+
+
+class Verdicts(Preprocessor):
+    """Give each check cell of a notebook the outcome of its exercise; no other cell is run."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)  # type: ignore[no-untyped-call]
+        self.enabled = True
+
+    def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
+        """Return the notebook with new outputs. nbgrader gives points to a graded cell that shows no error."""
+        told = self._told(nb)
+        for cell in nb.cells:
+            if cell.cell_type != "code":
+                continue
+            graded = cell.metadata.get("nbgrader", {})
+            cell.outputs, cell.execution_count = [], None
+            if graded.get("grade"):
+                id = str(graded.get("grade_id", "")).removeprefix("check-").replace("-", ".")
+                what = told.get(id) or told.get("") or f"this copy of the course has no exercise {id}: another version?"
+                cell.outputs = [_as_output(what)]
+        return nb, resources
+
+    def _told(self, nb: Any) -> dict[str, Verdict | str]:
+        """Return what came of each exercise, by id; under "" what is the matter with the whole notebook."""
+        try:
+            handed = read_notebook(json.dumps(nb).encode())
+        except Unreadable as error:
+            return {"": f"this notebook {error}"}
+        if handed.lesson is None:
+            return {"": "this notebook has no exercise of this course"}
+        try:
+            exercises: tuple[Exercise, ...] = lesson_at(handed.lesson, LESSONS).exercises
+        except LookupError as error:
+            return {"": f"{error.args[0]}: is this another version of the course?"}
+        if not _workers:
+            _workers.append(Worker(Limits()))
+            atexit.register(_workers[0].close)
+        return {one.id: _workers[0].grade(one, handed.cells, json.dumps(nb)) for one in exercises}
+
+
+def _as_output(what: Verdict | str) -> Any:
+    if isinstance(what, str):
+        return _error("Ungraded", what)
+    text = "\n".join([what.text, *(f"    {'teacher':<9} {note}" for note in what.notes)])
+    if what.state == "correct":
+        return _v4.new_output("stream", name="stdout", text=f"{text}\n")
+    return _error("Tampered" if what.state == TAMPERED else "AssertionError", text)
+
+
+def _error(name: str, text: str) -> Any:
+    return _v4.new_output("error", ename=name, evalue=text, traceback=[f"{name}: {text}"])
+
+
+if __name__ == "__main__":
+    print(CONFIG, end="")

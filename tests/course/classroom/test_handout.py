@@ -1,0 +1,88 @@
+"""What a class gets: enough to learn with, and no solution, no teacher's page, no wrong answer."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from hooklab.course.build.course import Course
+from hooklab.course.build.draft import Draft, draft
+from hooklab.course.build.teaching import text_of
+from hooklab.course.classroom.handout import given_away, given_files, main
+from hooklab.course.classroom.lessons import ROOT
+
+
+@functools.cache
+def drafts() -> list[Draft]:
+    course = Course(ROOT)
+    return [draft(course, lesson) for lesson in course.lessons()]
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(ROOT)
+    assert main([str(tmp_path / "hooks")]) == 0
+    return tmp_path / "hooks"
+
+
+def test_the_folder_and_the_zip_hold_lessons_package_and_requirements(out: Path) -> None:
+    there = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    with zipfile.ZipFile(out.with_name("hooks.zip")) as archive:
+        zipped = {name.removeprefix("hooks/") for name in archive.namelist()}
+
+    assert there == zipped
+    assert {path.split("/")[0] for path in there} == {
+        "lessons", "hooklab", "requirements.txt", "pyproject.toml", "README.md"
+    }  # fmt: skip
+    assert {f"lessons/{path.name}" for path in (ROOT / "lessons").glob("*.ipynb")} <= there
+
+
+def test_a_learner_can_use_it(out: Path) -> None:
+    code = "from hooklab import check; check('0.1', lambda x: 2 * x)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=out, capture_output=True, text=True, check=True)
+    told = subprocess.run([sys.executable, "-m", "hooklab"], cwd=out, capture_output=True, text=True, check=True)
+
+    assert "0.1 correct" in done.stdout
+    assert "open JupyterLab on the lessons" in told.stdout
+
+
+def test_the_same_course_gives_the_same_zip(out: Path, tmp_path: Path) -> None:
+    assert main([str(tmp_path / "again" / "hooks")]) == 0
+
+    assert (tmp_path / "again" / "hooks.zip").read_bytes() == out.with_name("hooks.zip").read_bytes()
+
+
+def test_nothing_that_is_there_is_overwritten(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(out)]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_nothing_of_it_gives_a_solution_away() -> None:
+    assert given_away(given_files(ROOT), drafts()) == []
+
+
+def test_a_solution_is_found_wherever_it_stands() -> None:
+    solved = (ROOT / "solutions" / "03_forward_hooks.ipynb").read_bytes()
+    notebook = json.loads(solved)
+    for cell in notebook["cells"]:
+        cell["source"] = [line for line in cell["source"] if "SOLUTION" not in line]
+    without_markers = json.dumps(notebook).encode()
+    script = b"\n".join(line.encode() for cell in notebook["cells"] for line in cell["source"])
+
+    for files in ({"lessons/a.ipynb": solved}, {"lessons/a.ipynb": without_markers}, {"hooklab/notes.py": script}):
+        assert [told for told in given_away(files, drafts()) if told.endswith("holds the solution of 3.3")]
+
+
+def test_a_teachers_page_is_found_wherever_it_stands() -> None:
+    page = text_of(drafts()[3].lesson).read_bytes()
+
+    assert given_away({"hooklab/course/notes.txt": page}, drafts())
+    assert given_away({"lessons/03_forward_hooks.md": b"short"}, drafts()) == [
+        "lessons/03_forward_hooks.md is not for students"
+    ]

@@ -1,0 +1,149 @@
+"""All lessons through nbgrader itself, in its own environment: generate, three students and a cheat, grade, export."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from hooklab.course.classroom import for_nbgrader
+from hooklab.course.classroom.for_nbgrader import CONFIG, Verdicts
+from hooklab.course.classroom.lessons import LESSONS, ROOT, lesson_at
+from hooklab.course.classroom.workers import Worker
+from tests.course.classroom.made_up import CHECK, RIGHT, SETUP, answered, code, notebook
+
+CHEATS = [
+    "def check(*a): pass",
+    "import hooklab\nhooklab.check = lambda *a: None",
+    "import os\nos.environ.pop('NBGRADER_EXECUTION', None)",
+]
+
+
+def graded(cells: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the outputs of the check cells of a notebook that `Verdicts` has graded."""
+    made = nbformat.from_dict(json.loads(json.dumps(cells)))
+    for cell in made.cells:
+        if cell.get("id", "").startswith("check-"):
+            cell.metadata["nbgrader"] |= {"grade": True}
+    done, _ = Verdicts().preprocess(made, {})
+    return [output for cell in done.cells if cell.metadata.get("nbgrader", {}).get("grade") for output in cell.outputs]
+
+
+@pytest.fixture
+def _one_worker(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(for_nbgrader, "_workers", [worker])
+
+
+@pytest.mark.usefixtures("_one_worker")
+class TestVerdicts:
+    def test_a_right_answer_shows_no_error_whatever_it_writes_to_stderr(self) -> None:
+        (output,) = graded(answered(RIGHT.replace("return", "import sys; print('x', file=sys.stderr); return")))
+
+        assert (output["output_type"], output["name"]) == ("stream", "stdout")
+
+    def test_a_wrong_answer_is_an_error_with_the_checks_message(self) -> None:
+        (output,) = graded(answered("def twice_as_large(x):\n    print(2 * x)"))
+
+        assert output["output_type"] == "error" and "forgotten return" in output["evalue"]
+
+    @pytest.mark.parametrize("cheat", CHEATS)
+    def test_a_cheat_gets_nothing(self, cheat: str) -> None:
+        (output,) = graded(answered(f"{cheat}\ndef twice_as_large(x): return x"))
+
+        assert output["output_type"] == "error"
+
+    def test_a_graded_cell_says_that_it_belongs_to_another_version(self) -> None:
+        unknown = notebook(
+            code(SETUP), code(RIGHT, "solution-0-1"), code(CHECK, "check-0-1"), code("check()", "check-0-7")
+        )
+
+        _, output = graded(unknown)
+
+        assert "no exercise 0.7: another version?" in output["evalue"]
+
+    def test_a_graded_cell_says_that_there_is_no_such_lesson(self) -> None:
+        (output,) = graded(notebook(code("check('99.1', f)", "check-99-1")))
+
+        assert "there is no lesson 99" in output["evalue"]
+
+
+def environment_with_nbgrader(folder: Path) -> dict[str, str]:
+    """Make an environment that has nbgrader and, from the one that runs now, all else; return the variables for it."""
+    venv.create(folder, with_pip=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "course.pth").write_text(sysconfig.get_path("purelib"))
+    requirements = ROOT / "requirements-nbgrader.txt"
+    done = subprocess.run(
+        [folder / "bin/python", "-m", "pip", "install", "-q", "-r", requirements], capture_output=True, text=True
+    )
+    if done.returncode:
+        pytest.skip(f"nbgrader cannot be installed here: {done.stderr[-200:]}")
+    return os.environ | {
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "JUPYTER_PATH": f"{sys.prefix}/share/jupyter",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def handed_in(release: Path, solved: set[str], cheat: str = "") -> dict[str, Any]:
+    """Return a released notebook with some of its exercises solved."""
+    made: dict[str, Any] = json.loads(release.read_text(encoding="utf-8"))
+    solutions = json.loads((ROOT / "solutions" / release.name).read_text(encoding="utf-8"))
+    right = {cell["id"]: cell["source"] for cell in solutions["cells"]}
+    for cell in made["cells"]:
+        if cell["id"].startswith("solution-"):
+            cell["source"] = right[cell["id"]] if cell["id"] in solved else [cheat, *cell["source"]]
+    return made
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform == "win32", reason="grading needs os.fork")
+def test_every_lesson_goes_through_nbgrader_with_the_scores_that_it_should_get(tmp_path: Path) -> None:
+    environment, course = environment_with_nbgrader(tmp_path / "environment"), tmp_path / "course"
+    lessons = [lesson_at(int(path.name[:2]), LESSONS) for path in sorted(LESSONS.glob("*.ipynb"))]
+    points = {f"solution-{one.id.replace('.', '-')}": one.points for lesson in lessons for one in lesson.exercises}
+    half = set(list(points)[::2])
+    students = {
+        "all": (set(points), ""),
+        "half": (half, ""),
+        "nothing": (set(), ""),
+        "cheat": (set(), CHEATS[0] + "\n"),
+    }
+
+    def nbgrader(*arguments: str) -> None:
+        subprocess.run(
+            ["nbgrader", *arguments], cwd=course, env=environment, check=True, capture_output=True, text=True
+        )
+
+    (course / "source" / "hooks").mkdir(parents=True)
+    (course / "nbgrader_config.py").write_text(CONFIG)
+    for lesson in lessons:
+        text = (ROOT / "solutions" / f"{lesson.name}.ipynb").read_bytes()
+        (course / "source" / "hooks" / f"{lesson.name}.ipynb").write_bytes(text)
+    nbgrader("generate_assignment", "hooks", "--create")
+    for student, (solved, cheat) in students.items():
+        folder = course / "submitted" / student / "hooks"
+        folder.mkdir(parents=True)
+        for release in (course / "release" / "hooks").glob("*.ipynb"):
+            (folder / release.name).write_text(json.dumps(handed_in(release, solved, cheat)), encoding="utf-8")
+    nbgrader("autograde", "hooks")
+    nbgrader("export")
+    nbgrader("generate_feedback", "hooks")
+
+    with (course / "grades.csv").open(encoding="utf-8") as file:
+        scores = {row["student_id"]: float(row["score"]) for row in csv.DictReader(file)}
+    wanted = {"all": sum(points.values()), "half": sum(points[id] for id in half), "nothing": 0, "cheat": 0}
+    assert scores == wanted
+    pages = sorted((course / "feedback" / "half" / "hooks").glob("*.html"))
+    assert [page.stem for page in pages] == [lesson.name for lesson in lessons]
+    assert "not attempted" in pages[-1].read_text(encoding="utf-8")
