@@ -53,7 +53,7 @@ def test_a_lesson_without_a_hand_written_part_has_no_page_yet(tmp_path: Path) ->
     assert teaching_problems(made) == [] and not write_page(made)
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", [*range(8), 9, 10])
 def test_the_first_lessons_have_their_page(number: int) -> None:
     (lesson,) = Course(ROOT).choose([f"{number:02d}"])
 
