@@ -181,7 +181,7 @@ def method() -> Figure:
     """Draw the method: what is drawn for a batch, the one pass with its mixture, and the two losses that share it."""
     with style():
         figure, axes = plt.subplots(figsize=(9.4, 3.3))
-        axes.set(xlim=(-0.5, 9.3), ylim=(-1.15, 2.1))
+        axes.set(xlim=(-0.5, 9.4), ylim=(-1.15, 2.1))
         axes.axis("off")
         _box(axes, 0.0, 0.4, 0.6, "x", FORWARD)
         _box(axes, 1.5, 0.4, 1.1, "layer 1", FORWARD)
@@ -195,7 +195,9 @@ def method() -> Figure:
             arrow(axes, (6.35, 0.4), (6.8, height), FORWARD)
         _box(axes, 3.7, 1.7, 3.6, "drawn once for each batch:\nplace (here layer 1), λ, partners", CHANGED)
         arrow(axes, (3.7, 1.34), (3.7, 0.8), CHANGED)
-        arrow(axes, (5.55, 1.7), (6.8, 1.2), CHANGED)
+        axes.plot([5.55, 9.25, 9.25], [1.7, 1.7, -0.15], color=CHANGED, lw=1.6)
+        for height in (0.95, -0.15):
+            arrow(axes, (9.25, height), (9.0, height), CHANGED)
         arrow(axes, (7.9, -0.85), (0.0, -0.85), BACKWARD)
         axes.text(3.7, -0.72, "gradients flow back, to both parts of each mixture", ha="center", color=BACKWARD)
         return figure
