@@ -501,8 +501,8 @@ assert non_leaf == "RuntimeError: post accumulate grad hooks cannot be registere
 # ●○○ · 6 minutes
 #
 # This script wants each parameter to take its step of gradient descent, `p - lr * gradient`, as soon as its gradient is
-# ready, and then to throw the gradient away (`.grad` is None). Parameters that ask for no gradient stay as they are. It is
-# broken in several ways; mend it, and return the handles.
+# ready, and then to throw the gradient away (`.grad` is None). `parameters` may be `model.parameters()`; those that ask for no
+# gradient stay as they are. It is broken in several ways; mend it, and return the handles.
 #
 # ```python
 # def step_in_backward(parameters, lr):

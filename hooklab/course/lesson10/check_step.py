@@ -20,6 +20,8 @@ _LIKELY: dict[str, Reason] = {
     "doesn't require gradient": "a frozen parameter takes no hook: ask it for requires_grad first",
     "positional argument": in_torchs_line("another number of parameters: the hook is called with the parameter alone"),
     "NoneType": "`.grad` is None: a tensor hook runs before the gradient is stored",
+    "has no len()": "parameters may come one by one, as from model.parameters(): make a list of them first",
+    "is not subscriptable": "parameters may come one by one, as from model.parameters(): make a list of them first",
     "can't assign Variable as its own grad": "the hook's argument is the parameter, and its gradient is `.grad`",
 }
 

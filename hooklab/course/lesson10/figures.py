@@ -117,7 +117,7 @@ def valley(plain: Run, runs: Mapping[int, Run]) -> Figure:
         figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.4), width_ratios=(1.7, 1))
         _mountain(left, plain, runs[4])
         left.plot(_outputs(runs[1].curve), color=REST, lw=1.4)
-        left.text(185, DEPTH - 2.2, "one part", color=REST)
+        left.text(170, DEPTH + 1.1, "one part", color=REST)
         left.text(380, 3.5, "four\nparts", color=CAPTURED)
         parts = list(runs)
         right.axhline(plain.peak / ONE_LAYER, color=FORWARD, lw=1.5)

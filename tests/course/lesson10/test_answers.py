@@ -372,6 +372,12 @@ def the_last_p(parameters, lr):
     return handles
 
 
+@wrong("10.3", "parameters may come one by one")
+def counts_first(parameters, lr):
+    which = [parameters[place] for place in range(len(parameters)) if parameters[place].requires_grad]
+    return stepping(lambda p: p.data.sub_(lr * p.grad))(which, lr)
+
+
 @wrong("10.3", "accidental return")
 def returns_the_gradient(parameters, lr):
     def step(p):
