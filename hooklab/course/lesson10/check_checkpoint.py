@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,11 +18,22 @@ from hooklab.course.lesson10.memory import Meter
 
 ROWS = 64
 _LIKELY: dict[str, Reason] = {
-    "unpack_hook expected to be a Tensor": "unpack hands back what pack returned: look the value up",
-    "does not require grad and does not have a grad_fn": "cut off: the first run was not recorded, or its result is "
-    "detached",
+    "cannot access local variable": "a count that an inner function changes is declared there: `nonlocal count`",
     "you can only change requires_grad flags of leaf variables": "detach x before you ask it for a gradient",
 }
+
+
+class _Note:
+    pass
+
+
+def _watched(tensor: Tensor) -> weakref.ref[_Note]:
+    """Return a weak reference to a note that lives as long as the graph behind the tensor."""
+    note = _Note()
+    if tensor.grad_fn is not None:
+        notes: Any = tensor.grad_fn.metadata
+        notes["note"] = note
+    return weakref.ref(note)
 
 
 class _Function:
@@ -29,6 +41,7 @@ class _Function:
 
     def __init__(self, seed: int, kind: str) -> None:
         self.first, self.second, self.kind = linear(4, 4, seed), linear(4, 4, seed + 1), kind
+        self.graphs: list[weakref.ref[_Note]] = []  # of each run, what lives as long as its graph
         self.seen: list[tuple[bool, bool]] = []  # of each run: is it recorded, and does its input ask for a gradient?
 
     @property
@@ -37,7 +50,9 @@ class _Function:
 
     def __call__(self, x: Tensor) -> Tensor:
         self.seen.append((torch.is_grad_enabled(), x.requires_grad))
-        hidden = self.first(x).div(8).tanh().sin().cos()
+        entered: Tensor = self.first(x)
+        self.graphs.append(_watched(entered))
+        hidden = entered.div(8).tanh().sin().cos()
         if self.kind == "uses x twice":
             hidden = hidden * x + x * x
         result: Tensor = self.second(hidden)
@@ -70,7 +85,7 @@ def _one_use(trial: Trial, function: _Function, x: Tensor) -> None:
     wanted = _truth(function, x)
     with Meter() as meter:
         y = trial.call(function, x)
-        _expect_result(what, y, wanted)
+        _expect_result(what, function, y, wanted)
         if function.runs != 1:
             raise _runs(f"{what}: before the backward", 1, function.runs, "")
         kept = meter.alive - y.nbytes - x.nbytes  # a copy of x would be no crime
@@ -98,7 +113,9 @@ def _one_use(trial: Trial, function: _Function, x: Tensor) -> None:
             f"{what}: after the backward, values of the second run are still there",
             expected="nothing of it is left",
             got=f"{left} bytes",
-            likely="a store that outlives the call: make it inside your function, and pop each value",
+            likely="with their graph: what the second run saves goes into the store detached"
+            if function.graphs[-1]() is not None
+            else "a store that outlives the call: make it inside your function, and pop each value",
         )
 
 
@@ -108,6 +125,12 @@ def _missing_value_explained(function: _Function) -> Iterator[None]:
     try:
         yield
     except NotYet as fault:
+        if ".backward(" in fault.missing and function.runs > 1:
+            likely = "a backward of its own: the second run needs none, it only has to save"
+            raise NotYet(fault.missing, expected="no exception", likely=likely) from fault
+        if "unpack_hook expected to be a Tensor" in fault.missing:
+            likely = "unpack returns no tensor: it is given what pack returned, and hands back the value of that number"
+            raise NotYet(fault.missing, expected="a tensor", likely=likely) from fault
         lacks = ("raised KeyError", "list index out of range", "pop from empty list")
         if dict(fault.details).get("likely") or not any(words in fault.missing for words in lacks):
             raise
@@ -160,10 +183,11 @@ def _truth(function: _Function, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     inputs = [one for one in (x, *function.parameters) if one.requires_grad]
     grads = list(torch.autograd.grad(y.sum(), inputs))
     function.seen.clear()
+    function.graphs.clear()
     return y.detach(), grads
 
 
-def _expect_result(what: str, y: Any, wanted: tuple[Tensor, list[Tensor]]) -> None:
+def _expect_result(what: str, function: _Function, y: Any, wanted: tuple[Tensor, list[Tensor]]) -> None:
     expect_tensor(y, "your result", wanted[0].shape)
     if not same(y, wanted[0]):
         raise NotYet(f"{what}: the result is another one", expected="function(x)", got=tensor_text(y))
@@ -171,7 +195,9 @@ def _expect_result(what: str, y: Any, wanted: tuple[Tensor, list[Tensor]]) -> No
         raise NotYet(
             f"{what}: the result has no graph",
             expected="a backward from it reaches x and the parameters",
-            likely="no_grad or detach: the first run is an ordinary one, only what it saves is replaced",
+            likely="the result is detached"
+            if function.seen and function.seen[0][0]
+            else "the first run was not recorded: it is an ordinary run, only what it saves is replaced",
         )
 
 

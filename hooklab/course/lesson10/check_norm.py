@@ -20,6 +20,7 @@ _LIKELY: dict[str, Reason] = {
     "'NoneType' object has no attribute": "a parameter that takes no part is None in the list",
     "NoneType": "a parameter that takes no part is None in the list",
     "positional argument": in_torchs_line("another number of parameters: the hook is called with one list"),
+    "Boolean value of Tensor with more than one value": "`if grad` asks for the truth of many numbers: `is not None`",
     "iteration over a 0-d tensor": 'one gradient: with mode="any" the hook gets the first gradient alone',
     "should return None": "accidental return from a post-accumulate hook",
 }

@@ -14,12 +14,12 @@ from hooklab.course.exercises.misconceptions import Reason, fitting, in_torchs_l
 from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
 
 START = ([1.0, 2.0], [-3.0], [5.0], [0.5, 4.0])  # the third one is frozen
+TOO_EARLY = "a tensor hook runs before the gradient is stored; another kind of hook runs after"
 
 _LIKELY: dict[str, Reason] = {
     "post accumulate grad hooks should return None": "accidental return: a post-accumulate hook gives nothing back",
     "doesn't require gradient": "a frozen parameter takes no hook: ask it for requires_grad first",
     "positional argument": in_torchs_line("another number of parameters: the hook is called with the parameter alone"),
-    "NoneType": "`.grad` is None: a tensor hook runs before the gradient is stored",
     "has no len()": "parameters may come one by one, as from model.parameters(): make a list of them first",
     "is not subscriptable": "parameters may come one by one, as from model.parameters(): make a list of them first",
     "can't assign Variable as its own grad": "the hook's argument is the parameter, and its gradient is `.grad`",
@@ -38,6 +38,11 @@ class _Step:
         self.before: list[Tensor] = []
         self.grads: list[Tensor | None] = []
 
+    @property
+    def too_early(self) -> bool:
+        """Whether the answer has registered tensor hooks."""
+        return any(one._backward_hooks for one in self.parameters)
+
     def backward(self, trial: Trial, what: str) -> list[Tensor]:
         """Run a backward; return where the parameters are afterwards."""
         self.before = [one.detach().clone() for one in self.parameters]
@@ -47,7 +52,12 @@ class _Step:
             _loss(self.parameters).backward()
 
         run.__name__ = what
-        trial.run(run)
+        try:
+            trial.run(run)
+        except NotYet as fault:
+            if "NoneType" in fault.missing and self.too_early:
+                raise NotYet(fault.missing, expected="no exception", likely=TOO_EARLY) from fault
+            raise
         return [one.detach().clone() for one in self.parameters]
 
 
@@ -121,7 +131,9 @@ def _expect_stepped(step: _Step, after: list[Tensor], which: str) -> None:
             got=tensor_text([one.grad for one in step.parameters]),
             likely="zeros take as much memory as a gradient: set .grad to None"
             if all(one.grad is None or not bool(one.grad.any()) for one in step.parameters)
-            else "a tensor hook runs before the gradient is stored; or the line that throws it away is missing",
+            else TOO_EARLY
+            if step.too_early
+            else "the gradient is not thrown away: set .grad to None in the hook",
         )
 
 

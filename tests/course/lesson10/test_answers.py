@@ -124,6 +124,11 @@ def hides_the_error(loss):
         return search(lambda made, given: has_nan(made))(loss)
 
 
+@wrong("10.1", "this graph makes no NaN")
+def always_finds_one(loss):
+    return search(lambda made, given: has_nan(made), lambda names: names[0])(loss) or [][0]
+
+
 @wrong("10.1", says="after a backward that raised, your hooks are still there")
 def forgets_the_error(loss):
     names = []
@@ -162,6 +167,13 @@ wrong("10.4", "absolute values added up")(watching(lambda grads: sum(grad.abs().
 wrong("10.4", "the norms of all, averaged")(watching(lambda grads: sum(grad.norm() for grad in grads) / len(grads)))
 wrong("10.4", "one gradient: with mode")(watching(lambda grads: math.hypot(*(g.norm() for g in grads)), mode="any"))
 wrong("10.4")(watching(lambda grads: 1.5 * math.hypot(*(grad.norm() for grad in grads))))
+
+
+@wrong("10.4", "`if grad` asks for the truth")
+def asks_a_tensor(parameters, norms):
+    return register_multi_grad_hook(
+        parameters, lambda grads: norms.append(math.hypot(*(g.norm().item() for g in grads if g)))
+    )
 
 
 @wrong("10.4", says="what you append is no number")
@@ -227,13 +239,14 @@ wrong("10.2", "the second run saved nothing")(checkpoint(recording=torch.no_grad
 wrong("10.2", "the second run saved other values")(checkpoint(copy=torch.Tensor.detach))
 wrong("10.2", "detach x before you ask it")(checkpoint(copy=lambda x: (x * 1).requires_grad_(False)))
 wrong("10.2", says="the result is another one")(lambda function, x: checkpoint()(function, x) * 2)
-wrong("10.2", says="the result has no graph")(lambda function, x: checkpoint()(function, x).detach())
+wrong("10.2", "the result is detached")(lambda function, x: checkpoint()(function, x).detach())
+wrong("10.2", "with their graph")(checkpoint(detached=lambda tensor: tensor, take=dict.__getitem__))
 wrong("10.2", says="the gradients are other ones")(
     checkpoint(copy=lambda x: (x.detach() * 2).requires_grad_(x.requires_grad))
 )
 
 
-@wrong("10.2", "unpack hands back what pack returned")
+@wrong("10.2", "unpack returns no tensor")
 def unpacks_nothing(function, x):
     with saved_tensors_hooks(lambda tensor: 0, lambda number: None):
         return function(x)
@@ -300,6 +313,34 @@ def the_last_input(function, x):
 LAST = []
 
 
+@wrong("10.2", "a backward of its own")
+def a_backward_in_the_second_run(function, x):
+    def run(x):
+        y = function(x)
+        if len(RUNS) % 2:
+            y.sum().backward()
+        RUNS.append(y.shape)
+        return y
+
+    RUNS.clear()
+    return checkpoint()(run, x)
+
+
+RUNS = []
+
+
+@wrong("10.2", "a count that an inner function changes")
+def forgets_nonlocal(function, x):
+    count = 0
+
+    def pack(tensor):
+        count += 1  # noqa: F823
+        return count
+
+    with saved_tensors_hooks(pack, lambda number: number):
+        return function(x)
+
+
 # --- 10.3
 
 
@@ -353,7 +394,7 @@ wrong("10.3", says="the parameters are not where their steps lead")(
 wrong("10.3", "zeros take as much memory")(
     with_lr(lambda lr, p: p.data.sub_(lr * p.grad), clear=lambda p: p.grad.zero_())
 )
-wrong("10.3", "a tensor hook runs before", says="a gradient is still there")(
+wrong("10.3", "the gradient is not thrown away", says="a gradient is still there")(
     with_lr(lambda lr, p: p.data.sub_(lr * p.grad), clear=lambda p: None)
 )
 
@@ -387,7 +428,7 @@ def returns_the_gradient(parameters, lr):
     return [p.register_post_accumulate_grad_hook(step) for p in parameters if p.requires_grad]
 
 
-@wrong("10.3", "`.grad` is None")
+@wrong("10.3", "a tensor hook runs before")
 def reads_grad_too_early(parameters, lr):
     def register(p):
         return p.register_hook(lambda grad: p.data.sub_(lr * p.grad) and None)
