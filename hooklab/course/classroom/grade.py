@@ -89,8 +89,11 @@ def _grade(submissions: list, options: argparse.Namespace) -> int:  # type: igno
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name may hold characters that this terminal cannot show
         sys.stdout.reconfigure(errors="replace")
     for one in graded:
-        for note in [*one.notes, *(f"{id}: {note}" for id, verdict in one.verdicts.items() for note in verdict.notes)]:
+        for note in one.notes:
             print(f"{one.student}: {note}")
+        for id, verdict in one.verdicts.items():
+            if verdict.notes:
+                print(f"{one.student}, {id}: {'; '.join(verdict.notes)}")
     print(f"{options.report}/: report.html, grades.csv and feedback/ written")
     return 0
 

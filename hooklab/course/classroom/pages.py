@@ -35,8 +35,9 @@ th { text-align: left; font-weight: 600; } td.state { text-align: center; } .scr
 .correct { color: var(--good); } .not-yet { color: var(--open); } .tampered, .stopped { color: var(--alarm); }
 .not-attempted, .not-handed-in { color: var(--none); }
 .bar { display: inline-block; height: .75em; background: currentColor; border-radius: 2px; }
-.bars { display: inline-block; width: 9em; } h4 { font-size: 1em; margin: 1.1em 0 .3em; } .label { color: var(--soft);
-  display: inline-block; min-width: 5em; }
+.bars { display: inline-block; width: 9em; } h4 { font-size: 1em; margin: 1.1em 0 .3em; }
+dl { display: grid; grid-template-columns: 5.6em 1fr; margin: .3em 0; } dt { color: var(--soft); }
+dd { margin: 0; min-width: 0; overflow-wrap: anywhere; white-space: pre-wrap; }
 .told { border-left: 4px solid var(--line); padding-left: .8em; margin: .6em 0; overflow-wrap: anywhere; }
 @media print { :root { color-scheme: light; --ink: #000; --soft: #444; --line: #bbb; --paper: #fff; --code: #fff;
     --good: #00543b; --open: #7a4700; --none: #555; --alarm: #8a2d00; }
@@ -75,12 +76,17 @@ def state(name: str, words: bool = True) -> str:
     return f'<span class="{css}" title="{escaped(name)}" aria-label="{escaped(name)}">{MARKS[name]}</span>'
 
 
-def message(verdict: Verdict) -> str:
-    """Return what a check said as HTML: a line for what is missing, and one for each of expected, got, likely, note."""
-    first, *rest = verdict.text.split("\n")
+def message(verdict: Verdict, without: str = "") -> str:
+    """Return what a check said as HTML: what is missing, then each detail, without those of one label."""
+    first = verdict.text.split("\n")[0]
     head = first if verdict.state == STOPPED else first.split(": ", 1)[-1]
-    lines = [f"<p>{with_code(head)}</p>"]
-    for line in rest:
-        label, _, text = line.strip().partition(" ")
-        lines.append(f'<p><span class="label">{escaped(label)}</span> {with_code(text.strip())}</p>')
-    return "".join(lines)
+    rows = "".join(
+        f"<dt>{escaped(label)}</dt><dd>{with_code(text)}</dd>" for label, text in details(verdict) if label != without
+    )
+    return f"<p>{with_code(head)}</p>" + (f"<dl>{rows}</dl>" if rows else "")
+
+
+def details(verdict: Verdict) -> list[tuple[str, str]]:
+    """Return the labelled lines of what a check said, such as ("expected", "a tensor")."""
+    pairs = (line.strip().partition(" ") for line in verdict.text.split("\n")[1:])
+    return [(label, text.strip()) for label, _, text in pairs]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import Exercise, Lesson
-from hooklab.course.classroom.pages import STATES, escaped, message, page, state, with_code
+from hooklab.course.classroom.pages import STATES, details, escaped, message, page, state, with_code
 from hooklab.course.classroom.reasons import NO_MISCONCEPTION, Reasons
 from hooklab.course.classroom.workers import Verdict
 
-_WIDEST = 12.0  # em, of a bar
+_WIDEST = 8.0  # em, of a bar
 
 
 def report(
@@ -91,7 +92,8 @@ def _to_look_at(graded: Sequence[Graded], lesson: Lesson) -> str:
     for one in graded:
         lines += [f"{escaped(one.student)}: {escaped(note)}" for note in one.notes]
         for id, verdict in one.verdicts.items():
-            lines += [f"{escaped(one.student)}, {escaped(id)}: {escaped(note)}" for note in verdict.notes]
+            if verdict.notes:
+                lines.append(f"{escaped(one.student)}, {escaped(id)}: {escaped('; '.join(verdict.notes))}")
     if not lines:
         return ""
     items = "".join(f"<li>{line}</li>" for line in lines)
@@ -108,18 +110,35 @@ def _exercise(graded: Sequence[Graded], lesson: Lesson, exercise: Exercise, reas
         width = _WIDEST * len(verdicts) / most
         bar = f'<span class="bars"><span class="bar not-yet" style="width:{width:.1f}em"></span></span>'
         parts.append(f"<h4>{bar}{len(verdicts)} × {with_code(reason)}</h4>")
-        parts.append(_example(verdicts))
+        parts.append(_example(verdicts, exercise))
     if found:
         parts.append(_back_to(lesson, exercise))
     return "\n".join(parts)
 
 
-def _example(verdicts: Sequence[Verdict]) -> str:
+def _example(verdicts: Sequence[Verdict], exercise: Exercise) -> str:
     """What to say; the shortest answer that has this reason, without its author; what the check says to it."""
     one = min(verdicts, key=lambda verdict: (len(verdict.lines), verdict.lines, verdict.text))
-    _, _, explained = one.likely.partition(": ")
-    say = f"<p>What to say: {with_code(explained)}.</p>" if explained else ""
-    return f'<div class="told">{say}<pre>{escaped(one.lines)}</pre>{message(one)}</div>'
+    say = what_to_say(one, exercise)
+    told = f"<p>What to say: {say}{'' if say.endswith('.') else '.'}</p>" if say else ""
+    return f'<div class="told">{told}<pre>{escaped(one.lines)}</pre>{message(one, without="likely")}</div>'
+
+
+def what_to_say(verdict: Verdict, exercise: Exercise) -> str:
+    """Return, as HTML, the check's explanation; else the hint that speaks of the same; else what was expected."""
+    _, _, explained = verdict.likely.partition(": ")
+    if explained:
+        return with_code(explained)
+    said = _long_words(verdict.text)
+    shared, hint = max(((len(said & _long_words(symptom)), text) for symptom, text in exercise.hints), default=(0, ""))
+    if shared >= 2:
+        return _as_written(hint)
+    expected = next((text for label, text in details(verdict) if label == "expected"), "")
+    return with_code(f"expected is {expected}") if expected[:1].isalpha() else ""
+
+
+def _long_words(text: str) -> set[str]:
+    return {word for word in re.findall(r"[\w']+", text.lower()) if len(word) > 3}
 
 
 def _back_to(lesson: Lesson, exercise: Exercise) -> str:

@@ -11,7 +11,9 @@ import pytest
 
 from hooklab.course.classroom.grade import write_all
 from hooklab.course.classroom.grading import Graded
+from hooklab.course.classroom.lessons import LESSONS, lesson_at
 from hooklab.course.classroom.reasons import known_words, reason_of
+from hooklab.course.classroom.report import what_to_say
 from hooklab.course.classroom.workers import STOPPED, TAMPERED, Verdict
 from hooklab.course.exercises import attempt
 from tests.course.lesson04 import wrong as wrong_in_lesson_4
@@ -190,3 +192,12 @@ def test_a_reason_without_a_name_leaves_out_what_is_one_answers_own() -> None:
     reasons = {reason_of(Verdict("not yet", f"✗ 3.1 not yet: {text}"), (), text[0]) for text in texts}
 
     assert reasons == {"it raised KeyError: …"}
+
+
+def test_what_to_say_is_the_explanation_or_the_hint_that_speaks_of_the_same() -> None:
+    exercise = lesson_at(3, LESSONS).exercises[0]
+    unexplained = Verdict("not yet", "✗ 3.1 not yet: that is the model's result\n    expected  [1, 2]", "return value")
+
+    assert what_to_say(FORGOTTEN, exercise) == "write <code>return</code>"
+    assert what_to_say(unexplained, exercise).startswith(exercise.hints[0][1].split("`")[0])
+    assert what_to_say(Verdict("not yet", "✗ 3.1 not yet: something else\n    expected  [1, 2]"), exercise) == ""
