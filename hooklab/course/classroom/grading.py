@@ -19,12 +19,14 @@ from hooklab.course.classroom.lessons import LESSONS, ROOT, Lesson, lesson_at
 from hooklab.course.classroom.reading import Handed, Unreadable, read_notebook
 from hooklab.course.classroom.workers import STOPPED, Verdict, Worker
 
+NONE = -1  # in the place of a lesson's number: lesson 0 is one
+
 
 @dataclass(frozen=True)
 class Graded:
     """One student's work on one lesson: the verdicts by exercise, and what the teacher is told of the whole.
 
-    Without verdicts, nothing of this lesson was handed in that could be read. `lesson` is 0 where no lesson was found.
+    Without verdicts, nothing of this lesson was handed in that could be read. `lesson` may be NONE.
     """
 
     student: str
@@ -119,7 +121,9 @@ def grade_one(submission: Submission, kept: Kept, worker: Worker, only: int | No
             verdicts = {exercise.id: worker.grade(exercise, cells, salt) for exercise in lesson.exercises}
             kept.keep(notebook, lesson, verdicts)
         found.append(Graded(submission.student, number, notebook.path, verdicts, tuple(told)))
-    return found or [Graded(submission.student, only or 0, notes=tuple(notes or ["no notebook was handed in"]))]
+    return found or [
+        Graded(submission.student, NONE if only is None else only, notes=tuple(notes or ["no notebook was handed in"]))
+    ]
 
 
 class Kept:
@@ -177,13 +181,13 @@ def _own_cells(notebook: Notebook, lesson: Lesson) -> int:
 
 def _everybody(found: list[Graded], only: int | None) -> list[Graded]:
     """Everybody gets a row for each lesson that anybody has handed in."""
-    lessons = sorted({one.lesson for one in found if one.lesson} | ({only} if only is not None else set()))
+    lessons = sorted({one.lesson for one in found if one.lesson != NONE} | ({only} if only is not None else set()))
     there = {(one.student, one.lesson): one for one in found}
     notes = {one.student: one.notes for one in found}
     return [
         there.get((student, lesson)) or Graded(student, lesson, notes=notes[student])
         for student in sorted(notes)
-        for lesson in lessons or [0]
+        for lesson in lessons or [NONE]
     ]
 
 

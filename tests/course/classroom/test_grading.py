@@ -111,6 +111,17 @@ def test_somebody_without_the_lesson_gets_a_result_all_the_same(grade: Grade, tm
     assert dilek.lesson == 0 and dilek.verdicts == {} and dilek.notes == ("no notebook was handed in",)
 
 
+def test_everybody_gets_a_row_for_each_lesson_that_anybody_has_handed_in(worker: Worker, tmp_path: Path) -> None:
+    write(answered(), tmp_path / "class" / "ana" / "00_start_here.ipynb")
+    write((ROOT / "lessons" / "04_forward_pre_hooks.ipynb").read_bytes(), tmp_path / "class" / "bo" / "4.ipynb")
+
+    found, _ = grade_class(find_submissions(tmp_path / "class"), tmp_path / "kept", limits=LIMITS, workers=[worker])
+
+    assert [(one.student, one.lesson, bool(one.verdicts)) for one in found] == [
+        ("ana", 0, True), ("ana", 4, False), ("bo", 0, False), ("bo", 4, True)
+    ]  # fmt: skip
+
+
 def test_only_what_the_answer_needs_is_run(grade: Grade, tmp_path: Path) -> None:
     endless = notebook(code(SETUP), code("while True: pass"), code(RIGHT, "solution-0-1"))
     write(endless, tmp_path / "class" / "ana.ipynb")
@@ -175,3 +186,16 @@ def test_what_differs_from_run_to_run_is_left_out() -> None:
     assert steady("f was stopped after 11 seconds, at line 3: `x += 1`\n    expected  an end") == (
         "f was stopped: it takes too long\n    expected  an end"
     )
+
+
+@pytest.mark.long
+def test_every_solution_of_the_course_is_correct_and_nothing_about_it_is_to_look_at(tmp_path: Path) -> None:
+    for lesson in sorted((ROOT / "solutions").glob("*.ipynb")):
+        write(lesson.read_bytes(), tmp_path / "class" / "ana" / lesson.name)
+
+    found, _ = grade_class(find_submissions(tmp_path / "class"), tmp_path / "kept", jobs=1)
+
+    verdicts = {id: verdict for one in found for id, verdict in one.verdicts.items()}
+    assert len(found) == len(list((ROOT / "lessons").glob("*.ipynb")))
+    assert {id: verdict.text for id, verdict in verdicts.items() if verdict.state != "correct"} == {}
+    assert {id: verdict.notes for id, verdict in verdicts.items() if verdict.notes} == {}

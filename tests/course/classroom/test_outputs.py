@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hooklab.course.classroom.grade import write_all
-from hooklab.course.classroom.grading import Graded
+from hooklab.course.classroom.grading import NONE, Graded
 from hooklab.course.classroom.lessons import LESSONS, lesson_at
 from hooklab.course.classroom.reasons import known_words, reason_of
 from hooklab.course.classroom.report import what_to_say
@@ -162,7 +162,7 @@ def test_the_report_shows_what_the_teacher_should_look_at(tmp_path: Path) -> Non
 
 
 def test_somebody_without_a_notebook_is_in_every_output(tmp_path: Path) -> None:
-    nothing = Graded("bo", 0, notes=("no notebook was handed in",))
+    nothing = Graded("bo", NONE, notes=("no notebook was handed in",))
 
     made = written(tmp_path, *class_of(["ana"], RIGHT), nothing)
 
