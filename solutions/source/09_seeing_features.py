@@ -32,8 +32,8 @@ torch.set_num_threads(1)
 # layer that gives three scores. It takes a few seconds.
 
 # %% tags=["figure"]
-scanned = shapes.pictures(500, seed=1, tags="own")
-network = shapes.trained("own")
+scanned = shapes.pictures(500, seed=1)
+network = shapes.trained()
 display(figures.pictures(scanned))
 
 right = accuracy(network, scanned.images, scanned.labels)
@@ -136,33 +136,6 @@ assert accuracy(mended, shuffled.images, shuffled.labels) > 0.6
 # %% [markdown]
 # *What to see:* the mended network looks at the shapes. It is right less often than the first one seemed to be, and it has
 # earned it. Its map is coarse: a place of the 8×8 map stands for many pixels, so much of the mass lies around the shape.
-#
-# ### "My list of gradients is empty"
-#
-# This is what people meet first when they write such maps. No graph, no gradient, no call of a hook: under `no_grad`, and
-# in a model that is frozen altogether. The mend is the same for both: compute the scores with gradients on, and let the
-# *images* ask for one. ([A thread about it](https://github.com/jacobgil/pytorch-grad-cam/issues/95))
-
-# %% tags=["field", "field-04"]
-def collect(model, images, grad_enabled=True):
-    gradients = []
-
-    def hook_the_output(module, args, output):
-        if output.requires_grad:  # as many tools do; without this line, the hook raises
-            output.register_hook(gradients.append)
-
-    with model.block3.register_forward_hook(hook_the_output), torch.set_grad_enabled(grad_enabled):
-        ended = error_of(lambda: model(images).sum().backward())
-    return len(gradients), ended
-
-
-frozen, image = shapes.untrained().requires_grad_(False), some.images[:1]
-found = [collect(network, image, grad_enabled=False), collect(frozen, image)]
-found.append(collect(frozen, image.clone().requires_grad_()))
-print(*found, sep="\n")
-network.zero_grad()
-assert found[0] == found[1] and found[0][0] == 0 and "does not require grad" in found[0][1]
-assert found[2] == (1, "runs")
 
 # %% [markdown]
 # ## Is a map that points at the shape a good map?
@@ -231,7 +204,7 @@ assert min(alike["gradient"], alike["gradient × input"], alike["guided backprop
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 9.2 · Mend it: guided backprop
-# ●●○ · 8 minutes
+# ●●○ · 7 minutes
 #
 # This script wants to return, for each image, the gradient of the score of its own label with respect to the image, where
 # every `nn.ReLU` passes back only the positive part. It runs, for one image at a time. After it, training no longer works.
@@ -283,6 +256,9 @@ def guided_backprop(model: nn.Module, images: torch.Tensor, labels: torch.Tensor
 
 # %% tags=["check"]
 check("9.2", guided_backprop)
+
+# %% [markdown]
+# Now look for yourself, at any picture, with any of the networks and methods.
 
 # %% tags=["explorer"]
 explorer.what_it_looks_at()
@@ -418,9 +394,12 @@ assert min(came[:2]) > 0.85 and came[2] < 0.3
 assert lost["without 0.0 and 0.1"] < 0.35 and max(lost["without 0.0"], lost["without 0.1"]) > 0.85
 
 # %% [markdown]
-# *What to see:* without either induction head, next to nothing is lost; without both, everything is. Had you listed, for each head,
+# *What to see:* (1.0 is head 0 of layer 1.) Without either induction head, next to nothing is lost; without both, everything is. Had you listed, for each head,
 # what its loss costs, you would have crossed out both. **"It is not needed" does not mean "it does nothing"**: what is there
 # twice hides from those who switch off one thing at a time.
+
+# %% [markdown]
+# Here is every head, from every position, and what the model expects with and without it.
 
 # %% tags=["explorer"]
 explorer.heads_at_work()
@@ -697,6 +676,34 @@ assert said["random"].max() < 0.1
 # %% [markdown]
 # *What to see:* between a dose of half and of two, the answers tip over. The random direction does nothing: it is not any push that
 # moves the model, it is this one.
+
+# %% [markdown]
+# ### "My list of gradients is empty"
+#
+# This is what people meet first when they write such maps. No graph, no gradient, no call of a hook: under `no_grad`, and
+# in a model that is frozen altogether. The mend is the same for both: compute the scores with gradients on, and let the
+# *images* ask for one. ([A thread about it](https://github.com/jacobgil/pytorch-grad-cam/issues/95))
+
+# %% tags=["field", "field-04"]
+def collect(model, images, grad_enabled=True):
+    gradients = []
+
+    def hook_the_output(module, args, output):
+        if output.requires_grad:  # as many tools do; without this line, the hook raises
+            output.register_hook(gradients.append)
+
+    with model.block3.register_forward_hook(hook_the_output), torch.set_grad_enabled(grad_enabled):
+        ended = error_of(lambda: model(images).sum().backward())
+    return len(gradients), ended
+
+
+frozen, image = shapes.untrained().requires_grad_(False), some.images[:1]
+found = [collect(network, image, grad_enabled=False), collect(frozen, image)]
+found.append(collect(frozen, image.clone().requires_grad_()))
+print(*found, sep="\n")
+network.zero_grad()
+assert found[0] == found[1] and found[0][0] == 0 and "does not require grad" in found[0][1]
+assert found[2] == (1, "runs")
 
 # %% [markdown]
 # ### "A hook on `out_proj` never fires, and the attention weights are None"

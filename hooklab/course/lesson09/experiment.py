@@ -84,13 +84,13 @@ def _of_shapes(seed: int) -> Numbers:
             with torch.no_grad():
                 hits = net(made.images).argmax(dim=1) == made.labels
             found[f"{name}: right with {tags} tags"] = hits.float().mean().item()
-        some = shapes.Pictures(*(part[:100] for part in tests["own"]))
+        some = shapes.Pictures(*(part[:64] for part in tests["own"]))
         for method, function in maps.METHODS.items():
             made_maps = function(net, some.images, some.labels)
             found[f"{name}, {method}: points at the shape"] = maps.points_at(made_maps, some.masks)
-            found[f"{name}, {method}: points at the tag"] = maps.points_at(made_maps, shapes.tag_masks(100))
+            found[f"{name}, {method}: points at the tag"] = maps.points_at(made_maps, shapes.tag_masks(64))
             found[f"{name}, {method}: mass on the shape"] = maps.mass_on(made_maps, some.masks)
-    some = shapes.Pictures(*(part[:100] for part in tests["random"]))
+    some = shapes.Pictures(*(part[:64] for part in tests["random"]))
     other = (some.labels + 1) % 3
     reset = shapes.trained("random", seed)
     reset.head.load_state_dict(shapes.untrained(seed).head.state_dict())

@@ -61,12 +61,14 @@ def describe_map(number: int, name: str, method: str, layer: str) -> str:
     where = "the shape" if maps.points_at(found, mask) else "the tag" if maps.points_at(found, tag) else "neither"
     share = round(100 * maps.mass_on(found, mask))
     label = shapes.SHAPES[int(made.labels[number])]
-    which = f"{method} of {layer}" if method == "Grad-CAM" else method
+    which = f"{method} of {layer}" if method == "Grad-CAM" else f"{method} (of the pixels, not of {layer})"
     return f"A {label}; the network says {says}. {which} points at {where}; {share} % of it lies on the shape."
 
 
 def what_it_looks_at() -> Explorer:
-    """Return the explorer of maps."""
+    """Return the explorer of maps; it trains what is not trained yet, so that no control has to wait for it."""
+    for name in NETWORKS:
+        network(name)
     controls: dict[str, widgets.Widget] = {
         "number": widgets.IntSlider(0, 0, PICTURES - 1, 1, description="picture"),
         "name": widgets.Dropdown(options=NETWORKS, value=NETWORKS[0], description="network"),

@@ -30,7 +30,7 @@ class Pictures(NamedTuple):
     masks: Tensor
 
 
-def pictures(count: int, seed: int, tags: str | None = None) -> Pictures:
+def pictures(count: int, seed: int, tags: str | None = "own") -> Pictures:
     """Return pictures of one shape each.
 
     Args:
@@ -39,7 +39,7 @@ def pictures(count: int, seed: int, tags: str | None = None) -> Pictures:
         tags: "own": a tag in the corner, of the shape's own colour; "random": of any of the three; None: no tag.
 
     Example:
-        >>> made = pictures(20, seed=0, tags="own")
+        >>> made = pictures(20, seed=0)
         >>> made.images.shape, made.masks.shape, sorted(set(made.labels.tolist()))
         (torch.Size([20, 3, 32, 32]), torch.Size([20, 32, 32]), [0, 1, 2])
     """
@@ -112,7 +112,7 @@ def untrained(seed: int = 0) -> ShapeCNN:
         return ShapeCNN().eval()
 
 
-def trained(tags: str, seed: int = 0) -> ShapeCNN:
+def trained(tags: str = "own", seed: int = 0) -> ShapeCNN:
     """Return a network that was trained on pictures with such tags ("own" or "random"), in evaluation mode.
 
     It takes some seconds; a process trains each once. The same seed gives the same weights on the same machine.

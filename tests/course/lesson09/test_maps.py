@@ -21,7 +21,7 @@ def model():
 
 
 def test_the_mask_is_where_the_picture_differs_from_its_ground():
-    made = shapes.pictures(200, seed=1)
+    made = shapes.pictures(200, seed=1, tags=None)
     inside = (made.images * made.masks.unsqueeze(1)).sum((2, 3)) / made.masks.sum((1, 2)).unsqueeze(1)
     outside = (made.images * (1 - made.masks).unsqueeze(1)).sum((2, 3)) / (1 - made.masks).sum((1, 2)).unsqueeze(1)
     spread = (made.images - outside.view(200, 3, 1, 1)).mul((1 - made.masks).unsqueeze(1))
