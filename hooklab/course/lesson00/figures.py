@@ -17,16 +17,16 @@ from hooklab.course.plots import BACKWARD, FORWARD, INK, REST, arrow, style
 
 # what is called -> (the method that registers it, the lesson that teaches it)
 HOOKS: dict[str, tuple[str, int]] = {
-    "global forward pre-hook": ("register_module_forward_pre_hook", 6),
+    "global forward pre-hook": ("register_module_forward_pre_hook", 10),
     "forward pre-hook": ("Module.register_forward_pre_hook", 4),
     "global forward hook": ("register_module_forward_hook", 6),
     "forward hook": ("Module.register_forward_hook", 3),
     "tensor hook on y": ("Tensor.register_hook", 2),
-    "global full backward pre-hook": ("register_module_full_backward_pre_hook", 6),
+    "global full backward pre-hook": ("register_module_full_backward_pre_hook", 10),
     "full backward pre-hook": ("Module.register_full_backward_pre_hook", 5),
     "tensor hook on the weight": ("Tensor.register_hook", 2),
     "post-accumulate hook of the weight": ("Tensor.register_post_accumulate_grad_hook", 2),
-    "global full backward hook": ("register_module_full_backward_hook", 6),
+    "global full backward hook": ("register_module_full_backward_hook", 10),
     "full backward hook": ("Module.register_full_backward_hook", 5),
     "tensor hook on x": ("Tensor.register_hook", 2),
     "post-accumulate hook of x": ("Tensor.register_post_accumulate_grad_hook", 2),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import nbformat
 import pytest
 import torch
 from torch import nn
@@ -16,6 +17,7 @@ from torch.optim import optimizer as every_optimizer
 from hooklab.course.lesson00.figures import HOOKS
 from hooklab.course.lesson00.kinds import KINDS, Tagged, table
 
+START = Path(__file__).parents[3] / "lessons" / "00_start_here.ipynb"
 SOURCES = Path(__file__).parents[3] / "solutions" / "source"
 # Names with "hook" that register no hook of the user's kind.
 NO_KIND = {"disable_saved_tensors_hooks", "register_hook_for_optimizer"}
@@ -54,6 +56,14 @@ def test_every_hook_that_torch_can_register_is_a_kind():
 
 def test_the_kinds_of_the_drawn_map_are_kinds_of_the_table():
     assert {method for method, _ in HOOKS.values()} <= {kind.register for kind in KINDS.values()}
+
+
+def test_the_lessons_on_the_drawn_map_have_a_cell_that_runs_the_hook():
+    cells = nbformat.read(START, as_version=4).cells
+    rows = [line for cell in cells for line in cell.source.split("\n") if line.startswith("|")]
+    for method, lesson in HOOKS.values():
+        (row,) = [row for row in rows if f"`{method}`" in row]
+        assert f"[lesson {lesson}, " in row, method
 
 
 def test_a_kind_is_listed_with_the_first_cell_of_each_lesson_that_runs_it():
