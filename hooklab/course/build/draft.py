@@ -52,18 +52,13 @@ NONE = Minutes(0)
 
 @dataclass(frozen=True)
 class Draft:
-    """A lesson's cells and exercises, every problem of its source, and its minutes.
-
-    `has_predictions` is whether the lesson has a predictions.py. Only then its predict cells are held to the rules of
-    predictions, their outputs are folded and its minutes are held against the card; a constant once all have it.
-    """
+    """A lesson's cells and exercises, every problem of its source, and its minutes."""
 
     lesson: Lesson
     file: str
     cells: list[Cell]
     exercises: list[Exercise]
     problems: list[Problem]
-    has_predictions: bool = False
     minutes: Minutes = NONE
 
 
@@ -86,12 +81,12 @@ def draft(course: Course, lesson: Lesson) -> Draft:
     problems += unworded + faults
     problems += _id_problems(lesson, cells, exercises, file)
     problems += _lacking(course, lesson, cells, file)
-    if predictions.is_file():
-        known = ids_in([predictions], "prediction", "number")
-        problems += prediction_problems(cells, known, lesson.shown(predictions), file)
-    problems += _minutes_problems(lesson, cells, minutes, file, exactly=predictions.is_file())
+    known = ids_in([predictions] if predictions.is_file() else [], "prediction", "number")
+    problems += prediction_problems(cells, known, lesson.shown(predictions), file)
+    # an exercise at fault has no minutes, so the sum would be wrong
+    problems += _minutes_problems(lesson, cells, None if faults else minutes, file)
     problems.sort(key=lambda problem: problem.line or 0)
-    return Draft(lesson, file, cells, exercises, problems, predictions.is_file(), minutes)
+    return Draft(lesson, file, cells, exercises, problems, minutes)
 
 
 def _id_problems(lesson: Lesson, cells: list[Cell], exercises: list[Exercise], file: str) -> list[Problem]:
@@ -127,16 +122,14 @@ def _lacking(course: Course, lesson: Lesson, cells: list[Cell], file: str) -> li
     return problems
 
 
-def _minutes_problems(
-    lesson: Lesson, cells: list[Cell], minutes: Minutes, file: str, exactly: bool
-) -> Iterator[Problem]:
-    """Hold the minutes on the lesson's card and in its row of the README against those computed."""
+def _minutes_problems(lesson: Lesson, cells: list[Cell], minutes: Minutes | None, file: str) -> Iterator[Problem]:
+    """Hold the minutes on the lesson's card and in its row of the README against those computed, if they are known."""
     said = _ON_CARD.search(cells[0].text)
     if said is None:
-        more = f", {words.AND} {minutes.more} …" if minutes.more else ""
-        form = f"**{words.TIME}** {minutes.core} {words.MINUTES}{more}"
+        core, more = (minutes.core, minutes.more) if minutes else ("…", 0)
+        form = f"**{words.TIME}** {core} {words.MINUTES}" + (f", {words.AND} {more} …" if more else "")
         yield cells[0].problem(file, f"the lesson's card has no minutes: `{form}`")
-    elif exactly and (fault := _off(said, minutes)):
+    elif minutes and (fault := _off(said, minutes)):
         yield cells[0].problem(file, fault)
     readme = lesson.root / "README.md"
     lines = readme.read_text(encoding="utf-8").split("\n") if readme.is_file() else []
@@ -144,9 +137,9 @@ def _minutes_problems(
     number, row = next(((number, line) for number, line in enumerate(lines, 1) if link in line), (None, ""))
     said = _IN_ROW.search(row)
     if said is None:
-        form = f"| {lesson.number} | {link} | the question | {minutes} | what one needs before |"
+        form = f"| {lesson.number} | {link} | the question | {minutes or '…'} | what one needs before |"
         yield Problem("README.md", f"no row of {lesson.name} with its minutes in the table of lessons: {form}", number)
-    elif exactly and (fault := _off(said, minutes)):
+    elif minutes and (fault := _off(said, minutes)):
         yield Problem("README.md", f"the row of {lesson.name}: {fault}", number)
 
 

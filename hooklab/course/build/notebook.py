@@ -53,7 +53,7 @@ def skeleton(draft: Draft, variant: Variant) -> Any:
         open_exercise = variant == "lesson" and "solution" in cell.tags
         text = stubbed(cell.text) if open_exercise else cell.text
         metadata: dict[str, Any] = {"tags": list(cell.tags)} if cell.tags else {}
-        if draft.has_predictions and variant == "lesson" and "predict" in cell.tags:
+        if variant == "lesson" and "predict" in cell.tags:
             metadata |= FOLDED
         if cell.number in graded:
             metadata["nbgrader"] = graded[cell.number]
@@ -96,7 +96,7 @@ def findings(notebook: Any, draft: Draft, variant: Variant) -> list[Finding]:
     found += _pictureless(notebook)
     if variant == "lesson":
         found += _leaks(notebook, draft)
-        found += _told_while_folded(notebook) if draft.has_predictions else []
+        found += _told_while_folded(notebook)
     return sorted(found, key=lambda finding: finding[0])
 
 

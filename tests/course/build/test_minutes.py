@@ -106,8 +106,9 @@ def test_the_readmes_row_is_held_to_the_same(tmp_path: Path, said: str, fault: s
     assert told == [] if fault is None else told[0].startswith(f"README.md:3: {fault}")
 
 
-def test_a_lesson_without_predictions_is_not_yet_held_to_its_minutes(tmp_path: Path) -> None:
-    assert problems_of(tmp_path, TINY + LONG) == []
+def test_minutes_are_not_held_against_the_card_while_an_exercise_has_none(tmp_path: Path) -> None:
+    (problem,) = problems_of(tmp_path, changed("●●○ · 5 minutes", "●●○", TINY + LONG))
+    assert problem.startswith("09_tiny.py:19: cell 4 ")
 
 
 def test_a_build_tells_the_minutes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,11 +61,11 @@ def test_the_lesson_and_its_predictions_hold_the_same(tmp_path: Path, prediction
     assert any(said in problem for problem in problems_of(tmp_path, TINY + ASKED, predictions=predictions))
 
 
-def test_a_lesson_without_predictions_may_still_assert_in_a_predict_cell(tmp_path: Path) -> None:
-    made = draft_of(tmp_path, changed('["claim-S0.1"]', '["claim-S0.1", "predict"]'))
+def test_a_predict_cell_needs_a_prediction_also_where_the_lesson_has_none(tmp_path: Path) -> None:
+    told = problems_of(tmp_path, changed('["claim-S0.1"]', '["claim-S0.1", "predict"]'))
 
-    assert not made.problems
-    assert skeleton(made, "lesson").cells[2].metadata == {"tags": ["claim-S0.1", "predict"]}  # not folded
+    assert any("an assert in a cell with the tag 'predict'" in problem for problem in told)
+    assert any("follows a cell with predict(" in problem for problem in told)
 
 
 def test_what_a_prediction_puts_out_is_stored_folded_in_the_lesson_and_open_in_the_solution(tmp_path: Path) -> None:
