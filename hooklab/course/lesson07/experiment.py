@@ -105,8 +105,9 @@ def run(
     Returns:
         The arguments, ``"error"`` in percent, and ``"nll"``, the negative log-likelihood (mean cross entropy) in nats.
 
-    On one machine the result is always the same. Another CPU rounds otherwise, which 600 steps amplify: single runs
-    moved by up to 1.5 points and 0.045 nats; means over seeds move less.
+    On one machine the result is always the same. Another CPU rounds otherwise, which hundreds of steps amplify: with
+    older instructions, single runs moved by up to 1.5 points of error and 0.045 nats with the digits, and by up to 3.5
+    points with the shapes; means over seeds move less.
 
     >>> run(0, "few clean labels", (), 0.0, steps=0)["error"] > 50
     True
