@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10 · What can I hook when there is no module?
 #
-# **Time** 60 minutes, and 40 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 2 and 5 (tensor hooks, `grad_input`)
+# **Time** 60 minutes, and 45 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 2 and 5 (tensor hooks, `grad_input`)
 #
 # After this lesson you can
 #
@@ -29,7 +29,7 @@ torch.set_num_threads(1)
 # %% [markdown]
 # ## A NaN without a module
 #
-# A loss that is two lines of functions: the square root where `x` is positive, else 0. The loss is fine; one gradient is not.
+# A loss made of functions alone: the square root where `x` is positive, else 0. The loss is fine; one gradient is not.
 
 # %%
 def cautious_root(x):
@@ -60,7 +60,7 @@ def every_node(loss):
 
 # %%
 for node in every_node(cautious_root(x).sum()):
-    print(f"{node.name().split('::')[-1]:<16} gradients go to", len(node.next_functions), "places")
+    print(f"{node.name().split('::')[-1]:<16} gradients that it passes on:", len(node.next_functions))
 
 assert [type(node).__name__ for node in every_node(x.sqrt())] == ["SqrtBackward0", "AccumulateGrad"]
 
@@ -473,7 +473,7 @@ assert all(run.matmuls == 32 and memory.same_grads(run.grads, plain.grads) for r
 # %% [markdown]
 # *What to see:* left, memory while the operations run: without a checkpoint one mountain, with four parts a row of hills. Right,
 # the peak: it falls, and rises again. With $k$ parts you keep $k$ inputs and rebuild $16/k$ layers: least at $k = 4$, the root of 16. A
-# network of 100 layers needs the memory of about 20, for one more forward. You have found by experiment what
+# network of 100 layers, by the same count, needs the memory of about 20, for one more forward. You have found by experiment what
 # [Chen and others (2016)](https://arxiv.org/abs/1604.06174) call *sublinear memory cost*.
 
 # %% [markdown]
