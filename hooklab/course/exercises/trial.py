@@ -50,6 +50,7 @@ class Trial:
         self.answer = answer
         self.notes: list[str] = []
         self.faults: list[NotYet] = []
+        self._registered: tuple[Sequence[Any], set[tuple[str, int]]] = ((), set())  # what the last call hooked, and how
 
     @property
     def name(self) -> str:
@@ -65,15 +66,29 @@ class Trial:
         else's hooks are on the arguments meanwhile, and have to stay.
         """
         given = (*args, *kwargs.values())
+        entries = [] if may_change else [(one, copy(one)) for one in given if type(one) in (list, dict)]
+        asking = [] if may_change else [(name, one, one.requires_grad) for name, one in _tensors(given)]
         with somebody_elses_hooks(given), self.watch(*given, may_change=may_change, may_hook=may_hook):
-            before = snapshot_hooks([])
+            before, before_on_given = snapshot_hooks([]), snapshot_hooks(given)
             result = self.run(self.answer, *args, **kwargs)
+            self.faults += [_entries_changed(one, old) for one, old in entries if not _has_entries(one, old)]
+            self.faults += [_asks_otherwise(name, one) for name, one, old in asking if one.requires_grad != old]
+            self._registered = given, snapshot_hooks(given) - before_on_given
             if may_hook and (left := remove_new_hooks([], before)):
                 raise NotYet(
                     f"your hook runs for every module of this process: {left[0]} (it was removed)",
                     expected="a hook on what your function was given, and nowhere else",
                 )
             return result
+
+    def expect_none_left(self) -> None:
+        """Raise NotYet if a hook of the last call's is still there, now that the handle has been used."""
+        objects, hooks = self._registered
+        for place, _ in sorted(hooks & snapshot_hooks(objects)):
+            raise NotYet(
+                f"after handle.remove() another hook of yours is still there: a {place}",
+                expected="one hook, which the handle removes",
+            )
 
     def run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a function of the learner's; an exception becomes NotYet with its type, message and line.
@@ -106,7 +121,6 @@ class Trial:
         """Watch tensors and modules while a learner's code runs; new hooks are removed and noted at the end."""
         before, modes = snapshot_hooks(objects), _modes(objects)
         values = [] if may_change else _values(objects)
-        entries = [] if may_change else [(one, copy(one)) for one in objects if type(one) in (list, dict)]
         try:
             yield
         finally:
@@ -117,7 +131,6 @@ class Trial:
             self.faults += [_mode_left(name, mode) for name, mode in _put_back_modes(modes)]
             if not may_change:
                 self.faults += [_changed_in_place(name) for name in _changed(objects, values)]
-                self.faults += [_entries_changed(one, old) for one, old in entries if not _has_entries(one, old)]
 
 
 def _hook_left(description: str) -> NotYet:
@@ -147,6 +160,11 @@ def _changed_in_place(name: str) -> NotYet:
         expected="the values that you are given stay as they were",
         likely="in-place change: `x *= 2` and `x.mul_(2)` write into x, `x * 2` makes a new tensor",
     )
+
+
+def _asks_otherwise(name: str, tensor: torch.Tensor) -> NotYet:
+    now, before = ("requires grad", "did not") if tensor.requires_grad else ("requires no grad", "did")
+    return NotYet(f"{name} {now} now, and {before} before", expected="requires_grad as it was: it is the caller's")
 
 
 def _entries_changed(now: list[Any] | dict[Any, Any], old: list[Any] | dict[Any, Any]) -> NotYet:

@@ -196,6 +196,7 @@ def turn_a_gradient_up_or_down(trial: Trial) -> str:
             got=f"w.grad = {tensor_text(w.grad)}",
             likely="two hooks, one handle: register a single hook and return its handle",
         )
+    trial.expect_none_left()
     return "the tensor's own gradient was scaled, no other one, and the handle takes the hook off again"
 
 

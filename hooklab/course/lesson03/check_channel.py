@@ -53,6 +53,7 @@ def switch_a_channel_off(trial: Trial) -> str:
                 if len(layer._forward_hooks) < hooks
                 else "another hook's handle",
             )
+        trial.expect_none_left()
     return "one channel is zero, values and gradients of all others are as before, and remove() brings it back"
 
 

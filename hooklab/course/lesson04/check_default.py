@@ -99,6 +99,7 @@ def a_default_for_a_keyword(trial: Trial) -> str:
                 expected="scale = 1, the module's own",
                 got=f"scale = {module.seen[-1][1]:g}",
             )
+        trial.expect_none_left()
     return "a missing scale is filled in, a given one is kept, and everything else comes through"
 
 

@@ -59,6 +59,7 @@ def weight_norm_by_a_pre_hook(trial: Trial) -> str:
             raise NotYet(
                 "after handle.remove() the hook is still at work", expected="the weight that was computed last"
             )
+        trial.expect_none_left()
     return "same output at first, weight_g sets the rows' lengths, and both parameters learn, in three layers"
 
 

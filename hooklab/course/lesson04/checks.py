@@ -49,6 +49,7 @@ def double_what_goes_in(trial: Trial) -> str:
             raise NotYet(
                 "after handle.remove() a hook is still at work", expected="the input as it is", got="a changed input"
             )
+        trial.expect_none_left()
     return "the layer gets 2·x in every pass, your x is untouched, and handle.remove() ends it"
 
 
@@ -106,6 +107,7 @@ def first_in_the_line(trial: Trial) -> str:
             if not same(seen.only_argument(), x + plus):
                 got, wanted = tensor_text(seen.only_argument()), tensor_text(x + plus)
                 raise NotYet("the handle does not remove the new hook alone", expected=wanted, got=got)
+        trial.expect_none_left()
     return "the new hook runs first, the old ones are still there, and the handle removes yours alone"
 
 

@@ -83,6 +83,7 @@ def the_norm_of_all_gradients(trial: Trial) -> str:
     _run(trial, "after remove()", runs[0][1], parameters)
     if len(norms) != len(seen):
         raise NotYet("after handle.remove() a hook is still at work", expected="no more norms", got="one more")
+    trial.expect_none_left()
     return "one norm for each backward, of its own gradients, and of those alone that take part"
 
 

@@ -216,6 +216,20 @@ def test_other_entries_in_a_list_or_dictionary_are_a_fault(given, change, says, 
     assert says in str(outcome_of(verify, change, monkeypatch))
 
 
+def test_a_tensor_or_parameter_that_asks_for_a_gradient_now_is_a_fault(monkeypatch):
+    def verify(trial):
+        trial.call(nn.Linear(1, 1), [torch.ones(1)])
+        return "it ran"
+
+    def answer(layer, xs):
+        layer.bias.requires_grad_(False)
+        xs[0].requires_grad_()
+
+    text = str(outcome_of(verify, answer, monkeypatch))
+    assert "the parameter 'bias' requires no grad now, and did before" in text
+    assert "a tensor that it was given requires grad now, and did not before" in text
+
+
 # --- ids, display, grader, progress
 
 

@@ -221,6 +221,21 @@ def test_somebody_elses_hooks_are_there_only_while_the_answer_runs(monkeypatch):
     assert counts == [1, 0]
 
 
+def test_a_second_hook_whose_handle_the_caller_does_not_get_is_told(monkeypatch):
+    def verify(trial):
+        trial.call(nn.Identity(), may_hook=True).remove()
+        trial.expect_none_left()
+        return "it ran"
+
+    def two(module):
+        module.register_forward_pre_hook(grab)
+        return module.register_forward_hook(grab)
+
+    says = "after handle.remove() another hook of yours is still there: a forward pre-hook on the whole Identity"
+    assert says in str(outcome_of(verify, two, monkeypatch))
+    assert outcome_of(verify, lambda module: module.register_forward_hook(grab), monkeypatch).state == "correct"
+
+
 def test_a_parameter_that_an_answer_replaces_takes_its_hooks_along(monkeypatch):
     def verify(trial):
         trial.call(nn.Linear(1, 1), may_change=True)

@@ -129,7 +129,7 @@ def not_the_zeros(named):
     return {n for n, t in named.items() if t.is_leaf and t.requires_grad and t.any()}
 
 
-@wrong("1.1", says="a tensor requires grad now that did not")
+@wrong("1.1", says="a tensor that it was given requires grad now")
 def makes_them_all_require_grad(named):
     return {n for n, t in named.items() if t.is_leaf and t.requires_grad_() is t}
 
@@ -743,7 +743,7 @@ def the_gradient_of_the_first_call(w, x):
     return first_gradient[0]
 
 
-@wrong("1.3", says="the gradient of hidden came back, and w got none")
+@wrong("1.3", says="a tensor that it was given requires no grad now")
 def w_is_frozen(w, x):
     w.requires_grad_(False)
     hidden = (w * x).requires_grad_()
