@@ -7,6 +7,7 @@ import sys
 
 from hooklab.course.build.course import Course, Lesson
 from hooklab.course.build.draft import draft
+from hooklab.course.build.teaching import text_of
 
 _NAME = re.compile(r"\d{2}_[a-z][a-z0-9_]*")
 
@@ -145,6 +146,20 @@ def changes_what_came(x):
 def adds_two(x):
     return x + 2
 '''
+TEACHING = """\
+## On the board
+
+What do you draw while the class predicts?
+
+## Two questions to discuss
+
+1. *A question without a number as its answer?* What speaks for each side.
+2. *Another one?*
+
+## What can be left out
+
+Which parts, if there is one hour?
+"""
 
 
 def begin(course: Course, names: list[str]) -> int:
@@ -163,6 +178,7 @@ def begin(course: Course, names: list[str]) -> int:
         lesson.own / "predictions.py": PREDICTIONS,
         lesson.wrong_answers.with_name("__init__.py"): "",
         lesson.wrong_answers: WRONG,
+        text_of(lesson): TEACHING,
     }
     for path, text in files.items():
         if path.exists():
