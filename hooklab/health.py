@@ -33,7 +33,7 @@ class Health:
     @property
     def steps(self) -> list[int]:
         """The steps that were recorded."""
-        return sorted({step for step, *_ in self._session.tallies})
+        return list(self._session.steps)
 
     @property
     def silent(self) -> list[str]:
@@ -123,7 +123,7 @@ class Health:
         rows = self.rows
         model = type(self._options.model).__name__
         lines = [f"{len(self.steps)} steps of {model} recorded, {len(self._options.hooked)} modules watched"]
-        last = [row for row in rows if row.step == self.steps[-1]] if rows else []
+        last = [row for row in rows if row.step == self._session.last_recorded]
         if last:
             wide = max(6, *(len(repr(row.module)) for row in last))
             lines.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +26,7 @@ class MonitorSession(Session):
         self.step = 0
         self.recording = True
         self.has_begun = False
-        self.last_recorded = -1
+        self.steps: list[int] = []  # that were recorded
         self.tallies: defaultdict[Key, Tally] = defaultdict(Tally)
         self.findings: list[Finding] = []
         self.had_gradient: dict[str, bool] = {}  # by the name of a parameter
@@ -58,16 +59,23 @@ class MonitorSession(Session):
         self.has_begun = True
         self.recording = self.step % self.options.every == 0
 
+    @property
+    def last_recorded(self) -> int:
+        """The last step that was recorded, -1 before the first."""
+        return self.steps[-1] if self.steps else -1
+
     def record_output(self, module: nn.Module, inputs: Any, output: Any) -> None:
         self.has_begun = True
-        self.last_recorded = self.step
+        if self.last_recorded != self.step:
+            self.steps.append(self.step)
         key = self.step, OUTPUT, self.options.names[id(module)]
         self.tallies[key].calls += 1
         # the usual case first, since this runs at every call
         for tensor in (output,) if type(output) is Tensor else tensors(output):
             sample = self.add(key, tensor)
             if sample is not None and sample.nonfinite:
-                self.found(key, describe_output(key, self.tallies[key].calls, sample, tensor, module, inputs))
+                call = self.tallies[key].calls
+                self.found(key, lambda: describe_output(key, call, sample, tensor, module, inputs))  # noqa: B023
 
     def watch(self, module: nn.Module, output: Any) -> None:
         """Record the gradients of an output, when they come."""
@@ -108,15 +116,19 @@ class MonitorSession(Session):
                 sample = read(numbers, count, self.options.ranges[name] if kind == OUTPUT else None)
                 self.tallies[key].add(sample)
                 if sample.nonfinite:
-                    self.found(key, describe_output(key, 0, sample))
+                    self.found(key, lambda: describe_output(key, 0, sample))  # noqa: B023
 
-    def found(self, key: Key, text: str) -> None:
+    def found(self, key: Key, describe: Callable[[], str]) -> None:
+        """Tell the first of each kind; what to say is found out only then, since a broken training is broken often."""
         is_first = all(finding.kind != key[1] for finding in self.findings)
+        if not is_first and self.options.on_nonfinite != "raise":
+            return
+        text = describe()
         if is_first:
             self.findings.append(Finding(*key, text))
         if self.options.on_nonfinite == "raise":
             raise FloatingPointError(text)
-        if is_first and self.options.on_nonfinite == "warn":
+        if self.options.on_nonfinite == "warn":
             warn_caller(text)
 
     def is_finite_forward(self, step: int) -> bool:
@@ -164,7 +176,7 @@ class _OnGradient(Hook):
         session.tallies[self.key].calls += 1
         sample = session.add(self.key, grad)
         if sample is not None and sample.nonfinite:
-            session.found(self.key, describe_gradient(self.key, sample, session.is_finite_forward(self.key[0])))
+            session.found(self.key, lambda: describe_gradient(self.key, sample, session.is_finite_forward(self.key[0])))
 
 
 class _BeforeUpdate(Hook):
@@ -207,4 +219,4 @@ class _AfterUpdate(Hook):
             tally.size += float(torch.linalg.vector_norm(old)) ** 2
             sample = session.add(key, change)
             if sample is not None and sample.nonfinite:
-                session.found(key, describe_update(key, own_name, sample))
+                session.found(key, lambda: describe_update(key, own_name, sample))  # noqa: B023
