@@ -1,0 +1,162 @@
+"""The checks of exercises 8.2 to 8.7: a diagnosis is held against what a monitor saw; the mend is run."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from hooklab import leftover_hooks
+from hooklab.course.exercises.exercise import Exercise
+from hooklab.course.exercises.trial import NotYet, Trial, first_words
+from hooklab.course.lesson08.clinic import STEPS, Training, examine, patient
+from hooklab.course.lesson08.evidence import CAUSES, supports
+from hooklab.health import Health
+from hooklab.selecting import near_names
+
+ON_THE_PAGE = 0  # the first weights of the patient whose picture the learner has seen
+SEEDS = (3, 4)  # others, for the mend
+# patient -> its cause, and the accuracy that it reaches once mended
+ILLNESS = {
+    "A": ("dead", 0.75),
+    "B": ("vanishing", 0.75),
+    "C": ("saturated", 0.85),
+    "D": ("not in the optimizer", 0.8),
+    "E": ("detached", 0.7),
+    "F": ("nan in the backward", 0.75),
+}
+
+
+@functools.cache
+def examined(name: str) -> tuple[Training, Health]:
+    """The patient of the page as it is, after a training under a monitor."""
+    training = patient(name, ON_THE_PAGE)
+    return training, examine(training)
+
+
+def treats(id: str, name: str) -> Exercise:
+    """The check of the exercise that is about this patient."""
+
+    def verify(trial: Trial) -> str:
+        rights = [_verify(trial, name, seed) for seed in SEEDS]
+        cause, _ = ILLNESS[name]
+        return f"the cause is right ({cause}), and mended it reads {min(rights):.0%} of the digits"
+
+    return Exercise(id, f"Patient {name}", verify)
+
+
+def _verify(trial: Trial, name: str, seed: int) -> float:
+    training = patient(name, seed)
+    with _seeded(seed):
+        answer = trial.call(training, may_change=True)
+    module, cause = _diagnosis(answer, training)
+    _judge_diagnosis(name, module, cause)
+    _refuse_what_is_no_training(training)
+    with _seeded(seed):
+        return _judge_mend(trial, name, training, seed)
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def _diagnosis(answer: Any, training: Training) -> tuple[str, str]:
+    expected = 'two strings, such as ("fc1", "dead")'
+    if answer is None:
+        raise NotYet("your result is None", expected=expected, likely="forgotten return of the diagnosis")
+    if not isinstance(answer, tuple | list) or len(answer) != 2 or not all(isinstance(one, str) for one in answer):
+        raise NotYet("your diagnosis is not a module and a cause", expected=expected, got=_short(answer))
+    module, cause = answer
+    if cause not in CAUSES:
+        if module in CAUSES:
+            raise NotYet("the cause stands where the module belongs", expected=expected, got=_short(answer))
+        raise NotYet(f"{cause!r} is none of the named causes", expected=", ".join(map(repr, CAUSES)))
+    return module, cause
+
+
+def _judge_diagnosis(name: str, module: str, cause: str) -> None:
+    training, health = examined(name)
+    names = [known for known, _ in training.model.named_modules() if known]
+    if module not in names:
+        raise NotYet(f"this training has no module {module!r}", expected=near_names(module, names))
+    right, _ = ILLNESS[name]
+    is_so, seen = supports(health, training, module, cause)
+    if cause == right and is_so:
+        return
+    if cause == right:
+        raise NotYet(f"{cause!r} is the cause, but {module!r} is not where", expected=CAUSES[cause], got=seen)
+    if is_so:
+        why = "true, and not what keeps it from learning: it is so on purpose, or follows from something else"
+        raise NotYet(f"{cause!r} at {module!r} is not the cause", expected="what comes first", got=seen, likely=why)
+    raise NotYet(f"nothing speaks for {cause!r} at {module!r}", expected=CAUSES[cause], got=seen)
+
+
+def _refuse_what_is_no_training(training: Training) -> None:
+    if not isinstance(training.model, nn.Module) or not isinstance(training.optimizer, Optimizer):
+        raise NotYet(
+            "the training has lost its model or its optimizer", expected="an nn.Module, an optimizer of torch.optim"
+        )
+    if left := leftover_hooks(training.model):
+        raise NotYet(
+            f"your code left a hook behind: {left[0]}", expected="no hook of yours is left when your function returns"
+        )
+    if training.losses:
+        raise NotYet(
+            f"your function took {len(training.losses)} steps of training", expected="it mends; the check trains"
+        )
+    held = {id(one) for group in training.optimizer.param_groups for one in group["params"]}
+    if not any(id(one) in held for one in training.model.parameters()):
+        raise NotYet(
+            "the optimizer has no parameter of the model",
+            expected="an optimizer made after the model",
+            likely="you have put in a new model: its parameters are new, too",
+        )
+
+
+def _judge_mend(trial: Trial, name: str, training: Training, seed: int) -> float:
+    _, goal = ILLNESS[name]
+    before = [one.detach().clone() for one in training.model.parameters()]
+    try:
+        Training.train(training, STEPS, seed)
+        right = Training.accuracy(training)
+    except Exception as error:
+        raise NotYet(f"the mended training raises {type(error).__name__}: {first_words(error)}") from error
+    broken = next((step for step, loss in enumerate(training.losses) if not math.isfinite(loss)), None)
+    if broken is not None:
+        raise NotYet(
+            f"the diagnosis is right; mended, the loss is not finite from step {broken} on", expected="a number"
+        )
+    if name == "D" and not _has_the_body_of(training.model, seed):
+        raise NotYet("mended, the body has moved", expected="a frozen body, by intention: only the head is to learn")
+    if right >= goal:
+        return right
+    said = f"the diagnosis is right; mended, it reads {right:.0%} of the digits after {STEPS} steps"
+    still = all(torch.equal(one, old) for one, old in zip(training.model.parameters(), before, strict=True))
+    raise NotYet(said, expected=f"{goal:.0%} or more", likely="no parameter of the model has moved" if still else None)
+
+
+def _has_the_body_of(model: nn.Module, seed: int) -> bool:
+    now, old = model.state_dict(), patient("D", seed).model.state_dict()
+    return all(name in now and torch.equal(now[name], old[name]) for name in old if name.startswith("body."))
+
+
+def _short(answer: Any) -> str:
+    try:
+        text = repr(answer)
+    except Exception:
+        text = type(answer).__name__
+    return text if len(text) < 80 else f"{text[:80]} …"
+
+
+patient_a, patient_b, patient_c, patient_d, patient_e, patient_f = (
+    treats(f"8.{number}", name) for number, name in enumerate("ABCDEF", start=2)
+)

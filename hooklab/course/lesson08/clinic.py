@@ -1,0 +1,177 @@
+"""Six trainings that do not learn: `patient("A")` to `patient("F")`. Each takes a fraction of a second."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+import hooklab
+from hooklab.course.digits import accuracy, digits
+from hooklab.health import Health
+from hooklab.selecting import What
+
+STEPS = 80
+BATCH = 64
+WIDTH = 32
+
+
+@dataclass
+class Training:
+    """A model, its optimizer, and what is done to the pictures first. All of it may be replaced or changed.
+
+    Attributes:
+        model: takes pictures as rows of 64 pixels and gives ten scores.
+        optimizer: of `torch.optim`.
+        prepare: is given the pixels, from 0 to 1, and returns what the model gets.
+        losses: of each step so far.
+    """
+
+    model: nn.Module
+    optimizer: Optimizer
+    prepare: Callable[[Tensor], Tensor] = lambda pixels: pixels
+    losses: list[float] = field(default_factory=list)
+
+    def train(self, steps: int = STEPS, seed: int = 0) -> Training:
+        """Take so many steps, each on a random batch of 64 digits; return the training."""
+        data, generator = digits(), torch.Generator().manual_seed(seed)
+        images, labels = data.train_images.flatten(1), data.train_labels
+        for _ in range(steps):
+            batch = torch.randint(len(labels), (BATCH,), generator=generator)
+            loss = F.cross_entropy(self.model(self.prepare(images[batch])), labels[batch])
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.losses.append(loss.item())
+        return self
+
+    def accuracy(self) -> float:
+        """Return the share of test digits that are read right, from 0 to 1."""
+        data, was_training = digits(), self.model.training
+        right = accuracy(self.model.eval(), self.prepare(data.test_images.flatten(1)), data.test_labels)
+        self.model.train(was_training)
+        return right
+
+
+def layers(activation: type[nn.Module], depth: int, spread: float | None = None) -> nn.Sequential:
+    """`depth` pairs fc1, act1, fc2, act2, … and `out`. Weights as PyTorch starts them, or with this gain."""
+    parts: OrderedDict[str, nn.Module] = OrderedDict()
+    for number in range(1, depth + 1):
+        parts[f"fc{number}"] = nn.Linear(64 if number == 1 else WIDTH, WIDTH)
+        parts[f"act{number}"] = activation()
+    parts["out"] = nn.Linear(WIDTH, 10)
+    model = nn.Sequential(parts)
+    if spread is not None:
+        for layer in model:
+            if isinstance(layer, nn.Linear):
+                nn.init.normal_(layer.weight, std=spread / layer.in_features**0.5)
+                nn.init.zeros_(layer.bias)
+    return model
+
+
+def _a() -> Training:
+    model = layers(nn.ReLU, 4, spread=2**0.5)
+    return Training(model, torch.optim.Adam(model.parameters(), lr=0.3))
+
+
+def _b() -> Training:
+    model = layers(nn.Sigmoid, 8)
+    return Training(model, torch.optim.SGD(model.parameters(), lr=0.5))
+
+
+def _c() -> Training:
+    model = layers(nn.Tanh, 2)
+    return Training(model, torch.optim.Adam(model.parameters(), lr=0.01), lambda pixels: 255 * pixels)
+
+
+class FineTuned(nn.Module):
+    """A body, frozen, under a new head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(64, 128), nn.ReLU())
+        self.head = nn.Linear(128, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.body(x))
+        return scores
+
+
+def _d() -> Training:
+    model = FineTuned()
+    model.body.requires_grad_(False)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    model.head = nn.Linear(128, 10)  # ten classes instead of five
+    return Training(model, optimizer)
+
+
+class Narrow(nn.Module):
+    """An encoder to four numbers, and a reader of these."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(64, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 4))
+        self.reader = nn.Sequential(nn.Linear(4, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 10))
+        self.detach = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        code = self.encoder(x)
+        if self.detach:
+            code = code.detach()  # somebody wanted to save memory
+        scores: Tensor = self.reader(code)
+        return scores
+
+
+def _e() -> Training:
+    model = Narrow()
+    return Training(model, torch.optim.Adam(model.parameters(), lr=0.02))
+
+
+class Distances(nn.Module):
+    """A score for each class: minus the distance to its centre. The root of 0 has no derivative."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.centres = nn.Parameter(torch.zeros(10, WIDTH))
+        self.eps = 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        squares = (x.unsqueeze(1) - self.centres).square().sum(dim=2)
+        return -(squares + self.eps).sqrt()
+
+
+def _f() -> Training:
+    model = nn.Sequential(OrderedDict(fc1=nn.Linear(64, WIDTH, bias=False), act1=nn.ReLU(), head=Distances()))
+    return Training(model, torch.optim.Adam(model.parameters(), lr=0.02), some_are_empty)
+
+
+def some_are_empty(pixels: Tensor) -> Tensor:
+    """The scanner has missed a page now and then."""
+    there = torch.arange(len(pixels)) % 40 != 0
+    return pixels * there.unsqueeze(1)
+
+
+MAKERS: dict[str, Callable[[], Training]] = {"A": _a, "B": _b, "C": _c, "D": _d, "E": _e, "F": _f}
+
+
+def patient(name: str, seed: int = 0) -> Training:
+    """A new, untrained copy of one of the six; the same for the same seed."""
+    if name not in MAKERS:
+        raise LookupError(f"the patients are {', '.join(MAKERS)}; not {name!r}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return MAKERS[name]()
+
+
+def examine(training: Training, *what: What, steps: int = STEPS, **options: Any) -> Health:
+    """Train under a monitor, which says nothing meanwhile; return what it saw. `options` are the monitor's."""
+    watched = hooklab.monitor(training.model, grads=True, updates=training.optimizer, on_nonfinite="ignore", **options)
+    with watched as health:
+        training.train(steps)
+    return health

@@ -1,0 +1,99 @@
+"""What speaks for a cause: `CAUSES`, and `supports`, which holds one against what a monitor saw of a training."""
+
+from __future__ import annotations
+
+import math
+
+from hooklab.course.lesson08.clinic import Training
+from hooklab.health import Health
+
+# the name of a cause -> what it means
+CAUSES = {
+    "dead": "a module puts out zero for (nearly) every picture",
+    "saturated": "the outputs of an activation lie at the ends of its range, where it is flat",
+    "vanishing": "all is alive, and the gradient shrinks on its way to less than a thousandth",
+    "exploding": "the outputs grow beyond all measure",
+    "nan in the backward": "outputs are finite, and the gradient that leaves a module is not",
+    "frozen": "the parameters are not to learn: requires_grad is False",
+    "never called": "the module does not run",
+    "detached": "the module runs and its parameters ask for a gradient, but none comes",
+    "not in the optimizer": "gradients come, and the optimizer does not have the parameters",
+}
+
+
+def supports(health: Health, training: Training, module: str, cause: str) -> tuple[bool, str]:
+    """Whether what was seen speaks for this cause at this module, and what was seen, in words."""
+    part = training.model.get_submodule(module)
+    parameters = list(part.parameters())
+    ran = module not in health.silent and any(row.module == module for row in health.rows)
+    if cause == "never called":
+        return (
+            not ran,
+            f"{module!r} ran in {len(_values(health, 'output', module, 'mean'))} of {len(health.steps)} steps",
+        )
+    if cause in ("frozen", "detached", "not in the optimizer"):
+        return _of_parameters(training, module, cause)
+    if not parameters and not ran:
+        return False, f"{module!r} did not run"
+    if cause == "dead":
+        zeros = _last(health, "output", module, "zeros")
+        return zeros >= 0.95, f"in the last step {zeros:.0%} of the outputs of {module!r} are zero"
+    if cause == "saturated":
+        share = _last(health, "output", module, "saturated")
+        if math.isnan(share):
+            return False, f"{module!r} has no range that it could be saturated in"
+        return share >= 0.5, f"{share:.0%} of the outputs of {module!r} lie at an end of its range in the last step"
+    if cause == "exploding":
+        largest = max(_values(health, "output", module, "largest"), default=0.0)
+        return largest > 1e6, f"the largest output of {module!r} is {largest:.3g}"
+    if cause == "vanishing":
+        return _vanishing(health, module)
+    return _nan_in_the_backward(health, module)
+
+
+def _of_parameters(training: Training, module: str, cause: str) -> tuple[bool, str]:
+    parameters = list(training.model.get_submodule(module).parameters())
+    if not parameters:
+        return False, f"{module!r} has no parameters"
+    known = {id(one) for group in training.optimizer.param_groups for one in group["params"]}
+    asks = all(one.requires_grad for one in parameters)
+    came = all(one.grad is not None for one in parameters)
+    has = all(id(one) in known for one in parameters)
+    seen = (
+        f"the parameters of {module!r}: requires_grad {asks}, a gradient {'came' if came else 'never came'}, the "
+        f"optimizer {'has' if has else 'does not have'} them"
+    )
+    found = "frozen" if not asks else "detached" if not came else "not in the optimizer" if not has else ""
+    return found == cause, seen
+
+
+def _vanishing(health: Health, module: str) -> tuple[bool, str]:
+    if max(_values(health, "output", module, "nonfinite"), default=0.0) > 0:
+        return False, f"{module!r} has outputs that are inf or nan: there is no gradient to speak of"
+    last = next(row for row in health.rows if row.kind == "gradient")  # the backward begins at the last layer
+    here = (_values(health, "gradient", module, "std") or [math.nan])[0]
+    share = here / last.std if last.std else math.nan
+    seen = f"in the first step the gradient at {module!r} is {share:.1e} of that at {last.module!r}"
+    return 0 < share < 1e-3, seen
+
+
+def _nan_in_the_backward(health: Health, module: str) -> tuple[bool, str]:
+    findings = {finding.kind: finding for finding in health.findings}
+    first = health.first_nonfinite
+    if first is None:
+        return False, "all outputs and gradients are finite"
+    if first.kind != "gradient":
+        return False, f"the first value that is not finite is an {first.kind} (of {first.module!r})"
+    names = list(health._options.hooked)
+    maker = names[min(names.index(findings["gradient"].module) + 1, len(names) - 1)]
+    arrives = f"in step {first.step} a nan arrives as the gradient of the output of {first.module!r}"
+    return module == maker, f"{arrives}: what comes after it in the forward made it"
+
+
+def _values(health: Health, kind: str, module: str, statistic: str) -> list[float]:
+    return [getattr(row, statistic) for row in health.rows if (row.kind, row.module) == (kind, module)]
+
+
+def _last(health: Health, kind: str, module: str, statistic: str) -> float:
+    values = [value for value in _values(health, kind, module, statistic) if value is not None]
+    return values[-1] if values else math.nan
