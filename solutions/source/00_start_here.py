@@ -31,6 +31,7 @@ torch.set_num_threads(1)
 # | 5 | [Backward hooks](05_backward_hooks.ipynb) | What do grad_input and grad_output mean, and which backward hook do I use? | 2, 3 |
 # | 6 | [Inside `__call__`](06_inside_call.ipynb) | How does a module run its hooks? Build it yourself | 3, 4, 5 |
 # | 7 | [Manifold mixup](07_manifold_mixup.ipynb) | How does one forward hook become a training method? | 3 |
+# | 8 | [Debugging a training](08_debugging_training.ipynb) | Which layer died, exploded or made the first NaN? | 2, 3, 5 |
 # | 9 | [Seeing features](09_seeing_features.ipynb) | What does the network look at, and what if I switch it off? | 3, 5 |
 # | 10 | [Graph hooks](10_graph_hooks.ipynb) | What can I hook when there is no module? | 2, 5 |
 #

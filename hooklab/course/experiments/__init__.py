@@ -8,7 +8,11 @@ import sys
 from collections.abc import Sequence
 
 # name on the command line -> module with main(argv) -> int
-EXPERIMENTS = {"mixup": "hooklab.course.lesson07.report", "seeing": "hooklab.course.lesson09.experiment"}
+EXPERIMENTS = {
+    "deaths": "hooklab.course.lesson08.deaths",
+    "mixup": "hooklab.course.lesson07.report",
+    "seeing": "hooklab.course.lesson09.experiment",
+}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -16,7 +20,7 @@ def main(argv: Sequence[str]) -> int:
 
     >>> main(["--help"])
     usage: python -m hooklab experiment NAME [options]
-    names: mixup, seeing. For the options of one: python -m hooklab experiment NAME --help
+    names: deaths, mixup, seeing. For the options of one: python -m hooklab experiment NAME --help
     0
     """
     known = ", ".join(EXPERIMENTS)

@@ -1,6 +1,6 @@
 """When the units of lesson 3's network die: `first_passes(seed)`.
 
-    python -m hooklab.course.lesson08.deaths --seeds 20
+    python -m hooklab experiment deaths --seeds 20
 
 counts for so many first weights how many channels are dead in the end, and in which step each fired for the last time.
 """
@@ -8,6 +8,7 @@ counts for so many first weights how many channels are dead in the end, and in w
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +24,10 @@ class Deaths(NamedTuple):
     fires: Tensor  # the share of the batch on which the channel put out anything but zero
     gradient: Tensor  # the norm of the gradient of its weights in conv2
     moved: Tensor  # the norm of what the step changed these weights by
+
+    def first(self, steps: int) -> Deaths:
+        """The same of the first steps only."""
+        return Deaths(*(values[:steps] for values in self))
 
     def dead(self) -> list[int]:
         """The channels that did not fire in the last ten steps."""
@@ -61,15 +66,13 @@ def first_passes(seed: int = 0, steps: int = 40, lr: float = LEARNING_RATE) -> D
     return Deaths(torch.stack(fires), torch.stack(gradients), torch.stack(moved))
 
 
-def main() -> None:
-    """Print one line for each seed."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def main(argv: Sequence[str]) -> int:
+    """Print one line for each seed: the dead channels, and the step in which each fired last; return 0."""
+    parser = argparse.ArgumentParser(prog="python -m hooklab experiment deaths", description=main.__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="default: %(default)s")
     torch.set_num_threads(1)
-    for seed in range(parser.parse_args().seeds):
+    print("first weights, and of each channel that is dead after 40 steps the last step in which it fired (-1: none)")
+    for seed in range(parser.parse_args(argv).seeds):
         seen = first_passes(seed)
-        print(seed, {channel: seen.last_fired(channel) for channel in seen.dead()})
-
-
-if __name__ == "__main__":
-    main()
+        print(f"{seed:>4}  { ({channel: seen.last_fired(channel) for channel in seen.dead()}) }")
+    return 0

@@ -74,15 +74,15 @@ def draw(rate: float, gain: float, norm: bool, step: int) -> Figure:
     run = trained(rate, gain, norm)
     figure = Drawing(figsize=(8.0, 4.6), facecolor="white")
     figure.set_layout_engine("none")
-    top = figure.add_axes((0.09, 0.72, 0.78, 0.2))
+    top = figure.add_axes((0.09, 0.74, 0.78, 0.19))
     top.plot(run.losses[: step + 1], color=plots.FORWARD)
     top.axhline(math.log(10), color=plots.REST, linewidth=0.8)
     top.set(xlim=(-0.5, STEPS - 0.5), ylim=(0, 5), ylabel="loss")
     top.set_title("loss (grey: guessing)", loc="left", fontsize=10)
     top.set_xticks([])
     below = (
-        ("share of zeros in each ReLU's output", run.zeros, Normalize(0, 1), 0.40),
-        ("standard deviation of it", run.std, LogNorm(1e-3, 1e3), 0.08),
+        ("share of zeros in each ReLU's output", run.zeros, Normalize(0, 1), 0.42),
+        ("standard deviation of it", run.std, LogNorm(1e-3, 1e3), 0.11),
     )
     for title, values, norm_, bottom in below:
         axes = figure.add_axes((0.09, bottom, 0.78, 0.23))
