@@ -8,7 +8,9 @@ import pytest
 from hooklab.course.lesson08.explorer import GAINS, RATES, STEPS, draw, going_wrong, say, trained
 
 
-@pytest.mark.parametrize("position", itertools.product((RATES[0], RATES[-1]), (GAINS[0], GAINS[-1]), [False, True]))
+@pytest.mark.parametrize(
+    "position", list(itertools.product((RATES[0], RATES[-1]), (GAINS[0], GAINS[-1]), [False, True]))
+)
 def test_every_extreme_position_can_be_drawn_and_said(position):
     for step in (0, STEPS - 1):
         assert draw(*position, step).axes[0].lines
