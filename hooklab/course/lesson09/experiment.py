@@ -63,17 +63,17 @@ CLAIMS: dict[str, tuple[float, float]] = {
 }
 
 
-def measure(seed: int) -> Numbers:
-    """Train with this seed and return every number that the lesson claims, by name; single thread, no side effects."""
+def measure(seed: int, pictures: int = 64) -> Numbers:
+    """Train with this seed and return every number that the lesson claims, by name; maps are made of some pictures."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return _of_shapes(seed) | _of_copying(seed)
+        return _of_shapes(seed, pictures) | _of_copying(seed)
     finally:
         torch.set_num_threads(threads)
 
 
-def _of_shapes(seed: int) -> Numbers:
+def _of_shapes(seed: int, pictures: int) -> Numbers:
     nets = {
         "tagged": shapes.trained("own", seed),
         "mended": shapes.trained("random", seed),
@@ -86,13 +86,13 @@ def _of_shapes(seed: int) -> Numbers:
             with torch.no_grad():
                 hits = net(made.images).argmax(dim=1) == made.labels
             found[f"{name}: right with {tags} tags"] = hits.float().mean().item()
-        some = shapes.Pictures(*(part[:64] for part in tests["own"]))
+        some = shapes.Pictures(*(part[:pictures] for part in tests["own"]))
         for method, function in maps.METHODS.items():
             made_maps = function(net, some.images, some.labels)
             found[f"{name}, {method}: points at the shape"] = maps.points_at(made_maps, some.masks)
-            found[f"{name}, {method}: points at the tag"] = maps.points_at(made_maps, shapes.tag_masks(64))
+            found[f"{name}, {method}: points at the tag"] = maps.points_at(made_maps, shapes.tag_masks(pictures))
             found[f"{name}, {method}: mass on the shape"] = maps.mass_on(made_maps, some.masks)
-    some = shapes.Pictures(*(part[:64] for part in tests["random"]))
+    some = shapes.Pictures(*(part[:pictures] for part in tests["random"]))
     other = (some.labels + 1) % 3
     reset = shapes.trained("random", seed)
     reset.head.load_state_dict(shapes.untrained(seed).head.state_dict())

