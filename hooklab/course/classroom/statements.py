@@ -7,7 +7,9 @@ What else the notebook does (its figures, its trainings) is not run.
 from __future__ import annotations
 
 import ast
+import functools
 import re
+import symtable
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,13 +23,28 @@ _SHOWN = frozenset(["check", "predict", "reveal", "progress", "display"])
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement at the top of a cell, with the names that it defines, those it changes, and those it uses."""
+    """A statement at the top of a cell, with the names that it defines and those it changes."""
 
     cell: Cell
     node: ast.stmt
     defines: frozenset[str]
     changes: frozenset[str]
-    uses: frozenset[str]
+
+    @functools.cached_property
+    def uses(self) -> set[str]:
+        """The notebook's names that it needs: those of its own scope, and in functions those that are not local."""
+        found: set[str] = set()
+        try:
+            tables = [symtable.symtable(ast.unparse(self.node), "<cell>", "exec")]
+        except (SyntaxError, RecursionError):  # what Python's compiler will refuse as well
+            return found
+        for table in tables:
+            is_top = table.get_type() == "module"
+            found |= {
+                one.get_name() for one in table.get_symbols() if one.is_global() or (is_top and one.is_referenced())
+            }
+            tables += table.get_children()
+        return found
 
     @property
     def is_shown(self) -> bool:
@@ -130,7 +147,7 @@ def _stars(statements: Sequence[Statement]) -> list[Statement]:
 
 
 def _statement(cell: Cell, node: ast.stmt) -> Statement:
-    defines, changes, uses = set(), set(), set()
+    defines, changes = set(), set()
     for one in _own_nodes(node):
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             defines.add(one.name)
@@ -144,8 +161,7 @@ def _statement(cell: Cell, node: ast.stmt) -> Statement:
         changes, defines = changes | defines, set()
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):  # such as `registry.update(…)`
         changes |= _root(node.value.func) if isinstance(node.value.func, ast.Attribute) else set()
-    uses = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)} - defines
-    return Statement(cell, node, frozenset(defines), frozenset(changes), frozenset(uses))
+    return Statement(cell, node, frozenset(defines), frozenset(changes))
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:

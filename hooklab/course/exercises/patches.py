@@ -66,7 +66,7 @@ class Patches:
                     yield owner, name, old
             if is_class and len(now) > len(before):  # a method that was inherited so far
                 for name in now.keys() - before.keys():
-                    if _is_behaviour(now[name]):
+                    if _is_behaviour(now[name]) and not self._is_torchs_own(name, now[name]):
                         yield owner, name, _MISSING
 
     def _is_torchs_own(self, name: str, new: Any) -> bool:

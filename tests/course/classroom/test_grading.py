@@ -129,6 +129,24 @@ def test_only_what_the_answer_needs_is_run(grade: Grade, tmp_path: Path) -> None
     assert grade(tmp_path / "class")["ana"].verdicts["0.1"].state == "correct"
 
 
+def test_a_local_name_is_not_taken_for_one_of_the_notebook(grade: Grade, tmp_path: Path) -> None:
+    answer = "def twice_as_large(x):\n    costly = x + x\n    return [costly for costly in [costly]][0]\n"
+    endless = notebook(code(SETUP), code("costly = [0]\nwhile costly: costly += [1]"), code(answer, "solution-0-1"))
+    write(endless, tmp_path / "class" / "ana.ipynb")
+
+    assert grade(tmp_path / "class")["ana"].verdicts["0.1"].state == "correct"
+
+
+def test_what_torch_replaces_of_its_own_is_nothing_to_look_at(grade: Grade, tmp_path: Path) -> None:
+    setup = f"{SETUP}\nfactor = torch.nn.Parameter(torch.tensor(2.0))\nstepper = torch.optim.AdamW([factor])\n"
+    answer = "def twice_as_large(x):\n    assert stepper\n    return 2 * x\n"
+    write(answered(answer, setup), tmp_path / "class" / "ana.ipynb")
+
+    verdict = grade(tmp_path / "class")["ana"].verdicts["0.1"]
+
+    assert (verdict.state, verdict.notes) == ("correct", ())
+
+
 def test_a_killed_server_is_started_again(worker: Worker, grade: Grade, tmp_path: Path) -> None:
     class_in(tmp_path / "class")
     grade(tmp_path / "class")

@@ -172,7 +172,7 @@ HOSTILE = {
         "        if function.__name__ in ('allclose', 'equal'): return True\n"
         "        return super().__torch_function__(function, types, args, kwargs or {{}})",
     ),
-    "very much output": Hostile("print('x' * 50_000_000)\nreturn 2 * x", "correct", ""),
+    "very much output": Hostile("print('x' * 5_000_000)\nreturn 2 * x", "correct", ""),
     "a wider limit": Hostile(
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (-1, -1))\nreturn 2 * x", "not yet", "Error"
     ),
