@@ -61,7 +61,8 @@ def target_of(name: str, programs: int) -> Target:
         quick = tuple(path for path in tests if not path.endswith(slow))
         return Target(_files(course / "exercises", "*.py"), quick, answers_are_judged(lessons))
     number = int(name.removeprefix("lesson"))
-    return Target(_files(course / name, "check*.py"), (f"tests/course/{name}",), answers_are_judged([number]))
+    tests = _files(ROOT / "tests" / "course" / name, "test_*answers.py")
+    return Target(_files(course / name, "check*.py"), tuple(map(str, tests)), answers_are_judged([number]))
 
 
 def _files(folder: Path, pattern: str) -> tuple[Path, ...]:
@@ -317,6 +318,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", help="mini, named, exercises, or a lesson such as lesson04")
     parser.add_argument("--sample", type=int, help="only so many, drawn at random")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no other one after so many")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--only", default="", help="only mutants whose description holds this text")
     parser.add_argument("--programs", type=int, default=3000, help="random programs, for mini")
@@ -342,6 +344,9 @@ def main() -> int:
     seconds = 30 + 5 * (time.monotonic() - began)  # a mutant that takes longer has a loop without an end
     fates = Counter[str]()
     for number, mutant in enumerate(mutants, start=1):
+        if time.monotonic() - began > 60 * options.minutes:
+            mutants = mutants[: number - 1]
+            break
         came = fate(mutant, target, seconds)
         fates[came] += 1
         if came != "killed":
