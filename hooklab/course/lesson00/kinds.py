@@ -25,11 +25,12 @@ class Kind(NamedTuple):
         return self.register.rpartition(".")[2]
 
 
-TENSOR, MODULE, PROCESS, GRAPH = (
+TENSOR, MODULE, PROCESS, GRAPH, SYSTEM = (
     "On a tensor",
     "On a module",
     "On every module of the process",
     "On the graph, and below it",
+    "On files, optimizers, processes",
 )
 
 KINDS: dict[str, Kind] = {
@@ -61,6 +62,31 @@ KINDS: dict[str, Kind] = {
     "multi-grad": Kind(GRAPH, "register_multi_grad_hook", "the gradients of several tensors are there"),
     "saved-tensors": Kind(GRAPH, "saved_tensors_hooks", "autograd saves a value, and when it takes it out again"),
     "dispatch-mode": Kind(GRAPH, "TorchDispatchMode", "any operation runs: no hook by name, but it sees everything"),
+    "state-dict-pre": Kind(SYSTEM, "Module.register_state_dict_pre_hook", "a module's state dict is about to be made"),
+    "state-dict": Kind(SYSTEM, "Module.register_state_dict_post_hook", "a module's state dict is made"),
+    "load-state-dict-pre": Kind(
+        SYSTEM, "Module.register_load_state_dict_pre_hook", "a module is about to load: may change what is loaded"
+    ),
+    "load-state-dict-post": Kind(SYSTEM, "Module.register_load_state_dict_post_hook", "a module has loaded"),
+    "optimizer-step-pre": Kind(SYSTEM, "Optimizer.register_step_pre_hook", "before an optimizer's step"),
+    "optimizer-step-post": Kind(SYSTEM, "Optimizer.register_step_post_hook", "after an optimizer's step"),
+    "global-optimizer-step-pre": Kind(SYSTEM, "register_optimizer_step_pre_hook", "before any optimizer's step"),
+    "global-optimizer-step-post": Kind(SYSTEM, "register_optimizer_step_post_hook", "after any optimizer's step"),
+    "optimizer-state-dict-pre": Kind(
+        SYSTEM, "Optimizer.register_state_dict_pre_hook", "an optimizer's state dict is about to be made"
+    ),
+    "optimizer-state-dict-post": Kind(
+        SYSTEM, "Optimizer.register_state_dict_post_hook", "an optimizer's state dict is made"
+    ),
+    "optimizer-load-state-dict-pre": Kind(
+        SYSTEM, "Optimizer.register_load_state_dict_pre_hook", "an optimizer is about to load"
+    ),
+    "optimizer-load-state-dict-post": Kind(
+        SYSTEM, "Optimizer.register_load_state_dict_post_hook", "an optimizer has loaded"
+    ),
+    "ddp-comm": Kind(
+        SYSTEM, "DistributedDataParallel.register_comm_hook", "a bucket of gradients is complete: it says what is sent"
+    ),
 }
 
 

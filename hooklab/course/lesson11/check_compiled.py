@@ -1,0 +1,103 @@
+"""The check of exercise 11.3: a hook that comes after the first compiled call, and runs in the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import expect_handle, expect_unused
+from hooklab.course.exercises.misconceptions import alike, fitting
+from hooklab.course.exercises.trial import NotYet, Trial
+
+WHERE = {"0.0": "on the layer `0.0`: ", "": "on the whole model: "}
+MOMENTS = ("", "in a second call, ", "run eagerly, ", "after handle.remove(), ")
+
+
+def add_hundred(module: nn.Module, args: Any, output: Tensor) -> Tensor:
+    """The hook that is put on."""
+    return output + 100
+
+
+def _model() -> nn.Sequential:
+    model = nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), nn.Linear(2, 1), nn.Linear(1, 1))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.arange(2.0, parameter.numel() + 2).reshape(parameter.shape))
+    return model
+
+
+def _observe(put: Callable[[nn.Module, str], Any], name: str) -> list[Tensor]:
+    """Return what a compiled model gives with the hook in it, twice, run eagerly, and after the removal."""
+    torch.compiler.reset()
+    compiled: Any = torch.compile(_model(), backend="eager")
+    x = torch.ones(1, 2)
+    with torch.no_grad():
+        compiled(x)
+        handle = put(compiled, name)
+        came = [compiled(x), compiled(x)]
+        with torch.compiler.set_stance("force_eager"):  # what is registered, whatever is recorded
+            came.append(compiled(x))
+            handle.remove()
+            return [*came, compiled(x)]
+
+
+def _truth(name: str) -> list[Tensor]:
+    model, x = _model(), torch.ones(1, 2)
+    with torch.no_grad(), model.get_submodule(name).register_forward_hook(add_hundred):
+        with_hook = model(x)
+    with torch.no_grad():
+        return [with_hook, with_hook, with_hook, model(x)]
+
+
+def _on(compiled: Any, name: str, root: bool = True, reset: bool = True, times: int = 1) -> Any:
+    layer = compiled if not name and root else compiled._orig_mod.get_submodule(name)
+    handles = [layer.register_forward_hook(add_hundred) for _ in range(times)]
+    if reset:
+        torch.compiler.reset()
+    return handles[0]
+
+
+PROGRAMS: dict[str, Callable[[Any, str], Any]] = {
+    "the graph that was recorded before runs on: torch.compiler.reset() forgets it": (
+        lambda compiled, name: _on(compiled, name, reset=False)
+    ),
+    "the graph that was recorded before runs on, for the model inside as well: torch.compiler.reset() forgets it": (
+        lambda compiled, name: _on(compiled, name, root=False, reset=False)
+    ),
+    "always on the whole model: `name` says which layer": lambda compiled, name: _on(compiled, ""),
+    "registered twice": lambda compiled, name: _on(compiled, name, times=2),
+}
+
+
+@exercise("11.3", "A hook that the compiler sees")
+def a_hook_that_the_compiler_sees(trial: Trial) -> str:
+    def put(compiled: nn.Module, name: str) -> Any:
+        handle = trial.call(compiled, name, add_hundred, may_hook=True, may_change=True)
+        expect_handle(handle, "register_forward_hook")
+        expect_unused(handle)
+        return handle
+
+    try:
+        seen = [_observe(put, name) for name in WHERE]
+        for (name, where), came in zip(WHERE.items(), seen, strict=True):
+            for moment, got, wanted in zip(MOMENTS, came, _truth(name), strict=True):
+                if not alike(got, wanted):
+                    programs = {
+                        words: (lambda name, program=program: _observe(program, name))
+                        for words, program in PROGRAMS.items()
+                    }
+                    raise NotYet(
+                        f"{where}{moment}the compiled model gives another result",
+                        expected=f"{wanted.item():g}",
+                        got=f"{got.item():g}",
+                        likely=fitting(seen, programs, WHERE),
+                    )
+    finally:
+        torch.compiler.reset()
+    if trial.faults:
+        raise trial.faults[0]
+    return "the hook runs in compiled calls, on a layer and on the whole model, until it is removed"

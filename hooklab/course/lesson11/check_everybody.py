@@ -1,0 +1,114 @@
+"""The check of exercise 11.4: a program that runs in two processes, and in three."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.misconceptions import fitting
+from hooklab.course.exercises.trial import NotYet, StillTheStub, Trial
+from hooklab.course.processes import ProcessesFailed, launch
+
+NUMBERS = (2, 3)
+SECONDS = 20.0
+_WAITED = ("closed by peer", "reset by peer", "Timed out", "Connection refused")
+# Words of what a process printed last -> the misconception behind it.
+LIKELY = {
+    "NameError": "a name of this notebook: the new processes do not know it; define it inside the function",
+    "Default process group": "no process group: begin with dist.init_process_group",
+    "'NoneType' object has no attribute 'tolist'": "no gradient yet: this process has not run backward()",
+}
+
+
+def _each(value: Callable[[int, int], float]) -> Callable[[int], list[Any]]:
+    """Return a program: for a number of processes, what each of them returns; value(rank, processes) scales [1, 2]."""
+    return lambda processes: [
+        [[round(value(r, processes), 4), round(2 * value(r, processes), 4)]] for r in range(processes)
+    ]
+
+
+def _mean(processes: int) -> float:
+    return (processes + 1) / 2
+
+
+truth = _each(lambda rank, processes: _mean(processes))
+PROGRAMS = {
+    "this process's own gradient: a hook on the weight runs before the average; .grad has it after backward()": _each(
+        lambda rank, processes: rank + 1.0
+    ),
+    "divided once more: DDP has divided by the number of processes already": _each(
+        lambda rank, processes: _mean(processes) / processes
+    ),
+    "the sum over the processes, not their average": _each(lambda rank, processes: _mean(processes) * processes),
+    "process 0's gradient for everybody": _each(lambda rank, processes: 1.0),
+    "written down, not computed: it is right for two processes only": _each(lambda rank, processes: 1.5),
+    "two passes: their gradients add up": _each(lambda rank, processes: 2 * _mean(processes)),
+}
+
+
+@exercise("11.4", "Mend it: the gradient of everybody")
+def the_gradient_of_everybody(trial: Trial) -> str:
+    if not inspect.isfunction(trial.answer):
+        raise NotYet("your answer is no function", expected="a function of yours, defined with `def`")
+    if inspect.signature(trial.answer).parameters:
+        raise NotYet("your function takes arguments", expected="none: each process calls it without")
+    seen = [[_rounded(one) for one in _run(trial.answer, processes)] for processes in NUMBERS]
+    for processes, came in zip(NUMBERS, seen, strict=True):
+        for rank, (got, wanted) in enumerate(zip(came, truth(processes), strict=True)):
+            if got is None:
+                raise NotYet("your function returns None", expected=repr(wanted), got="None", likely="forgotten return")
+            if got != wanted:
+                raise NotYet(
+                    f"with {processes} processes, process {rank} does not return the average",
+                    expected=repr(wanted),
+                    got=repr(got),
+                    likely=fitting(seen, PROGRAMS, NUMBERS),
+                )
+    return "with two processes and with three, each returns the average over all of them"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def _run(answer: Callable[[], Any], processes: int) -> list[Any]:
+    try:
+        return launch(answer, processes=processes, seconds=SECONDS, show=False)
+    except OSError as error:
+        raise NotYet("the source of your function cannot be found", expected="a function defined in a cell") from error
+    except ProcessesFailed as failed:
+        lasts = [_last(text) for text in failed.outputs]
+        if any(last.startswith("NotImplementedError") for last in lasts):
+            raise StillTheStub from failed
+        told = "; ".join(f"process {rank}: {last or 'ended without a word'}" for rank, last in enumerate(lasts))
+        raise NotYet(
+            f"with {processes} processes, not every one comes to its end",
+            expected="each returns a list",
+            got=told,
+            likely=_likely(lasts, failed),
+        ) from failed
+
+
+def _likely(lasts: list[str], failed: ProcessesFailed) -> str | None:
+    for words, reason in LIKELY.items():
+        if all(words in last for last in lasts):
+            return reason
+    waited = [any(words in last for words in _WAITED) for last in lasts]
+    is_late = all(isinstance(end, str) for end in failed.ends)
+    if (any(waited) and not all(waited)) or is_late:
+        return (
+            "some wait for others: what one process asks of all, every process must do, as often and in the same order"
+        )
+    return None
+
+
+def _last(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    if any(line.startswith("Timeout (") for line in lines):
+        at = next((line for line in lines if line.startswith("File") and "site-packages" not in line), "")
+        return f"stood still {at}"
+    return lines[-1][:120] if lines else ""

@@ -1,0 +1,79 @@
+"""Scaffolding of lesson 11 that is not its subject."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+def error_of(function: Callable[..., Any], *args: Any) -> str:
+    """Call function(*args); return the type and the first line of the error that it raised, or "fine"."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            function(*args)
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError, pickle.PicklingError) as error:
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    return "fine"
+
+
+def saved_bytes(what: Any) -> int:
+    """Return how many bytes torch.save writes for a model or a state dict."""
+    buffer = io.BytesIO()
+    torch.save(what, buffer)
+    return buffer.tell()
+
+
+def still_fires(change: Callable[[nn.Linear], nn.Module | None]) -> bool:
+    """Put a hook on a layer's weight, change the layer, run it and back; return whether the hook ran.
+
+    Args:
+        change: gets the layer; returns the one to go on with, or None for the same.
+    """
+    layer, ran = nn.Linear(1, 1), list[int]()
+    layer.weight.register_hook(lambda grad: ran.append(1))
+    after = change(layer) or layer
+    after(torch.ones(1, 1, dtype=next(after.parameters()).dtype)).sum().backward()
+    return bool(ran)
+
+
+def replace_weight(layer: nn.Linear) -> None:
+    """Put a new parameter in the place of the layer's weight."""
+    layer.weight = nn.Parameter(torch.ones(1, 1))
+
+
+def load(layer: nn.Linear, **options: bool) -> None:
+    """Load a state dict into the layer."""
+    layer.load_state_dict(copy.deepcopy(layer.state_dict()), **options)
+
+
+@contextmanager
+def counting_bytes() -> Iterator[list[int]]:
+    """Give a list of the bytes that this process hands to all_reduce and all_gather while the block runs."""
+    counted: list[int] = []
+    reduce: Any = dist.all_reduce
+    gather: Any = dist.all_gather
+
+    def counting_reduce(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        counted.append(tensor.nbytes)
+        return reduce(tensor, *args, **kwargs)
+
+    def counting_gather(parts: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        counted.append(tensor.nbytes)
+        return gather(parts, tensor, *args, **kwargs)
+
+    distributed: Any = dist  # its functions are looked up when they are called
+    distributed.all_reduce, distributed.all_gather = counting_reduce, counting_gather
+    try:
+        yield counted
+    finally:
+        distributed.all_reduce, distributed.all_gather = reduce, gather

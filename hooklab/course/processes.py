@@ -1,0 +1,343 @@
+"""launch: run a function in several processes that talk to each other, from a notebook or a test.
+
+    results = launch(main, processes=2, seconds=60)
+
+writes the function into a script, which `torchrun` could start as well, and gives each process what torchrun would: its
+RANK, WORLD_SIZE and the place to meet. The processes are forked from a server, which has imported torch once; the
+server ends, and everything it has started with it, when the pipe to this process closes: at the latest when this
+process dies. Where processes cannot be forked, each one is a new interpreter.
+
+They meet at a store that listens here, at a port that the system chose: two launches at once, or a port that somebody
+else has taken, cannot come in each other's way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import inspect
+import json
+import os
+import pickle
+import runpy
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from torch._C._distributed_c10d import TCPStore  # torch.distributed hands it on, in no list that mypy reads
+
+IMPORTS = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import hooklab
+"""
+ENTRY = """
+if __name__ == "__main__":
+    main()
+"""
+COMMAND = "torchrun --standalone --nproc-per-node {processes} {file}"
+CAN_FORK = sys.platform == "linux"
+_GRACE = 2.0  # seconds that the others have to end by themselves when one process has failed
+_STOPPED = "stopped"
+
+
+class ProcessesFailed(RuntimeError):
+    """Not every process came to its end. `outputs` is what each printed, `ends` how each ended, 0 for well."""
+
+    def __init__(self, ends: Sequence[int | str], outputs: Sequence[str]) -> None:
+        self.ends, self.outputs = list(ends), list(outputs)
+        how = ", ".join(f"process {rank} {_told(end)}" for rank, end in enumerate(ends))
+        super().__init__(f"{how}\n{together(outputs)}".rstrip())
+
+
+def script(main: Callable[..., Any], *uses: Any) -> str:
+    """Return the text of a script that runs `main`: the usual imports, the sources of all that it uses, and itself.
+
+    Args:
+        main: a function without arguments; it may use the names in IMPORTS, and imports everything else itself.
+        uses: functions and classes that `main` uses, in order.
+
+    Raises:
+        OSError: if there is no source, as for a function that was typed into a plain Python prompt.
+    """
+    sources = [textwrap.dedent(inspect.getsource(one)) for one in (*uses, main)]
+    name = "" if main.__name__ == "main" else f"\n\nmain = {main.__name__}\n"
+    return "\n\n".join([IMPORTS, *sources]) + name + "\n" + ENTRY
+
+
+def launch(
+    main: Callable[[], Any], *uses: Any, processes: int = 2, seconds: float = 60, show: bool = True
+) -> list[Any]:
+    """Run a function in several processes and return what each returned, in the order of their ranks.
+
+    Args:
+        main: a function without arguments. It calls `dist.init_process_group("gloo")` first; see `script`.
+        uses: functions and classes that it uses.
+        processes: how many.
+        seconds: the time limit for all of it. A process that is not done by then says where it stands, and ends.
+        show: print what the processes print, each line after its process's number.
+
+    Raises:
+        ProcessesFailed: if one ends with an error, dies, or is too slow. All have ended by then, whatever happened.
+
+    Example:
+        >>> def main():
+        ...     dist.init_process_group("gloo")
+        ...     number = torch.ones(1) * dist.get_rank()
+        ...     dist.all_reduce(number)
+        ...     dist.destroy_process_group()
+        ...     return number.item()
+        >>> launch(main)  # doctest: +SKIP
+        [1.0, 1.0]
+    """
+    with tempfile.TemporaryDirectory(prefix="hooklab-") as folder:
+        file = Path(folder) / f"{main.__name__}.py"
+        file.write_text(script(main, *uses), encoding="utf-8")
+        store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        ends = _ask({"file": str(file), "processes": processes, "seconds": seconds, "port": store.port})
+        outputs = [_read(Path(folder, f"{rank}.txt")).replace(f"{folder}{os.sep}", "") for rank in range(processes)]
+        if any(end != 0 for end in ends):
+            raise ProcessesFailed(ends, outputs)
+        if show and any(outputs):
+            print(together(outputs))
+        return [pickle.loads(Path(folder, f"{rank}.pickle").read_bytes()) for rank in range(processes)]
+
+
+def by_torchrun(main: Callable[[], Any], *uses: Any, processes: int = 2, seconds: float = 120) -> str:
+    """Run a function's script with the real torchrun, as in a terminal; return the lines printed, sorted.
+
+    Raises:
+        ProcessesFailed: as `launch` does.
+    """
+    with tempfile.TemporaryDirectory(prefix="hooklab-") as folder:
+        file = Path(folder) / f"{main.__name__}.py"
+        file.write_text(script(main, *uses), encoding="utf-8")
+        words = COMMAND.format(processes=processes, file=file).split()
+        command = [sys.executable, "-m", "torch.distributed.run", *words[1:]]
+        with subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=_environment(),
+            start_new_session=True,
+        ) as run:
+            try:
+                out, err = run.communicate(timeout=seconds)
+                end: int | str = run.returncode
+            except subprocess.TimeoutExpired:
+                run.terminate()  # torchrun ends its processes then
+                try:
+                    out, err = run.communicate(timeout=30)
+                except subprocess.TimeoutExpired:
+                    os.killpg(run.pid, signal.SIGKILL)
+                    out, err = run.communicate()
+                end = _STOPPED
+            except BaseException:
+                run.terminate()
+                raise
+        if end != 0:
+            raise ProcessesFailed([end], [out + err])
+        return "\n".join(sorted(out.splitlines()))
+
+
+def together(outputs: Sequence[str]) -> str:
+    """Return what several processes printed, each line after its process's number."""
+    lines = [f"process {rank} | {line}" for rank, text in enumerate(outputs) for line in text.splitlines()]
+    return "\n".join(lines)
+
+
+def _told(end: int | str) -> str:
+    if isinstance(end, str):
+        return "was stopped, for it did not end"
+    if end == 0:
+        return "ended well"
+    return f"died of signal {signal.Signals(-end).name}" if end < 0 else f"ended with exit code {end}"
+
+
+def _read(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+
+
+# --- this side of the pipe
+
+_server: subprocess.Popen[str] | None = None
+_one_at_a_time = threading.Lock()
+
+
+def _ask(request: dict[str, Any]) -> list[int | str]:
+    """Let the server run the processes; return how each ended."""
+    with _one_at_a_time:
+        server = _started()
+        assert server.stdin
+        assert server.stdout
+        try:
+            server.stdin.write(json.dumps(request) + "\n")
+            server.stdin.flush()
+            if answer := server.stdout.readline():
+                ends: list[int | str] = json.loads(answer)
+                return ends
+        except BaseException:  # such as Ctrl-C: the processes end with the server
+            stop_server()
+            raise
+        stop_server()
+        raise RuntimeError("the server that starts the processes has died; call again for a new one")
+
+
+def _started() -> subprocess.Popen[str]:
+    global _server
+    if _server is None or _server.poll() is not None:
+        command = [sys.executable, "-m", "hooklab.course.processes"]
+        _server = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=_environment(),
+            start_new_session=True,  # a Ctrl-C is for the notebook; this one ends with its pipe
+        )
+    return _server
+
+
+def stop_server() -> None:
+    """End the server and all that it runs; the next launch starts a new one."""
+    global _server
+    if _server is not None:
+        assert _server.stdin
+        assert _server.stdout
+        with contextlib.suppress(OSError):
+            _server.stdin.close()
+        _server.wait()
+        _server.stdout.close()
+        _server = None
+
+
+def _environment() -> dict[str, str]:
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
+# --- the other side: the server, and the processes that it starts
+
+
+def serve(requests: IO[str], answers: IO[str]) -> None:
+    """Run what is asked for, line by line, until the pipe closes."""
+    import torch._dynamo  # DistributedDataParallel wants it: better once than in each process
+
+    torch.set_num_threads(1)
+    while line := requests.readline():
+        ends = _run(json.loads(line), requests)
+        answers.write(json.dumps(ends) + "\n")
+        answers.flush()
+
+
+def _run(request: dict[str, Any], requests: IO[str]) -> list[int | str]:
+    begun, ends, failed_at = time.monotonic(), dict[int, int | str](), float("inf")
+    start = _fork if CAN_FORK else _spawn
+    workers = [start(request, rank) for rank in range(request["processes"])]
+    try:
+        while len(ends) < len(workers):
+            for rank, worker in enumerate(workers):
+                if rank not in ends and (code := worker()) is not None:
+                    ends[rank] = code
+                    failed_at = min(failed_at, time.monotonic()) if code else failed_at
+            now = time.monotonic()
+            if now > min(begun + request["seconds"] + _GRACE, failed_at + _GRACE) or _is_closed(requests):
+                break
+            time.sleep(0.005)
+    finally:
+        for rank, worker in enumerate(workers):
+            if rank not in ends:
+                worker(kill=True)
+    late = time.monotonic() - begun > request["seconds"]
+    return [_STOPPED if late and end else end for end in (ends.get(rank, _STOPPED) for rank in range(len(workers)))]
+
+
+def _is_closed(requests: IO[str]) -> bool:
+    """Whether whoever asks has gone: while it waits for an answer, it sends nothing."""
+    return CAN_FORK and bool(select.select([requests], [], [], 0)[0])
+
+
+def _fork(request: dict[str, Any], rank: int) -> Callable[..., int | None]:
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        _work(request, rank)
+
+    def worker(kill: bool = False) -> int | None:
+        if kill:
+            os.kill(pid, signal.SIGKILL)
+        ended, status = os.waitpid(pid, 0 if kill else os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if ended else None
+
+    return worker
+
+
+def _spawn(request: dict[str, Any], rank: int) -> Callable[..., int | None]:
+    command = [sys.executable, "-m", "hooklab.course.processes", json.dumps(request), str(rank)]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+
+    def worker(kill: bool = False) -> int | None:
+        if kill:
+            process.kill()
+            process.wait()
+        return process.poll()
+
+    return worker
+
+
+def _work(request: dict[str, Any], rank: int) -> None:
+    """Be one of the processes: run the script, leave what it printed and returned in files, and end."""
+    code = 1
+    try:
+        folder, seconds = Path(request["file"]).parent, request["seconds"]
+        output = os.open(folder / f"{rank}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for here, descriptor in ((nothing, 0), (output, 1), (output, 2)):
+            os.dup2(here, descriptor)
+        faulthandler.dump_traceback_later(seconds, exit=True)  # whoever hangs says where
+        os.environ |= {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(request["processes"]),
+            "LOCAL_WORLD_SIZE": str(request["processes"]),
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": str(request["port"]),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store exists; nobody here opens a port
+            "TORCHELASTIC_RESTART_COUNT": "0",
+        }
+        # A group that a model of main's still holds when main returns would be destroyed there, which waits, now and
+        # then for ever, for a thread that waits for Python's lock. So groups live as long as the process.
+        torch.distributed.destroy_process_group = lambda group=None: None
+        result = runpy.run_path(request["file"])["main"]()
+        (folder / f"{rank}.pickle").write_bytes(pickle.dumps(result))
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        _work(json.loads(sys.argv[1]), int(sys.argv[2]))
+    serve(sys.stdin, sys.stdout)

@@ -1,0 +1,1144 @@
+# %% [markdown]
+# # 11 · Why did my hook vanish, fire twice, or stop the compiler?
+#
+# **Time** 60 minutes, and 40 for what stands behind the recap &nbsp;·&nbsp; **You need** lessons 3 and 5; lesson 2 for tensor hooks
+#
+# After this lesson you can
+#
+# - say what becomes of a hook when its model is copied, saved, compiled, or handed to several processes;
+# - bring an old checkpoint into a new model while it loads;
+# - run a script in several processes from a notebook, and find out which process did what;
+# - train with a hundredth of the gradient, and say what it takes.
+
+# %% tags=["setup"]
+import copy
+
+import matplotlib.pyplot as plt
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+from torch.utils.hooks import RemovableHandle
+
+import hooklab
+from hooklab import check, predict, progress, reveal
+from hooklab.course.lesson11 import figures
+from hooklab.course.lesson11.helpers import error_of, load, replace_weight, saved_bytes, still_fires
+from hooklab.course.processes import ProcessesFailed, by_torchrun, launch
+
+torch.set_num_threads(1)
+
+# %% [markdown]
+# ## Copies
+#
+# So far your hooks lived in one model, in one process, run line by line. Outside of lessons a model is copied, saved, loaded,
+# compiled, wrapped, and run in many processes at once. Where does the hook go? Begin with a copy.
+
+# %%
+predict("11.a")
+
+# %% tags=["predict"]
+calls = []
+model = nn.Linear(1, 1)
+handle = model.register_forward_hook(lambda module, args, output: calls.append(module))
+
+twin = copy.deepcopy(model)
+handle.remove()
+twin(torch.ones(1, 1))
+
+came = {"on the original": len(model._forward_hooks), "on the copy": len(twin._forward_hooks), "calls": len(calls)}
+print("hooks on the two models, and entries of `calls`:")
+print(came)
+
+# %% tags=["field", "field-37"]
+reveal("11.a", came)
+assert came == {"on the original": 0, "on the copy": 1, "calls": 1} and calls[0] is twin
+
+
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+    def hook(self, module, args, output):
+        self.count += 1
+
+
+counter, model = Counter(), nn.Linear(1, 1)
+with model.register_forward_hook(counter.hook):
+    twin = copy.deepcopy(model)
+twin(torch.ones(1, 1))
+(copied_hook,) = twin._forward_hooks.values()
+print("the counter:", counter.count, "  the copy's own counter:", copied_hook.__self__.count)
+assert counter.count == 0 and copied_hook.__self__.count == 1
+
+# %% [markdown]
+# A copied model keeps its hooks. If the hook is a **function**, both models use the same one, with the same lists in it. If it is
+# a **method**, its object is copied as well, and your counter stays at zero. So: copy first, then register. What is on a
+# model, `hooklab.leftover_hooks(twin)` tells. ([A thread about it](https://github.com/isl-org/MiDaS/issues/251))
+#
+# ### Replaced
+#
+# A hook belongs to an object, not to its name. Which of these leave the object in its place? The hook sits on a layer's weight.
+
+# %% tags=["field", "field-19"]
+fires = {
+    "layer.double()": still_fires(lambda layer: layer.double()),
+    "load_state_dict(…)": still_fires(load),
+    "load_state_dict(…, assign=True)": still_fires(lambda layer: load(layer, assign=True)),
+    "layer.weight = nn.Parameter(…)": still_fires(replace_weight),
+    "copy.deepcopy(layer)": still_fires(copy.deepcopy),
+}
+for change, does in fires.items():
+    print(f"{change:<32} the hook still fires: {does}")
+assert list(fires.values()) == [True, True, False, False, False]
+
+# %% [markdown]
+# A *tensor's* hooks are not copied with it, a module's are: so a deep copy keeps the hooks of layers and loses those of
+# weights. ([A thread about it](https://github.com/pytorch/pytorch/issues/12603))
+#
+# ## Files
+#
+# `torch.save(model)` writes the whole object, its hook tables too. A function is written by its name, and a local one, or
+# a lambda, has none that could be found again.
+
+# %% tags=["field", "field-39"]
+def build():
+    def local_hook(module, args, output):
+        pass
+
+    model = nn.Linear(1, 1)
+    model.register_forward_hook(local_hook)
+    return model
+
+
+message = error_of(saved_bytes, build())
+print(message)
+print("its state dict:", error_of(saved_bytes, build().state_dict()))
+assert "local_hook" in message and error_of(saved_bytes, build().state_dict()) == "fine"
+
+# %% [markdown]
+# The state dict has no hooks in it, and so no such trouble: save that one. Worse than an error is a file that is written, and is
+# far too large. A hook put something on the module, and it travels along.
+#
+# And if what was put there belongs to a graph, not even a copy can be made:
+
+# %% tags=["field", "field-38"]
+def after_a_pass(keep):
+    """Return a model on which a hook, removed by now, has kept something."""
+    model = nn.Linear(4, 4)
+    with model.register_forward_hook(lambda module, args, output: setattr(module, "seen", keep(output))):
+        model(torch.ones(1000, 4))
+    return model
+
+
+with_graph, detached, one_row = (
+    after_a_pass(keep) for keep in (lambda out: out, torch.detach, lambda out: out.detach()[:1])
+)
+message = error_of(copy.deepcopy, with_graph)
+print(message[:110])
+print("detached:", error_of(copy.deepcopy, detached))
+sizes = [saved_bytes(one) > 16000 for one in (nn.Linear(4, 4), detached, one_row)]
+print("more than 16000 bytes in the file: without, detached, one row of it:", sizes)
+assert "graph leaves) support the deepcopy protocol" in message and error_of(copy.deepcopy, detached) == "fine"
+assert sizes == [False, True, True]  # a row is a view: the whole memory behind it is saved
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 11.1 · What does this model carry?
+# ●●○ · 6 minutes
+#
+# A saved model is too large, and nobody knows why. Find every **tensor that sits on a module and is neither a parameter nor a
+# buffer**: return a dictionary from its dotted name (`"blocks.0.seen"`; on the model itself: `"seen"`) to the bytes of memory
+# that it keeps alive. A view keeps all of the memory that it looks into.
+#
+# Tensors in lists or dictionaries need not be found. Change nothing.
+#
+# <details><summary>Hint: where is an attribute of a module?</summary>
+#
+# In `vars(module)`. Parameters, buffers and submodules are in tables of their own there: `_parameters`, and so on.
+# </details>
+# <details><summary>Hint: a row of 4 numbers, and 16000 bytes?</summary>
+#
+# `tensor.untyped_storage().nbytes()` is the memory behind a view.
+# </details>
+
+# %% tags=["solution"]
+def carried(model: nn.Module) -> dict[str, int]:
+    """Return name -> bytes for every tensor on a module that is neither parameter nor buffer."""
+    ### BEGIN SOLUTION
+    found = {}
+    for place, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor):
+                found[f"{place}.{name}" if place else name] = value.untyped_storage().nbytes()
+    return found
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("11.1", carried)
+
+# %% [markdown]
+# ## Loading has hooks of its own
+#
+# Your new model calls a layer `body`; the checkpoints of last year call it `fc`. Must everybody convert their files? A module
+# can do it while it loads. Four hooks stand around a state dict. Watch them, in the order in which they run:
+
+# %% tags=["hook-state-dict-pre", "hook-state-dict", "hook-load-state-dict-pre", "hook-load-state-dict-post"]
+def before_load(module, state_dict, prefix, metadata, strict, missing, unexpected, errors):
+    order.append("load pre")
+    for name in [name for name in state_dict if name.startswith(prefix + "fc.")]:
+        state_dict[prefix + "body." + name.removeprefix(prefix + "fc.")] = state_dict.pop(name)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(2, 1)
+        self.register_state_dict_pre_hook(lambda module, prefix, keep_vars: order.append("save pre"))
+        self.register_state_dict_post_hook(lambda module, state, prefix, metadata: order.append("save post"))
+        self.register_load_state_dict_pre_hook(before_load)
+        self.register_load_state_dict_post_hook(lambda module, keys: order.append(f"load post: {keys.missing_keys}"))
+
+
+order, net = [], Net()
+net.state_dict()
+old = {"fc.weight": torch.tensor([[1.0, 2.0]]), "fc.bias": torch.tensor([3.0])}
+net.load_state_dict(old)
+
+print(order)
+print("loaded:", net.body.weight.tolist(), net.body.bias.tolist())
+assert order == ["save pre", "save post", "load pre", "load post: []"]
+assert net.body.weight.tolist() == [[1.0, 2.0]] and list(old) == ["fc.weight", "fc.bias"]
+
+# %% [markdown]
+# The pre-hook gets a dictionary that is loaded from, and may rename, split or compute what is in it. The caller's own is another one, and
+# stays as it was. Two things are easy to miss. **`prefix`**: inside a larger model, the keys of this module begin with
+# `"encoder."` or whatever it is called there. And **`strict`** keeps working: names are compared after the hook, so a file that
+# still lacks something is refused, with the names in it.
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 11.2 · Two layers become one
+# ●●○ · 8 minutes
+#
+# An old attention layer had two linear layers, `q` and `k`. The new one has a single layer `qk`, whose weight and bias are those of
+# `q` on top of those of `k`. Put a hook on `module`, an attention layer of the new kind, so that old and new checkpoints load,
+# wherever in a model it stands. Return the handle. A checkpoint that lacks one half must fail as before, with the names that are
+# in the file.
+#
+# <details><summary>Hint: it works alone, and not inside a larger model</summary>
+#
+# There the keys begin with `prefix`.
+# </details>
+# <details><summary>Hint: one half is missing, and the error is a KeyError</summary>
+#
+# Join the two only if both are there; else touch nothing, and the strict loading tells the names.
+# </details>
+
+# %% tags=["solution"]
+def accept_old_layout(module: nn.Module) -> RemovableHandle:
+    """Let the module load checkpoints with `q` and `k` into its `qk`; return the handle."""
+    ### BEGIN SOLUTION
+    def join(module, state_dict, prefix, *others):
+        for kind in ("weight", "bias"):
+            names = [f"{prefix}{half}.{kind}" for half in "qk"]
+            if all(name in state_dict for name in names):
+                state_dict[f"{prefix}qk.{kind}"] = torch.cat([state_dict.pop(name) for name in names])
+
+    return module.register_load_state_dict_pre_hook(join)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("11.2", accept_old_layout)
+
+# %% [markdown]
+# ## The compiler
+#
+# `torch.compile` runs your model once, records what it does as a graph, and runs the graph from then on. (`backend="eager"` records,
+# and leaves out what takes long: making machine code.)
+
+# %%
+predict("11.b")
+
+# %% tags=["predict"]
+def sevens(module, args, output):
+    return output * 0 + 7
+
+
+torch.compiler.reset()
+model, one = nn.Sequential(nn.Linear(1, 1)), torch.ones(1, 1)
+compiled = torch.compile(model, backend="eager")
+compiled(one)
+handle = model[0].register_forward_hook(sevens)
+late = [compiled(one).item() == 7, model(one).item() == 7]
+print("sevens?")
+print("from the compiled model:", late[0], "  from the model:", late[1])
+
+# %% tags=["field", "field-57"]
+reveal("11.b", late)
+torch.compiler.reset()  # forget every graph: the next call records anew
+after_reset = compiled(one).item() == 7
+handle.remove()
+print("after a reset:", after_reset, "  after remove():", compiled(one).item() == 7)
+assert late == [False, True] and after_reset and compiled(one).item() != 7  # a hook that was recorded is guarded
+
+# %% [markdown]
+# So: register **before** the first compiled call, or call `torch.compiler.reset()` afterwards. A hook that was recorded and is removed is
+# noticed. ([A thread about it](https://github.com/pytorch/pytorch/issues/117758)) One place needs no reset: `compiled` itself, which is a
+# module around the model, and around the graph. A late hook on it runs; one on the model inside does not:
+
+# %%
+who = []
+with (
+    model.register_forward_hook(lambda *args: who.append("model")),
+    compiled.register_forward_hook(lambda *args: who.append("compiled")),
+):
+    compiled(one)
+print("the late hook that ran:", who)
+assert who == ["compiled"]
+
+# %% [markdown]
+# `hooklab` goes another way. While a block of `capture`, `edit` or `monitor` is open, compiled models run eagerly, so every hook runs,
+# whenever it came. Afterwards the recorded graphs are back.
+
+# %%
+with hooklab.capture(compiled, "0") as seen:
+    expected = compiled(one)
+print("captured from a compiled model:", torch.equal(seen["0"], expected.detach()))
+assert torch.equal(seen["0"], expected.detach()) and hooklab.leftover_hooks(model) == []
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 11.3 · A hook that the compiler sees
+# ●●○ · 5 minutes
+#
+# `compiled` has been made by `torch.compile` and has been called already. Put `hook`, a forward hook, on the layer called `name`, so
+# that it runs in the next compiled call. The name `""` means the whole model. Return the handle.
+#
+# <details><summary>Hint: where is the layer?</summary>
+#
+# `compiled.get_submodule(name)` finds it: a compiled model hands on what it does not have.
+# </details>
+# <details><summary>Hint: the hook is there, and never runs</summary>
+#
+# What was recorded before it came is what runs. How is it forgotten?
+# </details>
+
+# %% tags=["solution"]
+def hook_compiled(compiled: nn.Module, name: str, hook) -> RemovableHandle:
+    """Register a forward hook that runs in compiled calls; return the handle."""
+    ### BEGIN SOLUTION
+    handle = compiled.get_submodule(name).register_forward_hook(hook)
+    torch.compiler.reset()
+    return handle
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("11.3", hook_compiled)
+
+# %% [markdown]
+# ## It fires twice
+#
+# **Activation checkpointing** saves memory: it forgets what is inside a block, and runs the block again in the backward. Hooks inside run
+# again, too.
+
+# %%
+def runs(**options):
+    block, ran = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)), []
+    for name, layer in block.named_children():
+        layer.register_forward_hook(lambda module, args, output, name=name: ran.append(name))
+    y = checkpoint(block, torch.ones(1, 2, requires_grad=True), **options)
+    ran.append("backward")
+    y.sum().backward()
+    return " ".join(ran)
+
+
+print("today's way:  ", runs(use_reentrant=False))
+print("reentrant way:", runs(use_reentrant=True))
+assert runs(use_reentrant=False) == "0 1 2 backward 0 1"
+assert runs(use_reentrant=True) == "0 1 2 backward 0 1 2"
+
+# %% [markdown]
+# Today's way stops as soon as it has what the backward needs: the last layer's output is no part of that (**early stop**). So a
+# counter counts some layers twice and others once, a list of activations holds most of them twice, and memory that you wanted
+# to save is held by your list. Count in the first pass only: the second one runs inside `backward()`.
+#
+# The reentrant way has one more trap. *"None of the inputs have requires_grad=True"* is its warning when the block's input asks for no
+# gradient, as behind a frozen embedding: then nothing inside the block gets any. PEFT's way out is the forward hook of
+# lesson 4 on the embedding, `output.requires_grad_(True)`; `use_reentrant=False` needs none.
+#
+# ## Several processes
+#
+# Large models are trained by many processes, each with a copy of the model and a part of the batch. They average their gradients before
+# each step. `DistributedDataParallel`, DDP, does that, and it does it **with hooks**. Two processes are enough to see
+# everything. Here is a whole program for them; process 0 has the data 1, process 1 has the data 3, so these are also their gradients.
+
+# %%
+def two_gradients():
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    model = DistributedDataParallel(nn.Linear(1, 1, bias=False))
+    weight, seen = model.module.weight, {}
+    weight.register_hook(lambda grad: seen.update(tensor_hook=grad.item()))
+    weight.register_post_accumulate_grad_hook(lambda p: seen.update(post_accumulate=p.grad.item()))
+    model(torch.tensor([[1.0 + 2.0 * rank]])).sum().backward()
+    print(f"rank {rank} of {dist.get_world_size()} has run backward: p.grad = {weight.grad.item()}")
+    dist.destroy_process_group()
+    return seen
+
+# %%
+predict("11.c")
+
+# %% tags=["predict"]
+both = launch(two_gradients)
+print("process 0 saw", both[0])
+print("process 1 saw", both[1])
+
+# %%
+reveal("11.c", list(both[0].values()))
+assert both[0] == {"tensor_hook": 1.0, "post_accumulate": 1.0}
+assert both[1] == {"tensor_hook": 3.0, "post_accumulate": 3.0}
+
+# %% [markdown]
+# Both hooks see what *this* process has computed. So clipping in a hook clips before the average, and a logger on rank 0 logs a
+# sixteenth of the batch. DDP waits, with a hook on each parameter's last node, until a whole **bucket** of gradients is there; then it
+# averages the bucket. What the optimizer uses is in `.grad` when `backward()` has returned.
+#
+# `launch` has written the function into a script and started it twice. `torchrun` is PyTorch's own program for this: in a terminal, in the
+# folder of a script that ends in `two_gradients()`, say
+#
+# ```bash
+# torchrun --standalone --nproc-per-node 2 two_gradients.py
+# ```
+#
+# Here the lesson does it for you (it takes some seconds, for each process is a new Python):
+
+# %%
+print(by_torchrun(two_gradients))
+
+# %% [markdown]
+# Several processes can fail in a way that one cannot: **some wait for one that is gone**. In a terminal you look at nothing for half an hour.
+# `launch` has a time limit; it ends all of them when one has failed, and shows what each said. Here process 1 takes another way through
+# the program than process 0, as happens with an `if rank == 0:` around too much:
+
+# %%
+def only_one_talks():
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 0:
+        dist.all_reduce(torch.ones(1))  # waits for everybody
+    else:
+        raise SystemExit("process 1 had nothing to say")
+
+
+try:
+    launch(only_one_talks)
+except ProcessesFailed as error:
+    failed = error
+
+print("how they ended:", ["badly" if end != 0 else "well" for end in failed.ends])
+print("process 1:", failed.outputs[1].strip())
+print("process 0:", *[line.strip() for line in failed.outputs[0].splitlines() if "waits for everybody" in line])
+assert 0 not in failed.ends
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 11.4 · Mend it: the gradient of everybody
+# ●●○ · 6 minutes
+#
+# Every process should return the gradient that the optimizer will use, as a list: the average over **all** processes, whatever their number.
+# Process `rank` has the data `[[1, 2]] * (rank + 1)`. This program does not. Mend it.
+#
+# ```python
+# def everybodys_gradient():
+#     dist.init_process_group("gloo")
+#     rank, seen = dist.get_rank(), []
+#     model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+#     model.module.weight.register_hook(seen.append)
+#     x = torch.tensor([[1.0, 2.0]]) * (rank + 1)
+#     if rank == 0:
+#         model(x).sum().backward()
+#     dist.destroy_process_group()
+#     return seen[0].tolist()
+# ```
+#
+# The function must be whole: it runs in new processes, which know `torch`, `dist`, `nn`, `DistributedDataParallel` and `hooklab`,
+# and nothing else of this notebook.
+#
+# <details><summary>Hint: "Connection closed by peer"</summary>
+#
+# One process waits for another one in `backward()`. Who does not call it?
+# </details>
+# <details><summary>Hint: each process returns something else</summary>
+#
+# A hook on the weight sees the gradient of this process. Where is the average, and when?
+# </details>
+
+# %% tags=["solution"]
+def everybodys_gradient():
+    """Return the averaged gradient of the weight, as a list, in every process."""
+    ### BEGIN SOLUTION
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    x = torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)
+    model(x).sum().backward()
+    dist.destroy_process_group()
+    return model.module.weight.grad.tolist()
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("11.4", everybodys_gradient)
+
+# %% [markdown]
+# ## The hook between the processes
+#
+# What travels between processes is the gradient of every parameter, in every step, and often the network is what everybody waits for. One more
+# hook decides what is sent: `register_comm_hook(state, hook)`. It is called for each bucket, **instead of** the average, and
+# returns a `Future` of the tensor to use. (Its second argument must be called `bucket`; DDP asks for the name.)
+
+# %% tags=["hook-ddp-comm"]
+def by_hand(state, bucket):
+    total = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+    return total.then(lambda done: done.value()[0] / dist.get_world_size())
+
+
+def half_precision(state, bucket):
+    total = dist.all_reduce(bucket.buffer().half(), async_op=True).get_future()
+    return total.then(lambda done: done.value()[0].float() / dist.get_world_size())
+
+
+def gradient_with(hook, state=None, steps=1):
+    """Return one gradient of the digits network, averaged with this hook, and the bytes handed over for it."""
+    from hooklab.course.digits import DigitsCNN, digits
+    from hooklab.course.lesson11.helpers import counting_bytes
+
+    torch.manual_seed(0)
+    model, data, rank = DistributedDataParallel(DigitsCNN()), digits(), dist.get_rank()
+    if hook is not None:
+        model.register_comm_hook(state, hook)
+    for _ in range(steps):
+        model.zero_grad()
+        with counting_bytes() as counted:
+            mine = slice(32 * rank, 32 * rank + 32)
+            nn.functional.cross_entropy(model(data.train_images[mine]), data.train_labels[mine]).backward()
+    return torch.cat([one.grad.flatten() for one in model.parameters()]), sum(counted)
+
+
+def four_ways():
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
+
+    dist.init_process_group("gloo")
+    state = power.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2, use_error_feedback=False)
+    plain, _ = gradient_with(None)
+    ways = {"by hand": (by_hand,), "float16": (half_precision,), "PowerSGD, rank 1": (power.powerSGD_hook, state, 3)}
+    came = {name: gradient_with(*way) for name, way in ways.items()}
+    dist.destroy_process_group()
+    return {name: (count, ((got - plain).norm() / plain.norm()).item()) for name, (got, count) in came.items()}
+
+# %%
+came, _ = launch(four_ways, by_hand, half_precision, gradient_with)
+for name, (count, error) in came.items():
+    how_far = "exact" if error < 1e-6 else "off by less than a thousandth" if error < 1e-3 else "off by more than a tenth"
+    print(f"{name:<18}{count:>7,} bytes a step   {how_far}")
+assert came["by hand"][0] == 3818 * 4 and came["float16"][0] == 3818 * 2
+assert came["by hand"][1] < 1e-6 < came["float16"][1] < 1e-3
+assert came["PowerSGD, rank 1"][0] < 3818 and 0.1 < came["PowerSGD, rank 1"][1] < 1
+
+# %% [markdown]
+# (Bytes are what one process hands over. How often they travel depends on the network and the algorithm.) Half the bytes for nearly the same
+# gradient is a good bargain. **PowerSGD** sends two thin matrices whose product is near the gradient, for a fraction of the bytes, and
+# is far off. Can a network learn from that?
+#
+# ### A hundredth of the gradient
+#
+# Let us be brutal: of 3,818 numbers send the 38 largest, with their places, and set the others to zero. Then do the same, and
+# **keep what was not sent** and add it to the next gradient. This is called **error feedback**. Guess how far each gets.
+
+# %%
+def largest(values, share):
+    """Return the largest numbers of a gradient with their places, in one tensor of two rows."""
+    places = values.abs().topk(round(share * values.numel())).indices
+    return torch.stack([places.float(), values[places]])
+
+
+def unpacked(message, size):
+    values = torch.zeros(size)
+    values[message[0].long()] = message[1]
+    return values
+
+
+def compressing(share, feedback, sent):
+    """Return a comm hook; `sent` counts how often each number was sent."""
+    kept = {}
+
+    def hook(state, bucket):
+        wanted = bucket.buffer() + kept.get(bucket.index(), 0.0)
+        message = largest(wanted, share)
+        mine = unpacked(message, wanted.numel())
+        if feedback:
+            kept[bucket.index()] = wanted - mine
+        sent.add_(mine != 0)
+        parts = [torch.empty_like(message) for _ in range(dist.get_world_size())]
+        arrived = dist.all_gather(parts, message, async_op=True).get_future()
+        return arrived.then(lambda done: torch.stack([unpacked(part, wanted.numel()) for part in parts]).mean(dim=0))
+
+    return hook
+
+# %%
+def train(share, feedback, seed, epochs=5):
+    """Train the digits network in every process; return the accuracies and how often each number was sent."""
+    from hooklab.course.digits import DigitsCNN, accuracy, digits
+
+    torch.manual_seed(seed)
+    model, data, sent = DistributedDataParallel(DigitsCNN()), digits(), torch.zeros(3818)
+    if share < 1:
+        model.register_comm_hook(None, compressing(share, feedback, sent))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    accuracies = []
+    for _ in range(epochs):
+        for batch in torch.randperm(len(data.train_labels)).split(64):
+            mine = batch.chunk(2)[dist.get_rank()]
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(data.train_images[mine]), data.train_labels[mine]).backward()
+            optimizer.step()
+        accuracies.append(accuracy(model.module, data.test_images, data.test_labels))
+    return accuracies, sent
+
+
+def three_ways():
+    dist.init_process_group("gloo")
+    ways = {"all": (1.0, False), "1 % with feedback": (0.01, True), "1 % without": (0.01, False)}
+    came = {name: train(*way, seed=0) for name, way in ways.items()}
+    dist.destroy_process_group()
+    return came
+
+# %% tags=["figure"]
+trained, _ = launch(three_ways, largest, unpacked, compressing, train, seconds=110)
+figure = figures.compressed(trained)
+plt.show()
+
+# %%
+accuracy = {name: accuracies[-1] for name, (accuracies, _) in trained.items()}
+never = {name: (sent == 0).float().mean().item() for name, (_, sent) in trained.items()}
+print("bytes a step:", 4 * 3818, "for all,", 8 * 38, "for 1 %: a fiftieth")
+print("more than 4 in 5 numbers were never sent, without feedback:", never["1 % without"] > 0.8)
+assert accuracy["all"] > 0.85 and accuracy["1 % with feedback"] > 0.9 and accuracy["1 % without"] < 0.82
+assert never["1 % without"] > 0.8 and never["1 % with feedback"] < 0.7
+
+# %% [markdown]
+# *What to see:* with a fiftieth of the bytes the network learns as well as with all of them, if each process remembers what it has not sent.
+# Without, it is left far behind. On the right is why: without the memory, most of the numbers are **never** among the 38 largest, in
+# the whole training. Their weights stay where they were born. With it, a small gradient that points the same way again and again
+# adds up until it is sent. Nothing is lost; it comes late.
+#
+# A compression that is far off in *every* step is good enough, and one line is what it takes.
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 11.5 · A memory for any compression
+# ●●● · 15 minutes
+#
+# Write the comm hook for any compression. `pack(values)` makes a message of a gradient, `unpack(message, size)` makes a gradient of a
+# message; what `gather(message)` returns is a `Future` of the list of all processes' messages. Return the hook: its result is a
+# `Future` of the mean of what was sent, and what was not sent is remembered.
+#
+# One thing the hook above does not think of: after its first step, DDP puts the parameters into **other buckets, in another order**. So
+# remember the error of each *parameter*. `bucket.parameters()` lists them in the order of the buffer.
+#
+# <details><summary>Hint: the future</summary>
+#
+# `gather(message).then(function)`: the function gets the future itself, and `.value()` is the list.
+# </details>
+# <details><summary>Hint: from a buffer to its parameters and back</summary>
+#
+# `buffer.split([p.numel() for p in bucket.parameters()])`, and `torch.cat`.
+# </details>
+
+# %% tags=["solution"]
+def with_memory(pack, unpack, gather):
+    """Return a comm hook that compresses with pack and unpack, and adds what it has not sent to the next gradient."""
+    ### BEGIN SOLUTION
+    kept = {}
+
+    def hook(state, bucket):
+        parameters = bucket.parameters()
+        old = [kept.get(one, torch.zeros(one.numel())) for one in parameters]
+        wanted = bucket.buffer() + torch.cat(old)
+        message = pack(wanted)
+        left = wanted - unpack(message, wanted.numel())
+        kept.update(zip(parameters, left.split([one.numel() for one in parameters]), strict=True))
+
+        def mean(done):
+            return torch.stack([unpack(one, wanted.numel()) for one in done.value()]).mean(dim=0)
+
+        return gather(message).then(mean)
+
+    return hook
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("11.5", with_memory)
+
+# %% [markdown] tags=["recap"]
+# ## Recap
+#
+# A hook belongs to an object, and runs where that object is called. Copies, files, compilers and launchers make other objects, or call
+# other ones.
+#
+# | what happens to the model | what happens to the hook |
+# |---|---|
+# | `copy.deepcopy` | modules keep theirs: functions are shared, methods get a copied object; tensors lose theirs, and so do optimizers |
+# | a layer or parameter is replaced, `assign=True` | it stays on the old object |
+# | `torch.save(model)` | a local function or lambda: an error; tensor hooks: gone; what a hook has put on a module is in the file |
+# | `load_state_dict` | stays; and state dicts have hooks of their own |
+# | `torch.compile` | seen if it was there before the first call, or after a reset; late ones only on the compiled module itself |
+# | checkpointing | runs again in the backward |
+# | DDP | runs in each process, with that process's values and gradients; the average comes after all of your hooks |
+#
+# | term | 中文 | in a sentence |
+# |---|---|---|
+# | state dict | 状态字典 | the names and tensors that a module saves and loads |
+# | graph break | 图中断 | where the compiler's recording has to stop and start anew |
+# | activation checkpointing | 激活检查点 | forget what is inside a block, run it again in the backward |
+# | rank | 进程序号 | the number of a process among those that train together |
+# | bucket | 梯度桶 | parameters whose gradients are sent together |
+# | communication hook | 通信钩子 | decides what is sent between processes, and what becomes of it |
+# | error feedback | 误差反馈 | what a compression leaves out is added to the next gradient |
+
+# %% [markdown] tags=["quiz"]
+# ### Three questions
+#
+# **1.** You deep-copy a model as a teacher (an average of the student). Your logger now shows each layer twice in a step. Why?
+#
+# <details><summary>Answer</summary>
+#
+# The teacher's layers have the hooks as well, and the same function, which writes into the same log. Copy first, or remove them
+# from the copy; `hooklab.leftover_hooks` lists them.
+# </details>
+#
+# **2.** A colleague clips each gradient in a tensor hook, and trains with DDP on eight GPUs. With one GPU and the whole batch the result
+# differs. Why?
+#
+# <details><summary>Answer</summary>
+#
+# The hook clips each process's gradient, and the average of clipped gradients is not the clipped average. Clip after `backward()`.
+# </details>
+#
+# **3.** You add a hook to a running service with a compiled model, to see an activation. Nothing comes, and no error.
+#
+# <details><summary>Answer</summary>
+#
+# The recorded graph does not know the hook. `torch.compiler.reset()`, and the next call records anew; or open a `hooklab.capture`,
+# inside of which it runs eagerly.
+# </details>
+
+# %%
+progress(11)
+
+# %% [markdown]
+# ## If you want more
+#
+# ### hooklab in each process
+#
+# Each process has its own model and its own part of the batch, and so its own captured values. `edit` in one process is not known to the others.
+# `ManifoldMixup` asks for a generator with the same seed in each: they must agree on layer and λ, while each mixes its own examples.
+
+# %%
+def tools():
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(2, 3, bias=False), nn.Linear(3, 2, bias=False)))
+    x, y = torch.full((4, 2), rank + 1.0), torch.tensor([0, 1, 0, 1])
+    refused = ""
+    try:
+        with hooklab.ManifoldMixup(model.module, ["0"])(x, y):
+            pass
+    except RuntimeError as error:
+        refused = str(error).split(":")[0]
+    mix = hooklab.ManifoldMixup(model.module, ["0"], generator=torch.Generator().manual_seed(5))
+    with mix(x, y) as mixed, hooklab.monitor(model.module) as health, hooklab.capture(model.module, "0", grads=True) as seen:
+        model(mixed.x).sum().backward()
+    first = seen["0"] / (rank + 1)
+    return refused, mixed.layer, mixed.lam, first, seen.grad("0"), model.module[0].weight.grad, health.steps
+
+
+(refused, *zero), (_, *one) = launch(tools)
+print("without a generator:", refused)
+print("the same layer and λ:", zero[:2] == one[:2], "  each its own activations:", torch.allclose(zero[2], one[2]))
+print("the same averaged gradient:", torch.equal(zero[4], one[4]))
+assert refused.startswith("several processes must agree") and zero[:2] == one[:2]
+assert torch.allclose(zero[2], one[2]) and torch.equal(zero[4], one[4])  # x is twice as large in process 1
+assert zero[5] == one[5] == [0]
+
+# %% [markdown]
+# ### FSDP: parameters in pieces
+#
+# With `fully_shard` a process holds a piece of each parameter, and puts them together for the moment when a layer runs. A tensor hook on such a
+# parameter **never fires**: what takes part in the pass is the whole one, not the piece. A post-accumulate hook does, with the
+# averaged piece of the gradient, and forward hooks do. ([A thread about it](https://github.com/meta-pytorch/torchrec/pull/4268))
+
+# %% tags=["field", "field-63"]
+def in_pieces():
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    dist.init_process_group("gloo")
+    model, log = nn.Linear(4, 2, bias=False), []
+    model.weight.register_hook(lambda grad: log.append("tensor hook, made before"))
+    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    model.weight.register_hook(lambda grad: log.append("tensor hook"))
+    model.weight.register_post_accumulate_grad_hook(lambda p: log.append(f"post-accumulate: {p.grad.to_local().tolist()}"))
+    model.register_forward_hook(lambda module, args, output: log.append("forward hook"))
+    model(torch.ones(1, 4) * (1 + 2 * dist.get_rank())).sum().backward()
+    dist.destroy_process_group()
+    return log, list(model.weight.to_local().shape)
+
+
+for rank, (log, shape) in enumerate(launch(in_pieces)):
+    print(f"process {rank} holds {shape} of [2, 4]:", *log, sep="\n    ")
+    assert log == ["forward hook", "post-accumulate: [[2.0, 2.0, 2.0, 2.0]]"] and shape == [1, 4]
+
+# %% [markdown]
+# ### DataParallel's replicas
+#
+# `nn.DataParallel`, the older way, has one process and a thread for each GPU, and makes **replicas** of the model for each forward and throws
+# them away. What your hook writes on its `module` goes with them. Without GPUs, we ask for a replica by hand.
+# ([A thread about it](https://github.com/pytorch/pytorch/issues/11476))
+
+# %% tags=["field", "field-61"]
+model, was_original = nn.Linear(1, 1), []
+model.calls = 0
+
+
+def count(module, args, output):
+    module.calls += 1
+    was_original.append(module is model)
+
+
+with model.register_forward_hook(count):
+    replica = model._replicate_for_data_parallel()
+    replica._parameters.update(model._parameters)
+    replica(torch.ones(1, 1))
+
+print("the hook ran on the original:", was_original, "  calls: replica", replica.calls, " original", model.calls)
+assert was_original == [False] and (replica.calls, model.calls) == (1, 0)
+
+# %% [markdown]
+# ### Beyond one machine
+#
+# All this ran on one machine, over the network that a machine has with itself. What we have not run: more than one machine, GPUs with NCCL,
+# and a scheduler such as Slurm. What would stay the same is the script: `torchrun --nnodes 4 --rdzv-endpoint host:port …` on each node, or
+# `srun` in front of it, gives each process its rank and a place to meet, and DDP's hooks and comm hooks run as you have seen.
+# What would not: NCCL's collectives run beside your Python, so `.value()` of a future may be a tensor that is still being filled on
+# the GPU's stream; sums come in another order, so that last digits differ; and a lost connection is an ordinary event. Measure there
+# before you believe a number from here, times above all.
+#
+# ### Export, fx, TorchScript, quantization: other copies of the model
+#
+# A model that is exported is *recorded*, with what the hooks did to the tensors; what they did to Python objects happened once, while
+# recording. `fx.symbolic_trace` keeps layers as they are, with their hooks.
+
+# %%
+def model_with(*hooks):
+    model = nn.Sequential(nn.Linear(1, 1))
+    for hook in hooks:
+        model[0].register_forward_hook(hook)
+    return model
+
+
+ran = []
+model = model_with(sevens, lambda module, args, output: ran.append(1))
+exported = torch.export.export(model, (torch.ones(1, 1),))
+after_export = len(ran)
+value = exported.module()(torch.ones(1, 1)).item()
+traced = torch.fx.symbolic_trace(model)
+before_call = len(ran)
+traced(torch.ones(1, 1))
+print("exported:", value, " hook calls while exporting:", after_export, " in the exported:", before_call - after_export)
+print("fx: hook calls:", len(ran) - before_call)
+assert value == 7.0 and (after_export, before_call, len(ran)) == (1, 1, 2)
+
+# %% [markdown]
+# TorchScript compiles a hook's *source*, so a lambda fails; a trace records what the hook did, and refuses backward hooks; the scripted
+# module takes no hooks at all. It is deprecated. Hook the eager model.
+# ([A thread about it](https://github.com/pytorch/pytorch/issues/53421))
+
+# %% tags=["field", "field-59"]
+with_backward, plain = nn.Linear(1, 1), torch.ones(1, 1)
+with_backward.register_full_backward_hook(lambda *args: None)
+messages = [
+    error_of(torch.jit.script, model_with(lambda module, args, output: None)),
+    error_of(torch.jit.trace, with_backward, plain),
+    error_of(lambda: torch.jit.script(nn.Linear(1, 1)).register_forward_hook(print)),
+]
+print(*[message[:50] for message in messages], sep="\n")
+assert messages[0].startswith("RuntimeError: Expected a single top-level function")
+assert "Modules that have backward hooks" in messages[1] and "not supported on ScriptModules" in messages[2]
+
+# %% [markdown]
+# Quantization *fuses* a convolution, its normalisation and its ReLU into one module, in the place of the first; the others become identities.
+# Hooks of the middle one are lost, pre-hooks of the first are moved *and* copied. Fuse first, then register.
+# ([A thread about it](https://github.com/pytorch/pytorch/issues/37151))
+
+# %% tags=["field", "field-67"]
+def fused(register):
+    from torch.ao.quantization import fuse_modules
+
+    net, ran = nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1), nn.ReLU()).eval(), []
+    for name, layer in net.named_children():
+        getattr(layer, register)(lambda module, *args, name=name: ran.append(name))
+    fuse_modules(net, ["0", "1", "2"])(torch.ones(1, 1, 2, 2))
+    return ran
+
+
+after = fused("register_forward_hook"), fused("register_forward_pre_hook")
+print("forward hooks that ran:", after[0], "  pre-hooks that ran:", after[1])
+assert after[0] == ["0", "2"] and after[1].count("0") == 2
+
+# %% [markdown]
+# ### Functions of a model: `functional_call`, `vmap`, `grad`
+#
+# `torch.func` calls a module as a function of its parameters. Forward hooks run, and under `vmap` they see **one example**, without the
+# batch: what stands for it must not leave the function. Backward hooks of modules are refused, tensor hooks on the parameters do not
+# run: it is not those parameters that take part.
+
+# %%
+from torch.func import functional_call, grad, vmap
+
+model, log = nn.Linear(2, 2), []
+parameters = {name: one.detach() for name, one in model.named_parameters()}
+model.weight.register_hook(lambda gradient: log.append("tensor hook"))
+with model.register_forward_hook(lambda module, args, output: log.append(tuple(output.shape))):
+    vmap(lambda row: functional_call(model, parameters, (row,)))(torch.ones(5, 2))
+    grad(lambda ps: functional_call(model, ps, (torch.ones(5, 2),)).sum())(parameters)
+with model.register_full_backward_hook(lambda *args: None):
+    message = error_of(grad(lambda ps: functional_call(model, ps, (torch.ones(5, 2),)).sum()), parameters)
+
+print("shapes under vmap and under grad:", log)
+print(message[:88])
+assert log == [(2,), (5, 2)] and "functorch" in message
+
+# %% [markdown]
+# ### Graph breaks
+#
+# What *may* a recorded hook do? Arithmetic on tensors is recorded with the rest. What leaves the graph, such as a `print`, cuts it in two: a
+# **graph break**; it works, and costs speed. With `fullgraph=True` it is an error.
+
+# %%
+def compiles_whole(hook):
+    torch.compiler.reset()
+    model = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
+    with model[0].register_forward_hook(hook):
+        return error_of(torch.compile(model, backend="eager", fullgraph=True), torch.ones(1, 1))
+
+
+def prints(module, args, output):
+    print(end="")
+
+
+answers = compiles_whole(sevens), compiles_whole(prints)
+print("arithmetic:", answers[0])
+print("a print:", answers[1].split(":")[0])
+assert answers[0] == "fine" and answers[1].startswith("Unsupported")
+
+# %% [markdown]
+# ### A block compiled by itself
+#
+# Large models are often compiled block by block. Hooks on the layers around the block run as ever, late or not; those inside are the
+# compiler's business.
+
+# %%
+torch.compiler.reset()
+model, ran = nn.Sequential(nn.Sequential(nn.Linear(1, 1)), nn.ReLU()), []
+inside = model[0][0]
+model[0] = torch.compile(model[0], backend="eager")
+model(torch.ones(1, 1))
+for name, layer in (("inside", inside), ("block", model[0]), ("next", model[1]), ("model", model)):
+    layer.register_forward_hook(lambda module, args, output, name=name: ran.append(name))
+model(torch.ones(1, 1))
+print("late hooks that ran:", ran)
+assert ran == ["block", "next", "model"]
+torch.compiler.reset()
+
+# %% [markdown]
+# ### Optimizers
+#
+# An optimizer takes hooks around its `step`, and the process takes hooks for the steps of every optimizer. The hook gets
+# `(optimizer, args, kwargs)`. In which order do they run, and which gradient is there before a step with a **closure**, a
+# function that computes the loss anew?
+
+# %% tags=["field", "field-64", "hook-optimizer-step-pre", "hook-optimizer-step-post", "hook-global-optimizer-step-pre", "hook-global-optimizer-step-post"]
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+
+def note(word):
+    return lambda optimizer, args, kwargs: noted.append((word, w.grad.item()))
+
+
+def closure():
+    optimizer.zero_grad()
+    loss = 3 * w
+    loss.backward()
+    return loss
+
+
+w, noted = torch.ones((), requires_grad=True), []
+optimizer = torch.optim.SGD([w], lr=0.1)
+optimizer.register_step_pre_hook(note("before"))
+optimizer.register_step_post_hook(note("after"))
+w.grad = torch.tensor(9.0)
+with register_optimizer_step_pre_hook(note("global before")), register_optimizer_step_post_hook(note("global after")):
+    optimizer.step(closure)
+
+print(noted)
+assert noted == [("global before", 9.0), ("before", 9.0), ("after", 3.0), ("global after", 3.0)]
+noted.clear()
+copy.deepcopy(optimizer).step()
+assert noted == []  # unlike a module's, an optimizer's hooks are not copied
+
+# %% [markdown]
+# The closure runs inside `step`, after the pre-hooks, which saw the gradient of the time before: a hook that clips there clips
+# the wrong one. ([A thread about it](https://github.com/pytorch/pytorch/issues/88446)) An optimizer has hooks around its state
+# dict as well:
+
+# %% tags=["hook-optimizer-state-dict-pre", "hook-optimizer-state-dict-post", "hook-optimizer-load-state-dict-pre", "hook-optimizer-load-state-dict-post"]
+order, optimizer = [], torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+optimizer.register_state_dict_pre_hook(lambda optimizer: order.append("save pre"))
+optimizer.register_state_dict_post_hook(lambda optimizer, state: order.append("save post"))
+optimizer.register_load_state_dict_pre_hook(lambda optimizer, state: order.append("load pre"))
+optimizer.register_load_state_dict_post_hook(lambda optimizer: order.append("load post"))
+optimizer.load_state_dict(optimizer.state_dict())
+print(order)
+assert order == ["save pre", "save post", "load pre", "load post"]
+
+# %% [markdown]
+# ### Trainers and adapters
+#
+# *"My hook on the model never fires; those on its layers do."* A trainer calls `model.training_step(batch)`, a wrapper calls
+# `base.generate(…)`: these are methods, and no calls of the model. Hook a layer, or the module that *is* called.
+
+# %% tags=["field", "field-101"]
+class Trained(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+
+    def forward(self, x):
+        return self.net(x)
+
+    def training_step(self, x):
+        return self.forward(x).sum()  # never self(x)
+
+
+trained, ran = Trained(), []
+with (
+    trained.register_forward_hook(lambda *args: ran.append("model")),
+    trained.net[0].register_forward_hook(lambda *args: ran.append("layer")),
+):
+    trained.training_step(torch.ones(4, 2))
+with hooklab.capture(trained.net, "0") as seen:
+    trained.training_step(torch.ones(4, 2))
+print("ran:", ran, "  captured from the part that is called:", tuple(seen["0"].shape))
+assert ran == ["layer"] and seen["0"].shape == (4, 3)
+
+# %% [markdown]
+# *"I put LoRA around a layer, and my tool looks at the inner one."* The adapter takes the layer's place and its name; hooks stay with the
+# layer, which is now inside. `hooklab` notices that the name means another module, and says so.
+
+# %% tags=["field", "field-140"]
+class Lora(nn.Module):
+    def __init__(self, base_layer):
+        super().__init__()
+        self.base_layer, self.a = base_layer, nn.Linear(2, 3, bias=False)
+
+    def forward(self, x):
+        return self.base_layer(x) + self.a(x)
+
+
+model, shapes = nn.Sequential(nn.Linear(2, 3)), []
+model[0].register_forward_hook(lambda module, args, output: shapes.append(type(module).__name__))
+made_before = hooklab.capture(model, "0")
+model[0] = Lora(model[0])
+model(torch.ones(4, 2))
+
+
+def open_it():
+    with made_before:
+        model(torch.ones(4, 2))
+
+
+message = error_of(open_it)
+print("the hook sits on:", shapes)
+print(message)
+assert shapes[0] == "Linear" and message != "fine"
+
+# %% [markdown]
+# *"Gradients are a thousand times too large."* Under a `GradScaler` the loss is scaled before `backward()`, and so is every gradient that a hook sees.
+# `unscale_` mends the `.grad` of parameters, later. Divide by `scaler.get_scale()`.
+
+# %% tags=["field", "field-138"]
+layer, scaler, seen = nn.Linear(2, 1), torch.amp.GradScaler("cpu", init_scale=1024.0), []
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+with layer.bias.register_hook(lambda gradient: seen.append(gradient.item())):
+    scaler.scale(layer(torch.ones(1, 2)).sum()).backward()
+scaler.unscale_(optimizer)
+print("the hook saw", seen[0], " divided by the scale:", seen[0] / scaler.get_scale(), "  .grad:", layer.bias.grad.item())
+assert seen == [1024.0] and seen[0] / scaler.get_scale() == layer.bias.grad.item() == 1.0
+
+# %% [markdown]
+# ### Threads and coroutines
+#
+# Hooks are on the object, so **every thread** that calls the model runs them, in that thread. A list takes that; a counter `n += 1`, or "the last
+# output", does not. Tell the calls apart by the thread, or keep results in a `threading.local()`.
+
+# %%
+import asyncio
+import threading
+
+model, last, by_thread = nn.Identity(), {}, {}
+
+
+def keep(module, args, output):
+    last["output"] = output.item()
+    by_thread.setdefault(threading.current_thread().name, []).append(output.item())
+
+
+def work(number):
+    for _ in range(3):
+        model(torch.tensor(number))
+
+
+with model.register_forward_hook(keep):
+    threads = [threading.Thread(target=work, args=(float(n),), name=f"thread {n}") for n in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print(dict(sorted(by_thread.items())))
+assert by_thread == {"thread 0": [0.0] * 3, "thread 1": [1.0] * 3}
+
+# %% [markdown]
+# **Coroutines** share one thread and take turns at each `await`. A hook itself is never interrupted by another coroutine; but between *your* call and the
+# moment when you read what it kept, another one may have called the model. A `ContextVar` knows which task is running.
+
+# %%
+from contextvars import ContextVar
+
+request, answers = ContextVar("request", default="?"), {}
+
+
+async def serve(name, number):
+    request.set(name)
+    model(torch.tensor(number))
+    await asyncio.sleep(0)  # somebody else's turn
+    return last["output"]
+
+
+async def two_requests():
+    return await asyncio.gather(serve("first", 1.0), serve("second", 2.0))
+
+
+def keep_by_request(module, args, output):
+    last["output"] = answers[request.get()] = output.item()
+
+
+with model.register_forward_hook(keep_by_request):
+    read_later = await two_requests()  # noqa: F704
+print("read after the await:", read_later, "  kept by request:", answers)
+assert read_later == [2.0, 2.0] and answers == {"first": 1.0, "second": 2.0}

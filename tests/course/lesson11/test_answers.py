@@ -1,0 +1,582 @@
+"""Unusual right answers to lesson 11's exercises, and wrong ones: none is misjudged, and no reason is untrue.
+
+A wrong answer comes with the beginning of the one reason that is true, or None where the check can know none. (The
+answers to 11.4 are written into a script, so they stand without decorators.)
+"""
+
+import functools
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+
+from hooklab.course.exercises import attempt
+
+RIGHT, WRONG = [], []
+
+
+def right(id):
+    return lambda answer: RIGHT.append((id, answer)) or answer
+
+
+def wrong(id, likely=None, says=""):
+    return lambda answer: WRONG.append((id, answer, likely, says)) or answer
+
+
+# --- 11.1
+
+
+def memory(tensor):
+    return tensor.untyped_storage().nbytes()
+
+
+@right("11.1")
+def by_comprehension(model):
+    return {
+        ".".join(filter(None, [place, name])): memory(value)
+        for place, module in model.named_modules()
+        for name, value in module.__dict__.items()
+        if torch.is_tensor(value)
+    }
+
+
+@right("11.1")
+def by_recursion(model, prefix=""):
+    found = {prefix + name: memory(one) for name, one in vars(model).items() if isinstance(one, torch.Tensor)}
+    for name, child in model.named_children():
+        found |= by_recursion(child, f"{prefix}{name}.")
+    return found
+
+
+@right("11.1")
+def by_dir(model):
+    found = {}
+    for place, module in model.named_modules():
+        own = {*module._parameters, *module._buffers}
+        for name in dir(module):
+            value = None if name in own else getattr(module, name, None)
+            if isinstance(value, torch.Tensor):
+                found[f"{place}.{name}".lstrip(".")] = memory(value)
+    return found
+
+
+@right("11.1")
+def by_storage_size(model):
+    found = {}
+    for place, module in model.named_modules():
+        for name in set(vars(module)) - {"_parameters", "_buffers"}:
+            value = vars(module)[name]
+            if isinstance(value, torch.Tensor):
+                found[(place + "." if place else "") + name] = value.untyped_storage().size()
+    return found
+
+
+@right("11.1")
+def by_the_typed_storage(model):
+    found = {}
+    for place, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor):
+                base = value if value._base is None else value._base
+                found[f"{place}.{name}" if place else name] = base.numel() * base.element_size()
+    return found
+
+
+def of(size, modules=lambda model: model.named_modules()):
+    def carried(model):
+        return {
+            f"{place}.{name}" if place else name: size(value)
+            for place, module in modules(model)
+            for name, value in vars(module).items()
+            if isinstance(value, torch.Tensor)
+        }
+
+    return carried
+
+
+wrong("11.1", "the view's own numbers only")(of(lambda value: value.element_size() * value.nelement()))
+wrong("11.1", "numbers instead of bytes")(of(lambda value: len(value.storage())))
+wrong("11.1", "the numbers of the view, not the bytes")(of(torch.numel))
+wrong("11.1", "the direct children only")(of(memory, lambda model: model.named_children()))
+wrong("11.1", "the model itself is left out")(of(memory, lambda model: list(model.named_modules())[1:]))
+wrong("11.1", None)(of(lambda value: -1))
+wrong("11.1", "nothing was found")(lambda model: {})
+wrong("11.1", "names without the place")(
+    lambda model: {name.split(".")[-1]: size for name, size in by_dir(model).items()}
+)
+wrong("11.1", "parameters are listed, too")(
+    lambda model: by_dir(model) | {name: memory(one) for name, one in model.named_parameters()}
+)
+
+# --- 11.2
+
+
+@right("11.2")
+def in_another_order(module):
+    def hook(module, state, prefix, metadata, strict, missing, unexpected, errors):
+        found = {key: state[key] for key in state if key.startswith((prefix + "q.", prefix + "k."))}
+        for kind in ("bias", "weight"):
+            q, k = prefix + "q." + kind, prefix + "k." + kind
+            if q in found and k in found:
+                state[prefix + "qk." + kind] = torch.vstack([found[q], found[k]]).reshape(-1, *found[q].shape[1:])
+                del state[q], state[k]
+
+    return module.register_load_state_dict_pre_hook(hook)
+
+
+@right("11.2")
+def with_a_callable_object(module):
+    class Join:
+        def __call__(self, module, state, prefix, *rest):
+            for kind in ("weight", "bias"):
+                q, k = (f"{prefix}{half}.{kind}" for half in "qk")
+                if {q, k} <= state.keys():
+                    state[f"{prefix}qk.{kind}"] = torch.concatenate((state.pop(q), state.pop(k)))
+
+    return module.register_load_state_dict_pre_hook(Join())
+
+
+@right("11.2")
+def with_partial(module):
+    def join(kinds, module, state, prefix, *rest):
+        for kind in kinds:
+            q, k = state.get(f"{prefix}q.{kind}"), state.get(f"{prefix}k.{kind}")
+            if q is None or k is None:
+                continue
+            joined = torch.empty(len(q) + len(k), *q.shape[1:])
+            joined[: len(q)], joined[len(q) :] = q, k
+            state[f"{prefix}qk.{kind}"] = joined
+            del state[f"{prefix}q.{kind}"], state[f"{prefix}k.{kind}"]
+
+    return module.register_load_state_dict_pre_hook(functools.partial(join, ["weight", "bias"]))
+
+
+@right("11.2")
+def with_the_private_method(module):
+    def join(state, prefix, *rest):
+        for kind in ("weight", "bias"):
+            names = [f"{prefix}{half}.{kind}" for half in ("q", "k")]
+            if not set(names) - set(state):
+                state[f"{prefix}qk.{kind}"] = torch.cat([state.pop(name) for name in names], dim=0)
+
+    return module._register_load_state_dict_pre_hook(join)
+
+
+@right("11.2")
+def with_a_bound_method(module):
+    class Migration:
+        def join(self, module, state, prefix, *rest):
+            for name in list(state):
+                half, dot, kind = name.removeprefix(prefix).partition(".")
+                other = f"{prefix}k.{kind}"
+                if name.startswith(prefix) and half == "q" and dot and other in state:
+                    state[f"{prefix}qk.{kind}"] = torch.cat([state.pop(name), state.pop(other)])
+
+    return module.register_load_state_dict_pre_hook(Migration().join)
+
+
+def join(module, prefix=None, halves="qk", ask=True, kinds=("weight", "bias"), take="pop"):
+    def hook(module, state, own, *rest):
+        start = own if prefix is None else prefix
+        for kind in kinds:
+            names = [f"{start}{half}.{kind}" for half in halves]
+            if not ask or all(name in state for name in names):
+                state[f"{start}qk.{kind}"] = torch.cat([getattr(state, take)(name) for name in names])
+
+    return module.register_load_state_dict_pre_hook(hook)
+
+
+def joining(**options):
+    return lambda module: join(module, **options)
+
+
+wrong("11.2", "without the prefix")(joining(prefix=""))
+wrong("11.2", "k on top of q")(joining(halves=("k", "q")))
+wrong("11.2", "only the weight")(joining(kinds=["weight"]))
+wrong("11.2", "the old names are still there")(joining(take="__getitem__"))
+wrong("11.2", "joined whether or not")(joining(ask=False))
+wrong("11.2", None)(joining(kinds=["bias"]))
+wrong("11.2", "no hook, or one that changes nothing")(
+    lambda module: module.register_load_state_dict_pre_hook(lambda *args: None)
+)
+wrong("11.2", "no hook, or one that changes nothing")(
+    lambda module: module.register_state_dict_post_hook(lambda *args: None)
+)
+wrong("11.2", None)(joining(prefix="1."))
+
+# --- 11.3
+
+
+@right("11.3")
+def with_dynamos_reset(compiled, name, hook):
+    torch._dynamo.reset()
+    return compiled.get_submodule(name).register_forward_hook(hook)
+
+
+@right("11.3")
+def on_the_model_inside(compiled, name, hook):
+    torch.compiler.reset()
+    return compiled._orig_mod.get_submodule(name).register_forward_hook(hook, prepend=True)
+
+
+@right("11.3")
+def by_its_name_in_a_dict(compiled, name, hook):
+    layers = dict(compiled._orig_mod.named_modules())
+    handle = layers[name].register_forward_hook(hook, always_call=False)
+    torch.compiler.reset()
+    return handle
+
+
+@right("11.3")
+def with_keywords(compiled, name, hook):
+    layer = compiled if name == "" else compiled.get_submodule(name)
+    handle = layer.register_forward_hook(
+        lambda module, args, kwargs, output: hook(module, args, output), with_kwargs=True
+    )
+    torch.compiler.reset()
+    return handle
+
+
+@right("11.3")
+def by_walking_down(compiled, name, hook):
+    layer = compiled._orig_mod
+    for part in filter(None, name.split(".")):
+        layer = getattr(layer, part)
+    torch.compiler.reset()
+    return nn.Module.register_forward_hook(layer, hook)
+
+
+def putting(where=lambda compiled, name: compiled.get_submodule(name), reset=True, hook=None, times=1):
+    def hook_compiled(compiled, name, given):
+        for _ in range(times):
+            handle = where(compiled, name).register_forward_hook(hook or given)
+        if reset:
+            torch.compiler.reset()
+        return handle
+
+    return hook_compiled
+
+
+wrong("11.3", "the graph that was recorded before runs on: torch")(putting(reset=False))
+wrong("11.3", "the graph that was recorded before runs on, for")(
+    putting(lambda compiled, name: compiled._orig_mod.get_submodule(name), reset=False)
+)
+wrong("11.3", "always on the whole model")(putting(lambda compiled, name: compiled))
+wrong("11.3", "always on the whole model")(putting(lambda compiled, name: compiled._orig_mod))
+wrong("11.3", "registered twice")(putting(times=2))
+wrong("11.3", None)(putting(hook=lambda module, args, output: None))
+wrong("11.3", None)(putting(lambda compiled, name: compiled.get_submodule("1")))
+wrong("11.3", None)(putting(hook=lambda module, args, output: output + 1))
+
+# --- 11.4
+
+
+def by_averaging_by_hand():
+    dist.init_process_group("gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    weight = torch.zeros(1, 2, requires_grad=True)
+    (torch.tensor([[1.0, 2.0]]) * (rank + 1) @ weight.T).sum().backward()
+    dist.all_reduce(weight.grad)
+    return (weight.grad / size).tolist()
+
+
+def by_autograd_and_gather():
+    dist.init_process_group("gloo")
+    layer = nn.Linear(2, 1, bias=False)
+    (mine,) = torch.autograd.grad(layer(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum(), layer.weight)
+    everybodys = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(everybodys, mine)
+    dist.destroy_process_group()
+    return torch.stack(everybodys).mean(dim=0).tolist()
+
+
+def in_the_comm_hook():
+    dist.init_process_group("gloo")
+    model, seen = DistributedDataParallel(nn.Linear(2, 1, bias=False)), []
+
+    def hook(state, bucket):
+        def mean(done):
+            seen.append(done.value()[0] / dist.get_world_size())
+            return seen[0]
+
+        return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(mean)
+
+    model.register_comm_hook(None, hook)
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    return [seen[0].tolist()]
+
+
+def by_environment():
+    import os
+
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", rank=rank, world_size=size)
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model(torch.tensor([[1.0, 2.0]]) * (rank + 1)).sum().backward()
+    (parameter,) = model.parameters()
+    return parameter.grad.tolist()
+
+
+def with_a_step():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    before = model.module.weight.detach().clone().zero_()
+    model.module.weight.data.zero_()
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    torch.optim.SGD(model.parameters(), lr=1.0).step()
+    return (before - model.module.weight.detach()).tolist()
+
+
+for answer in (by_averaging_by_hand, by_autograd_and_gather, in_the_comm_hook, by_environment, with_a_step):
+    right("11.4")(answer)
+
+
+def own_gradient():
+    dist.init_process_group("gloo")
+    seen, model = [], DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model.module.weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.clone()))
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    return seen[0].tolist()
+
+
+def without_sync():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    with model.no_sync():
+        model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    return model.module.weight.grad.tolist()
+
+
+def everybody_with_the_same_data():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model(torch.tensor([[1.0, 2.0]])).sum().backward()
+    return model.module.weight.grad.tolist()
+
+
+def for_two():
+    return torch.tensor([[1.5, 3.0]]).tolist()
+
+
+def averaged_twice():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    gradient = model.module.weight.grad
+    dist.all_reduce(gradient)
+    return (gradient / dist.get_world_size() ** 2).tolist()
+
+
+def without_a_group():
+    dist.all_reduce(torch.ones(1))
+
+
+def dies():
+    import os
+    import signal
+
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def two_passes():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    for _ in range(2):
+        model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    return model.module.weight.grad.tolist()
+
+
+wrong("11.4", "this process's own gradient")(own_gradient)
+wrong("11.4", "this process's own gradient")(without_sync)
+wrong("11.4", "process 0's gradient for everybody")(everybody_with_the_same_data)
+wrong("11.4", "written down")(for_two)
+wrong("11.4", "divided once more")(averaged_twice)
+wrong("11.4", "no process group")(without_a_group)
+wrong("11.4", None, "process 0: ended without a word")(dies)
+wrong("11.4", "two passes")(two_passes)
+wrong("11.4", None, "your answer is no function")(functools.partial(for_two))
+
+# --- 11.5
+
+
+@right("11.5")
+def with_wait(pack, unpack, gather):
+    errors = {}
+
+    def hook(state, bucket):
+        sizes = [one.numel() for one in bucket.parameters()]
+        total = bucket.buffer().clone()
+        for one, part in zip(bucket.parameters(), total.split(sizes), strict=True):
+            part += errors.get(id(one), 0)
+        message = pack(total)
+        rest = total - unpack(message, len(total))
+        errors.update({id(one): part.clone() for one, part in zip(bucket.parameters(), rest.split(sizes), strict=True)})
+        messages = gather(message).wait()
+        future = Future()
+        future.set_result(sum(unpack(one, len(total)) for one in messages) / len(messages))
+        return future
+
+    return hook
+
+
+@right("11.5")
+def as_an_object(pack, unpack, gather):
+    class Hook:
+        def __init__(self):
+            self.left = {}
+
+        def __call__(self, state, bucket):
+            flat = [
+                grad.flatten() + self.left.get(one, 0)
+                for one, grad in zip(bucket.parameters(), bucket.gradients(), strict=True)
+            ]
+            wanted = torch.cat(flat)
+            message = pack(wanted)
+            sent, start = unpack(message, wanted.numel()), 0
+            for one, values in zip(bucket.parameters(), flat, strict=True):
+                self.left[one] = values - sent[start : start + len(values)]
+                start += len(values)
+            return gather(message).then(
+                lambda done: torch.stack([unpack(m, wanted.numel()) for m in done.value()]).mean(0)
+            )
+
+    return Hook()
+
+
+@right("11.5")
+def into_the_buffer(pack, unpack, gather):
+    kept = {}
+
+    def hook(state, bucket):
+        for one, grad in zip(bucket.parameters(), bucket.gradients(), strict=True):
+            if one in kept:
+                grad += kept[one]
+        buffer = bucket.buffer()
+        message = pack(buffer)
+        missing = buffer - unpack(message, buffer.numel())
+        start = 0
+        for one in bucket.parameters():
+            kept[one] = missing[start : start + one.numel()].view_as(one)
+            start += one.numel()
+
+        def mean(done):
+            buffer.zero_()
+            for one in done.value():
+                buffer.add_(unpack(one, buffer.numel()), alpha=1 / len(done.value()))
+            return buffer
+
+        return gather(message).then(mean)
+
+    return hook
+
+
+@right("11.5")
+def kept_on_the_parameters(pack, unpack, gather):
+    mine = object()
+
+    def hook(state, bucket):
+        parameters = bucket.parameters()
+        old = [vars(one).get("left", {}).get(id(mine), torch.zeros_like(one)).flatten() for one in parameters]
+        wanted = bucket.buffer() + torch.cat(old)
+        message = pack(wanted)
+        left = (wanted - unpack(message, len(wanted))).split([one.numel() for one in parameters])
+        for one, part in zip(parameters, left, strict=True):
+            vars(one).setdefault("left", {})[id(mine)] = part
+        return gather(message).then(
+            lambda done: functools.reduce(torch.add, (unpack(m, len(wanted)) for m in done.value())) / 2
+        )
+
+    return hook
+
+
+@right("11.5")
+def in_two_thens(pack, unpack, gather):
+    kept = {}
+
+    def hook(state, bucket):
+        size = bucket.buffer().numel()
+        wanted = bucket.buffer() + torch.cat([kept.setdefault(p, torch.zeros(p.numel())) for p in bucket.parameters()])
+        message, start = pack(wanted), 0
+        for p in bucket.parameters():
+            part = slice(start, start + p.numel())
+            kept[p], start = (wanted - unpack(message, size))[part], part.stop
+        futures = gather(message).then(lambda done: [unpack(one, size) for one in done.value()])
+        return futures.then(lambda done: sum(done.value()) / len(done.value()))
+
+    return hook
+
+
+def memory_hook(change):
+    """Return an answer like the right one, with one of its lines changed."""
+
+    def with_memory(pack, unpack, gather):
+        kept = {}
+
+        def hook(state, bucket):
+            parameters, gradient = bucket.parameters(), bucket.buffer()
+            sizes = [one.numel() for one in parameters]
+            old = torch.cat([kept.get(one, torch.zeros(one.numel())) for one in parameters])
+            wanted = {"subtract": gradient - old, "none": gradient, "half": gradient + old / 2}.get(
+                change, gradient + old
+            )
+            message = pack(wanted)
+            mine = unpack(message, len(wanted))
+            left = {"gradient": gradient - mine, "wanted": wanted, "sent": mine}.get(change, wanted - mine)
+            kept.update(zip(parameters, left.split(sizes), strict=True))
+
+            def mean(done):
+                parts = torch.stack([unpack(one, len(wanted)) for one in done.value()])
+                return {"sum": parts.sum(0), "own": mine, "first": parts[0]}.get(change, parts.mean(0))
+
+            return gather(message).then(mean)
+
+        return hook
+
+    return with_memory
+
+
+for change, likely in {
+    "subtract": "the memory is subtracted",
+    "none": "no memory",
+    "half": None,
+    "gradient": "what is remembered is the gradient minus",
+    "wanted": None,
+    "sent": None,
+    "sum": "the sum of the messages",
+    "own": "its own message",
+    "first": None,
+}.items():
+    wrong("11.5", likely)(memory_hook(change))
+wrong("11.5", "a future", "your hook returns no Future")(
+    lambda pack, unpack, gather: lambda state, bucket: gather(pack(bucket.buffer())).wait()
+)
+
+# --- all of them
+
+
+def name(value):
+    return getattr(value, "__name__", None) if callable(value) else None
+
+
+@pytest.mark.parametrize(("id", "answer"), RIGHT, ids=lambda value: name(value) or str(value))
+def test_an_unusual_right_answer_is_correct(id, answer):
+    outcome = attempt(id, answer)
+    assert (outcome.state, outcome.details) == ("correct", ())
+
+
+@pytest.mark.parametrize(("id", "answer", "likely", "says"), WRONG, ids=lambda value: name(value) or "")
+def test_a_wrong_answer_is_refused_with_the_true_reason_or_none(id, answer, likely, says):
+    outcome = attempt(id, answer)
+    assert outcome.state == "not yet"
+    assert says in str(outcome)
+    reason = dict(outcome.details).get("likely")
+    assert reason is None if likely is None else str(reason).startswith(likely)
+
+
+@pytest.mark.parametrize("id", ["11.1", "11.2", "11.3", "11.4", "11.5"])
+def test_there_are_five_right_and_eight_wrong_ones_of_each(id):
+    assert sum(one[0] == id for one in RIGHT) >= 5
+    assert sum(one[0] == id for one in WRONG) >= 8

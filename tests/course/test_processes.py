@@ -1,0 +1,194 @@
+"""Functions in several processes: what comes back, what is shown, and that every process ends, also when one fails.
+
+The functions are written into scripts, which know torch, dist, nn and DistributedDataParallel.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from hooklab.course import processes
+from hooklab.course.processes import ProcessesFailed, by_torchrun, launch, script, together
+
+
+def add_up():
+    dist.init_process_group("gloo")
+    import os
+
+    number = torch.ones(1) * (dist.get_rank() + 1)
+    dist.all_reduce(number)
+    print("sum", number.item())
+    dist.destroy_process_group()
+    return number.item(), os.getpid()
+
+
+def twice(number):
+    return 2 * number
+
+
+def uses_twice():
+    dist.init_process_group("gloo")
+    return twice(dist.get_rank())
+
+
+def one_dies():
+    import os
+    import signal
+
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.all_reduce(torch.ones(1))
+
+
+def one_raises():
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 1:
+        raise KeyError("mine")
+    dist.all_reduce(torch.ones(1))
+
+
+def one_sleeps():
+    import time
+
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 1:
+        time.sleep(600)
+    dist.all_reduce(torch.ones(1))
+
+
+def trains():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(1, 1, bias=False))
+    model(torch.ones(1, 1) * (dist.get_rank() + 1)).sum().backward()
+    dist.destroy_process_group()  # while the model lives: with the real one, this may wait for ever
+    return model.module.weight.grad.item()
+
+
+def are_alive(pids):
+    """Whether one of these processes is still there; one that has ended and was not waited for counts as gone."""
+    return [pid for pid in pids if Path(f"/proc/{pid}/stat").exists() and _state(pid) != "Z"]
+
+
+def _state(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except OSError:
+        return "Z"
+
+
+def children_of_the_server():
+    """The ids of the processes that the server has started and that are still there."""
+    assert processes._server is not None
+    server = processes._server.pid
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = stat.read_text().rpartition(") ")[2].split()
+        except OSError:
+            continue
+        if int(words[1]) == server and words[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def test_each_process_returns_its_result_in_the_order_of_ranks(capsys):
+    results = launch(add_up)
+    assert [result for result, _ in results] == [3.0, 3.0]
+    assert len({pid for _, pid in results} | {os.getpid()}) == 3
+    assert capsys.readouterr().out == "process 0 | sum 3.0\nprocess 1 | sum 3.0\n"
+
+
+def test_more_processes_than_two():
+    assert [result for result, _ in launch(add_up, processes=4, show=False)] == [10.0] * 4
+
+
+def test_what_the_function_uses_goes_along():
+    assert launch(uses_twice, twice) == [0, 2]
+
+
+def test_the_script_is_one_that_torchrun_starts():
+    assert by_torchrun(add_up) == "sum 3.0\nsum 3.0"
+
+
+def test_a_model_that_outlives_its_process_group_keeps_nobody_waiting():
+    assert all(launch(trains, seconds=30) == [1.5, 1.5] for _ in range(5))
+
+
+@pytest.mark.skipif(not processes.CAN_FORK, reason="looks into /proc")
+@pytest.mark.parametrize("function", [one_dies, one_raises])
+def test_when_one_fails_the_others_end_and_what_they_said_is_told(function):
+    with pytest.raises(ProcessesFailed) as failed:
+        launch(function, seconds=60)
+    assert all(end != 0 for end in failed.value.ends)
+    assert "all_reduce" in failed.value.outputs[0]
+    if function is one_dies:
+        assert failed.value.ends[1] == -9
+        assert "process 1 died of signal SIGKILL" in str(failed.value)
+    else:
+        assert "process 1 | KeyError: 'mine'" in str(failed.value)
+    assert children_of_the_server() == []
+
+
+@pytest.mark.skipif(not processes.CAN_FORK, reason="looks into /proc")
+def test_after_the_time_limit_each_says_where_it_stands_and_ends():
+    begun = time.monotonic()
+    with pytest.raises(ProcessesFailed, match="was stopped, for it did not end") as failed:
+        launch(one_sleeps, seconds=2)
+    assert time.monotonic() - begun < 60
+    assert failed.value.ends == ["stopped", "stopped"]
+    assert "in one_sleeps" in failed.value.outputs[1]
+    assert children_of_the_server() == []
+
+
+@pytest.mark.skipif(not processes.CAN_FORK, reason="looks into /proc")
+def test_when_the_one_who_asked_dies_everything_ends(tmp_path):
+    program = tmp_path / "asks.py"
+    program.write_text(
+        "import os, sys, threading, time\n"
+        "from hooklab.course import processes\n"
+        "from tests.course.test_processes import one_sleeps\n"
+        "def tell():\n"
+        "    time.sleep(1)\n"
+        "    print(processes._server.pid, flush=True)\n"
+        "threading.Thread(target=tell, daemon=True).start()\n"
+        "processes.launch(one_sleeps, seconds=300)\n"
+    )
+    root = str(Path(__file__).parents[2])
+    with subprocess.Popen(
+        [sys.executable, program], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": root}
+    ) as asking:
+        assert asking.stdout
+        server = int(asking.stdout.readline())
+        asking.kill()
+    deadline = time.monotonic() + 60
+    while are_alive([server]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert are_alive([server]) == []
+
+
+def test_a_server_that_was_stopped_is_started_anew():
+    launch(uses_twice, twice)
+    processes.stop_server()
+    assert launch(uses_twice, twice) == [0, 2]
+
+
+def test_a_script_ends_in_a_call_of_the_function():
+    text = script(uses_twice, twice)
+    assert text.startswith("import torch\n")
+    assert text.index("def twice") < text.index("def uses_twice") < text.index("main = uses_twice")
+    assert text.endswith('if __name__ == "__main__":\n    main()\n')
+
+
+def test_lines_are_told_apart_by_their_process():
+    assert together(["a\nb\n", "", "c"]) == "process 0 | a\nprocess 0 | b\nprocess 2 | c"
