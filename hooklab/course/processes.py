@@ -228,7 +228,9 @@ def stop_server() -> None:
 def _environment() -> dict[str, str]:
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    # Unbuffered, a line and its end are two writes, and the lines of two processes get mixed.
+    usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return usual | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
 # --- the other side: the server, and the processes that it starts
@@ -309,6 +311,7 @@ def _work(request: dict[str, Any], rank: int) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for here, descriptor in ((nothing, 0), (output, 1), (output, 2)):
             os.dup2(here, descriptor)
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is said before a crash is kept
         faulthandler.dump_traceback_later(seconds, exit=True)  # whoever hangs says where
         os.environ |= {
             "RANK": str(rank),
@@ -327,7 +330,9 @@ def _work(request: dict[str, Any], rank: int) -> None:
         (folder / f"{rank}.pickle").write_bytes(pickle.dumps(result))
         code = 0
     except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
+        code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+        if code and not isinstance(ended.code, int):
+            print(ended.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     finally:
