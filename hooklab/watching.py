@@ -209,14 +209,19 @@ class _AfterUpdate(Hook):
         if not copies or session.is_foreign():
             return
         before.last_update, before.copies = session.last_recorded, []
-        for (module, own_name, parameter), old in zip(before.parameters, copies, strict=True):
+        changes = [now.detach() - old for (*_, now), old in zip(before.parameters, copies, strict=True)]
+        norms = [torch.linalg.vector_norm(one) for one in (*changes, *copies)]
+        # read together: on an accelerator each reading waits for the device
+        lengths = torch.stack([one.to(norms[0]) for one in norms]).tolist()
+        sizes = zip(lengths[: len(changes)], lengths[len(changes) :], strict=True)
+        for (module, own_name, parameter), change, (moved, size) in zip(before.parameters, changes, sizes, strict=True):
             name = f"{module}.{own_name}" if module else own_name
             session.had_gradient[name] = session.had_gradient.get(name, False) or parameter.grad is not None
             key = session.last_recorded, UPDATE, module
-            tally, change = session.tallies[key], parameter.detach() - old
+            tally = session.tallies[key]
             tally.calls += 1
-            tally.change += float(torch.linalg.vector_norm(change)) ** 2
-            tally.size += float(torch.linalg.vector_norm(old)) ** 2
+            tally.change += moved * moved
+            tally.size += size * size
             sample = session.add(key, change)
             if sample is not None and sample.nonfinite:
                 session.found(key, lambda: describe_update(key, own_name, sample))  # noqa: B023

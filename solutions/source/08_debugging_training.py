@@ -33,15 +33,15 @@ warnings.filterwarnings("ignore", "Error detected in")  # detect_anomaly says it
 # %% [markdown]
 # ## The loss is nan
 #
-# In this lesson you are the doctor. The first patient learns to read digits, with far too large a step, and after a few steps its loss is
-# `nan`. The loss comes last of all: who began?
+# In this lesson you are the doctor. The first patient learns to read digits, with far too large a step, and soon its loss
+# is `nan`. The loss comes last of all: who began?
 
 # %%
 ill = patient("A")
 ill.optimizer = torch.optim.SGD(ill.model.parameters(), lr=100.0)
 ill.train(steps=20)
 
-print("the loss:", *[round(loss, 1) if loss < 10 else "…" for loss in ill.losses[:2]], "…", ill.losses[-1])
+print("the first loss:", round(ill.losses[0], 1), "  the last:", ill.losses[-1])
 assert ill.losses[-1] != ill.losses[-1]
 
 # %% [markdown]
@@ -151,8 +151,7 @@ ill = {name: patient(name).train() for name in "ABD"}
 figure = figures.losses({f"patient {name}": training.losses for name, training in ill.items()})
 plt.show()
 
-right = {name: training.accuracy() for name, training in ill.items()}
-assert all(share < 0.2 for share in right.values())
+assert all(training.accuracy() < 0.2 for training in ill.values())
 
 # %% [markdown]
 # *What to see:* all three guess (A after some wild steps). The loss does not say which layer is ill, nor of what. So look
@@ -203,7 +202,7 @@ for name in ("out", "fc8", "fc6", "fc4", "fc2", "fc1"):
 
 # %% [markdown]
 # Layer by layer the gradient loses most of what is left: it **vanishes**. The last layers learn to guess, the first ones
-# stand still. And patient D? No zeros to speak of, healthy gradients, and yet nothing: look for it below.
+# stand still. And patient D? Its gradients are healthy; look for it below.
 #
 # ## The whole training in one picture
 #
@@ -222,19 +221,17 @@ assert health.first_nonfinite is None and hooklab.leftover_hooks(training.model)
 
 # %% [markdown]
 # *What to see:* steps go from left to right, layers down. In the first picture, one ReLU after the other turns yellow: dead.
-# In the second, the outputs were huge just before. In the third, the gradients in front of the dead layers are gone; and in
-# the last, the first steps change the weights by more than their own size, |Δw| / |w| > 1. In a healthy training that
-# is about a hundredth or less.
+# In the second, the outputs had grown just before. In the third, the gradients in front of the dead layers are gone; and in
+# the last, the first steps change the weights by more than their own size, |Δw| / |w| > 1. In a healthy
+# training that is a few hundredths at first, and less later.
 
 # %%
-steps, ratio = health.series("update", "fc1", "ratio")
-print("|Δw| / |w| of fc1 in the first step is more than 1:", ratio[0] > 1)
 with_care = patient("A")
 with_care.optimizer.param_groups[0]["lr"] = 0.003
 healthy = examine(with_care)  # trains under a monitor, as above
 print("a hundredth of the learning rate: right for more than 3 of 4 digits:", with_care.accuracy() > 0.75)
-assert ratio[0] > 1 and with_care.accuracy() > 0.75
-assert max(healthy.series("update", "fc1", "ratio")[1]) < 0.1
+assert with_care.accuracy() > 0.75
+assert max(healthy.series("update", "fc1", "ratio")[1]) < 0.1 < 1 < health.series("update", "fc1", "ratio")[1][0]
 
 # %% tags=["figure"]
 figure = healthy.plot("zeros")
@@ -243,7 +240,17 @@ plt.show()
 # %% [markdown]
 # *What to see:* mended, about half of each ReLU's output is zero, in all steps.
 #
-# Try the three things that decide most: learning rate, first weights, normalisation.
+# And the patient from the beginning, with its nan? A monitor also says who began.
+
+# %%
+ill = patient("A")
+ill.optimizer = torch.optim.SGD(ill.model.parameters(), lr=100.0)
+found = examine(ill).first_nonfinite
+print("the first inf or nan:", found.kind, "of", found.module)
+assert found.kind == "output" and "parameters are finite: they are made in here" in found.text
+
+# %% [markdown]
+# Try the three things that decide most.
 
 # %% tags=["explorer"]
 explorer.going_wrong()
@@ -300,7 +307,7 @@ check("8.2", treat_a)
 # ### Exercise 8.3 · Patient B
 # ●●○ · 3 minutes
 #
-# Eight sigmoid layers; you know what happens to the gradient. Return the module where least is left of it, and the cause. For
+# Eight sigmoid layers; you know what happens to the gradient. Return a module where next to nothing is left of it, and the cause. For
 # the mend, `layers(nn.ReLU, 8, spread=2**0.5)` of this lesson makes such a model, with any activation.
 #
 # <details><summary>Hint: "the optimizer has no parameter of the model"</summary>
@@ -403,8 +410,7 @@ assert health.without_gradient == ["spare.weight", "spare.bias", "cut.weight", "
 #
 # <details><summary>Hint: what do I look at?</summary>
 #
-# `health = examine(patient("D"), grads=True)` and `{(row.kind, row.module) for row in health.rows}`. If the monitor refuses, read
-# why.
+# `health = examine(patient("D"))`, and then `{(row.kind, row.module) for row in health.rows}`.
 # </details>
 # <details><summary>Hint: "is not the cause"</summary>
 #
@@ -427,7 +433,8 @@ check("8.5", treat_d)
 # ●●○ · 3 minutes
 #
 # An encoder that makes four numbers of a picture, and a reader of these. It learns a little, and then no more. Examine it,
-# diagnose, and mend it. `inspect.getsource(type(training.model))` shows its code.
+# diagnose, and mend it. `import inspect` and `print(inspect.getsource(type(patient("E").model)))` show
+# its code.
 #
 # <details><summary>Hint: which part does not learn?</summary>
 #
@@ -562,8 +569,8 @@ print("busy channels killed, with the same learning rate and with a tenth:", sum
 assert max(last_signs) < 10 and sum(killed[:4]) > 0 and sum(killed[4:]) == 0
 
 # %% [markdown]
-# So "the network has learned not to need it" is not what happened. The first steps were too large, as for patient A.
-# That is why people warm the learning rate up.
+# So "the network has learned not to need it" is not what happened. The first steps were too large, as for patient A: one
+# reason why people warm the learning rate up.
 
 # %% [markdown]
 # ## In the field
@@ -587,9 +594,7 @@ print("a hook sees", flows, "  divided by the scale:", flows / scaler.get_scale(
 assert flows == 256.0 and flows / scaler.get_scale() == 0.25 and model.bias.grad.item() == 1.0
 
 # %% [markdown]
-# When a scaled gradient overflows, the scaler skips the step and halves its scale. So a first inf among gradients is nothing
-# to worry about there; the same inf in every step is.
-#
+# When a scaled gradient overflows, the scaler skips the step and halves its scale: one inf is no illness there.
 
 # %% [markdown] tags=["recap"]
 # ## Recap
@@ -656,7 +661,8 @@ progress(8)
 #
 # PyTorch has a detector of its own. It raises at the first node of the backward that returns a nan, and shows the line of
 # the forward that made the node: more exact than a module's name. It sees no inf, nothing of the forward, and keeps a
-# stack trace for every operation. On a small model as here, steps took three to five times as long when we tried.
+# stack trace for every operation. On a small model as here a step took 2.4 times as long when we measured, and as long under a
+# monitor of outputs and gradients; that one can look at every tenth step only (`every=10`).
 
 # %%
 def anomaly(function, value) -> str:
@@ -734,5 +740,6 @@ assert graphs_alive(lambda output: output) == graphs_alive(lambda output: output
 assert graphs_alive(lambda output: output.std().item()) == 0
 
 # %% [markdown]
-# Without `.item()`, `output.std()` is a tensor with a graph of its own, which keeps the whole output. But on a GPU, `.item()` in each hook has a price: Python waits there until the device has caught up. `monitor` leaves its numbers on the
+# Without `.item()`, `output.std()` is a tensor with a graph of its own, which keeps the whole output. But on a GPU,
+# `.item()` in each hook has a price: Python waits there until the device has caught up. `monitor` leaves its numbers on the
 # device and fetches them once a step.

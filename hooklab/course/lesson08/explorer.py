@@ -125,7 +125,7 @@ def going_wrong() -> Explorer:
         "rate": widgets.Dropdown(options=RATES, value=1.0, description="lr"),
         "gain": widgets.Dropdown(options=GAINS, value=1.0, description="gain"),
         "norm": widgets.Checkbox(False, description="batch normalisation", indent=False),
-        "step": widgets.IntSlider(STEPS - 1, 0, STEPS - 1, 1, description="step"),
+        "step": widgets.IntSlider(20, 0, STEPS - 1, 1, description="step"),
     }
     return panel(
         draw,
