@@ -398,8 +398,8 @@ assert both[0] == {"tensor_hook": 1.0, "post_accumulate": 1.0}
 assert both[1] == {"tensor_hook": 3.0, "post_accumulate": 3.0}
 
 # %% [markdown]
-# Both hooks see what *this* process has computed. So clipping in a hook clips before the average, and a logger on rank 0 logs a
-# sixteenth of the batch. DDP waits, with a hook on each parameter's last node, until a whole **bucket** of gradients is there; then it
+# Both hooks see what *this* process has computed. So clipping in a hook clips before the average, and a logger on rank 0 knows
+# its own part of the batch. DDP waits, with a hook on each parameter's last node, until a whole **bucket** of gradients is there; then it
 # averages the bucket. What the optimizer uses is in `.grad` when `backward()` has returned.
 #
 # `launch` has written the function into a script and started it twice. `torchrun` is PyTorch's own program for this: in a terminal, in the
@@ -415,7 +415,8 @@ assert both[1] == {"tensor_hook": 3.0, "post_accumulate": 3.0}
 print(by_torchrun(two_gradients))
 
 # %% [markdown]
-# Several processes can fail in a way that one cannot: **some wait for one that is gone**. In a terminal you look at nothing for half an hour.
+# Several processes can fail in a way that one cannot: **some wait for one that does not come**, and nothing happens, for half an hour by
+# default.
 # `launch` has a time limit; it ends all of them when one has failed, and shows what each said. Here process 1 takes another way through
 # the program than process 0, as happens with an `if rank == 0:` around too much:
 

@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hooklab.course.exercises import attempt
+from hooklab.course.exercises.patches import AT_IMPORT
 from hooklab.course.exercises.settings import SETTINGS
 from hooklab.course.exercises.state import usual_state
 from tests.course.exercises.made_up import calls_with_tensor, outcome_of
@@ -223,3 +224,8 @@ def test_random_states_are_as_before(monkeypatch):
     assert torch.equal(torch.get_rng_state(), before[0])
     assert (np.random.get_state()[1] == before[1]).all()
     assert random.getstate() == before[2]
+
+
+def test_what_the_compiler_changes_in_torch_is_no_replacement_of_an_answers():
+    torch.compile(torch.nn.Identity(), backend="eager")(torch.ones(1))  # gives AdamW a method of its own
+    assert "torch.optim.adamw.AdamW._init_group" not in AT_IMPORT.found()
