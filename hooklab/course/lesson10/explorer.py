@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 
 from hooklab.course.explorers import Explorer, panel
 from hooklab.course.lesson10 import figures
-from hooklab.course.lesson10.memory import DEPTH, ONE_LAYER, Checkpoint, run
+from hooklab.course.lesson10.memory import DEPTH, ONE_LAYER, TORCHS, Checkpoint, run
 
 PARTS = {"none": 0, "1": 1, "2": 2, "4": 4, "8": 8, "16": 16}
 
 
-def over_time(checkpoint: Checkpoint) -> Explorer:
+def over_time(checkpoint: Checkpoint = TORCHS) -> Explorer:
     """Return the explorer: one control, the number of parts; `checkpoint` runs each of them."""
     counted = functools.lru_cache(maxsize=8)(lambda parts: run(max(parts, 1), checkpoint if parts else None))
 

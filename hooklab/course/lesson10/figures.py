@@ -173,7 +173,9 @@ def two_ways_to_step(curves: Mapping[str, Meter]) -> Figure:
         label: Any = {"color": BACKWARD, "ha": "right"}
         axes.text(len(after.curve) * 0.6, after.peak / 1000 * 0.95, "step after the backward", **label)
         axes.text(len(after.curve) * 0.55, curves["inside"].peak / 1000 * 1.35, "step in the hook", color=CAPTURED)
-        axes.set(xlabel="operations of one training step", ylabel="kB that are there", ylim=(0, None))
+        axes.set(
+            xlabel="operations of one training step", ylabel="kB in use: gradients\nand saved inputs", ylim=(0, None)
+        )
         return figure
 
 

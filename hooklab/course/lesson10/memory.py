@@ -18,6 +18,7 @@ from hooklab.course.exercises import attempt
 DEPTH, WIDTH, ROWS = 16, 8, 256
 ONE_LAYER = ROWS * WIDTH * 4  # bytes of one layer's output
 Checkpoint = Callable[[Callable[[Tensor], Tensor], Tensor], Tensor]
+TORCHS: Checkpoint = functools.partial(torch.utils.checkpoint.checkpoint, use_reentrant=False)
 
 
 class Meter(TorchDispatchMode):
@@ -132,7 +133,7 @@ def or_torchs(checkpoint: Checkpoint) -> Checkpoint:
     if attempt("10.2", checkpoint).state == "correct":
         return checkpoint
     print("exercise 10.2 is still open: until it is solved, torch.utils.checkpoint stands in for yours")
-    return functools.partial(torch.utils.checkpoint.checkpoint, use_reentrant=False)
+    return TORCHS
 
 
 def training_steps(network: nn.Module, x: Tensor, optimizer: torch.optim.Optimizer | None, steps: int = 1) -> Meter:

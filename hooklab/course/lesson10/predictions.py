@@ -16,7 +16,7 @@ order_at_one_place = prediction(
     Choice(
         "tensor hook, node pre-hook, node hook",
         lambda order: order == ["tensor hook", "node pre-hook", "node hook"],
-        "The gradient of `y` comes to `y` first, then to the door of the node that made `y`, and is then worked on.",
+        "The gradient of `y` comes to `y` first, then to the node that made `y`: its pre-hook, its work, its hook.",
     ),
     Choice(
         "node pre-hook, node hook, tensor hook",

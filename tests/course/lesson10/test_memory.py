@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hooklab.course.lesson10.bits import fewer_bits, restored, squeezed
-from hooklab.course.lesson10.memory import ONE_LAYER, Meter, or_torchs, run, same_grads
+from hooklab.course.lesson10.memory import ONE_LAYER, TORCHS, Meter, or_torchs, run, same_grads
 from tests.course.lesson10.wrong import checkpoint
 
 
@@ -47,6 +47,12 @@ def test_a_checkpoint_keeps_one_input_a_part_and_runs_each_layer_twice(parts, pe
     assert checked.curve[checked.turn - 1] == pytest.approx(parts * ONE_LAYER, rel=0.01)
     assert round(checked.peak / ONE_LAYER) == peak
     assert same_grads(checked.grads, plain.grads)
+
+
+@pytest.mark.parametrize("one", [checkpoint(), TORCHS])
+def test_with_checkpoints_the_forward_needs_no_detach_for_the_results_that_tanh_keeps(one):
+    plain, checked = run(1, None), run(4, one)
+    assert (plain.turn, checked.turn) == (65, 49)
 
 
 def test_the_readers_checkpoint_is_used_once_it_is_correct_and_torchs_before(capsys):
