@@ -13,18 +13,23 @@ import ctypes
 import os
 import signal
 import site
+import socket
+import struct
 import sys
 import sysconfig
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from hooklab.course.classroom import landlock
 
 if sys.platform != "win32":  # where nothing is graded, but this file may be imported
+    import fcntl
     import resource
 
 MEGABYTE = 1024 * 1024
 NOBODY = 65534
+PACKAGES = "packages"  # beside the scratch folder: hooklab alone, since the repository cannot be listed any more
 # What a protection keeps from what, as the teacher reads it when the protection cannot be had.
 PROTECTIONS = {
     "network": "students' code may open network connections",
@@ -36,6 +41,7 @@ _NEW_USER, _NEW_NET, _NEW_PID, _NEW_MOUNT, _NEW_IPC = 0x10000000, 0x40000000, 0x
 _PRIVATE = 1 << 18 | 1 << 14  # MS_PRIVATE | MS_REC
 _NO_SUID = 2 | 4  # MS_NOSUID | MS_NODEV
 _DEATH_SIGNAL, _DUMPABLE = 1, 4
+_SET_FLAGS, _UP = 0x8914, 0x1
 
 
 @dataclass(frozen=True)
@@ -67,10 +73,19 @@ def confine(scratch: Path, limits: Limits, readable: list[Path]) -> set[str]:
         _set_limits(limits, may_write="scratch" in held)
         held.add("limits")
     with contextlib.suppress(OSError):
-        taken = landlock.restrict([*_needed(), *readable], [scratch, Path(os.devnull)])
+        taken = landlock.restrict(
+            [*_needed(), *readable, scratch.with_name(PACKAGES)], [scratch, Path(os.devnull)], tcp="network" in held
+        )
         held |= {"files"} & taken | ({"processes"} if "signals" in taken else set())
     _drop_capabilities()
     return held & PROTECTIONS.keys()
+
+
+def _loopback_up() -> None:
+    """Switch on the namespace's own loopback: processes of one exercise may talk to each other, and to nobody else."""
+    request = struct.pack("16sh14x", b"lo", _UP)
+    with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, _SET_FLAGS, request)
 
 
 def end_with_parent() -> None:
@@ -112,6 +127,7 @@ def _own_namespaces(scratch: Path, limits: Limits) -> set[str]:
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
     held = {"network", "processes"}
+    _loopback_up()
     if libc.mount(None, b"/", None, _PRIVATE, None) == 0:
         size = f"size={limits.disk}m,nr_inodes=4096,mode=700"
         if libc.mount(b"tmpfs", os.fsencode(scratch), b"tmpfs", _NO_SUID, size.encode()) == 0:
@@ -136,6 +152,8 @@ def _end_like(child: int) -> None:
 def _plain_environment(scratch: Path) -> None:
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "OMP_NUM_THREADS") if name in os.environ}
     os.environ.clear()
+    tempfile.tempdir = None  # what was found before is forgotten
+    kept["PYTHONPATH"] = str(scratch.with_name(PACKAGES))  # a check may start a Python of its own
     os.environ.update(kept, HOME=str(scratch), TMPDIR=str(scratch), MPLBACKEND="Agg", MPLCONFIGDIR=str(scratch))
 
 
@@ -160,6 +178,7 @@ def _needed() -> list[Path]:
     """What Python and its packages read."""
     folders = [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *site.getsitepackages()]
     folders += ["/usr", "/lib", "/lib64", "/bin", "/etc", "/dev/urandom", "/dev/null", "/proc/self", "/proc/cpuinfo"]
+    folders += ["/sys"]  # where gloo looks for devices and the loopback
     folders += [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     return [Path(one) for one in dict.fromkeys(folders)]
 

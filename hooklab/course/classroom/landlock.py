@@ -41,12 +41,13 @@ def version() -> int:
     return max(0, _call(_CREATE, None, 0, _VERSION))
 
 
-def restrict(readable: Iterable[Path], writable: Iterable[Path]) -> set[str]:
+def restrict(readable: Iterable[Path], writable: Iterable[Path], tcp: bool = False) -> set[str]:
     """From here on, this process and its children read and write files only there, and say what else they lost.
 
     Args:
         readable: folders and files that may be read and run.
         writable: folders and files that may be read and written, with all that is in them.
+        tcp: whether TCP may still be used, as where the network is a process's own.
 
     Returns what was taken away: some of "files", "tcp" and "signals".
 
@@ -56,7 +57,7 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path]) -> set[str]:
     if not known:
         return set()
     files = (1 << _FILE_RIGHTS[min(known, 5)]) - 1
-    ruleset = _Ruleset(files, _TCP if known >= 4 else 0, _SCOPES if known >= 6 else 0)
+    ruleset = _Ruleset(files, _TCP if known >= 4 and not tcp else 0, _SCOPES if known >= 6 else 0)
     size = 24 if known >= 6 else 16 if known >= 4 else 8
     rules = _checked(_call(_CREATE, ctypes.byref(ruleset), size, 0))
     try:
@@ -67,7 +68,7 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path]) -> set[str]:
         _checked(_call(_RESTRICT, rules, 0))
     finally:
         os.close(rules)
-    return {"files"} | ({"tcp"} if known >= 4 else set()) | ({"signals"} if known >= 6 else set())
+    return {"files"} | ({"tcp"} if known >= 4 and not tcp else set()) | ({"signals"} if known >= 6 else set())
 
 
 def _allow(rules: int, path: Path, rights: int) -> None:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hooklab.course.classroom.confinement import Limits
+from hooklab.course.classroom.confinement import PACKAGES, Limits
 from hooklab.course.classroom.lessons import ROOT, Exercise
 from hooklab.course.classroom.reading import Cell
 
@@ -126,6 +126,10 @@ class Worker:
             self._folder = tempfile.TemporaryDirectory(prefix="hooklab-grade-", ignore_cleanup_errors=True)
         scratch = Path(self._folder.name, "scratch")
         scratch.mkdir(exist_ok=True)
+        packages = scratch.with_name(PACKAGES)
+        packages.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            (packages / "hooklab").symlink_to(ROOT / "hooklab")
         scratch.parent.chmod(0o711)
         # A clean interpreter: the teacher's copy of hooklab first, and nothing from where the submissions are.
         code = (

@@ -87,7 +87,7 @@ HOSTILE = {
     "a datagram": Hostile(
         "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {port}))",
         "not yet",
-        "Error",
+        "uses socket",
         needs="network",
     ),
     "leaving at once": Hostile("import os; os._exit(0)", "stopped", "ends its own process"),
