@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10 · What can I hook when there is no module?
 #
-# **Time** 70 minutes, and 45 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 2 and 5 (tensor hooks, `grad_input`)
+# **Time** 50 minutes, and 65 for the hardest exercise and what comes after the recap &nbsp;·&nbsp; **You need** lessons 2 and 5 (tensor hooks, `grad_input`)
 #
 # After this lesson you can
 #
@@ -435,11 +435,11 @@ assert unguarded == 49.0  # 7 · exp(0) would be right
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 10.2 · Checkpointing from two functions
-# ●●○ · 20 minutes
+# ●●● · 20 minutes
 #
 # Return `function(x)`, so that between forward and backward nothing from inside is kept, only `x`. In the backward, `function`
 # runs **once** more, when the first value is asked for, and afterwards nothing of it is left. Gradients are those of
-# `function(x)`, for `x` and for every parameter.
+# `function(x)`, for `x` and for every parameter. It can wait: until it works, torch's own checkpoint stands in for yours below.
 #
 # <details><summary>Hint: a plan</summary>
 #
