@@ -46,7 +46,9 @@ def draw_map(number: int, name: str, method: str, layer: str) -> Figure:
     """Draw a picture and its map side by side."""
     made = some_pictures()
     with style():
-        figure, axes = inches(5.6, 2.8)
+        figure, axes = inches(5.6, 3.15)
+        title = name if name == "random weights" else f"trained with {name}"
+        axes.text(0.1, 2.85, f"{method}, {title}", va="bottom", color=INK)
         picture(axes, made.images[number], (0.1, 0.1), 2.6)
         heat(axes, map_of(number, name, method, layer), made.masks[number], (2.9, 0.1), 2.6)
         return figure

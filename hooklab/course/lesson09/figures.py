@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from hooklab.course.explorers import inches
+from hooklab.course.lesson09.maps import peaks
 from hooklab.course.lesson09.shapes import SHAPES, SIDE, Pictures
 from hooklab.course.plots import BACKWARD, CHANGED, FORWARD, INK, REST, style
 
@@ -59,28 +60,30 @@ def heat(axes: Axes, values: Tensor, mask: Tensor, corner: tuple[float, float], 
     axes.imshow(values.numpy(), extent=(x, x + side, y, y + side), cmap=MAP, interpolation="nearest", vmin=0)
     at = (torch.arange(SIDE) + 0.5) / SIDE * side
     axes.contour((x + at).numpy(), (y + side - at).numpy(), mask.numpy(), levels=[0.5], colors="white", linewidths=1.2)
-    row, column = divmod(int(values.argmax()), SIDE)
-    axes.plot(x + at[column], y + side - at[row], "o", color=BACKWARD, markeredgecolor="white", markersize=7)
+    row, column = ((peaks(values.unsqueeze(0))[0] + 0.5) / SIDE * side).tolist()
+    axes.plot(x + column, y + side - row, "o", color=BACKWARD, markeredgecolor="white", markersize=7)
 
 
-def scoreboard(scores: Mapping[str, Mapping[str, float]], xlabel: str) -> Figure:
+def scoreboard(scores: Mapping[str, Mapping[str, float]], xlabel: str, chance: float) -> Figure:
     """Draw one line for each method, with a mark for each network.
 
     Args:
         scores: method -> network -> a share from 0 to 1; at most three networks.
         xlabel: what the share is.
+        chance: the share that guessing has, drawn as a thin line.
     """
     marks = [("o", BACKWARD), ("s", FORWARD), ("x", INK)]
     with style():
         figure, axes = plt.subplots(figsize=(8.4, 0.45 * len(scores) + 1.3))
         names = list(next(iter(scores.values())))
+        axes.axvline(chance, color=REST, linewidth=1, linestyle=":", label="chance")
         for network, (mark, colour) in zip(names, marks, strict=False):
             at = [found[network] for found in scores.values()]
             axes.plot(at, range(len(scores)), mark, color=colour, label=network, markersize=9, markeredgewidth=2.5)
         axes.set(xlim=(-0.03, 1.03), ylim=(len(scores) - 0.5, -0.5), xlabel=xlabel)
         axes.set_yticks(range(len(scores)), list(scores))
         axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
-        figure.legend(loc="outside upper right", ncols=3, fontsize=10)
+        figure.legend(loc="outside upper right", ncols=4, fontsize=10)
         return figure
 
 
@@ -105,14 +108,16 @@ def attention(patterns: Tensor, tokens: Sequence[int]) -> Figure:
 
 
 def bars(shares: Mapping[str, float], xlabel: str, changed: Sequence[str] = ()) -> Figure:
-    """Draw a bar for each share from 0 to 1, with its number; those named in `changed` are purple."""
+    """Draw a bar for each share from 0 to 1, or each count, with its number; those named in `changed` are purple."""
+    limit = 1.08 * max(1, *shares.values())
     with style():
         figure, axes = plt.subplots(figsize=(8.0, 0.36 * len(shares) + 0.8))
         colours = [CHANGED if name in changed else REST for name in shares]
         axes.barh(range(len(shares)), list(shares.values()), color=colours, height=0.65)
         for row, share in enumerate(shares.values()):
-            axes.text(share + 0.01, row, f"{share:.2f}", va="center", fontsize=10, color=INK)
-        axes.set(xlim=(0, 1.08), ylim=(len(shares) - 0.5, -0.5), xlabel=xlabel)
+            number = str(share) if isinstance(share, int) else f"{share:.2f}"
+            axes.text(share + 0.01 * limit, row, number, va="center", fontsize=10, color=INK)
+        axes.set(xlim=(0, limit), ylim=(len(shares) - 0.5, -0.5), xlabel=xlabel)
         axes.set_yticks(range(len(shares)), list(shares))
         return figure
 

@@ -103,9 +103,32 @@ def points_at(maps: Tensor, masks: Tensor) -> float:
     >>> points_at(spot, spot), points_at(spot.roll(2, 1), spot), points_at(spot.roll(3, 1), spot)
     (1.0, 1.0, 0.0)
     """
-    around = F.max_pool2d(masks.unsqueeze(1), 2 * TOLERANCE + 1, 1, TOLERANCE).squeeze(1)
-    largest = maps.flatten(1).argmax(dim=1, keepdim=True)
-    return around.flatten(1).gather(1, largest).mean().item()
+    row, column = peaks(maps).long().unbind(dim=1)
+    hits = _with_tolerance(masks)[torch.arange(len(maps)), row, column]
+    return (hits * (maps.amax(dim=(1, 2)) > 0)).mean().item()  # an empty map points nowhere
+
+
+def peaks(maps: Tensor) -> Tensor:
+    """Return row and column of each map's largest number, shape (n, 2); where a square of pixels shares it, its middle.
+
+    >>> square = torch.zeros(1, 32, 32)
+    >>> square[0, 4:8, 8:12] = 1.0
+    >>> peaks(square)
+    tensor([[5.5000, 9.5000]])
+    """
+    largest = (maps == maps.amax(dim=(1, 2), keepdim=True)).float()
+    rows, columns = largest.sum(dim=2), largest.sum(dim=1)
+    at = torch.arange(maps.shape[-1], dtype=torch.float32)
+    return torch.stack([rows @ at, columns @ at], dim=1) / rows.sum(dim=1, keepdim=True)
+
+
+def chance(masks: Tensor) -> float:
+    """Return how often a point anywhere in the picture would win the pointing game."""
+    return _with_tolerance(masks).mean().item()
+
+
+def _with_tolerance(masks: Tensor) -> Tensor:
+    return F.max_pool2d(masks.unsqueeze(1), 2 * TOLERANCE + 1, 1, TOLERANCE).squeeze(1)
 
 
 def mass_on(maps: Tensor, masks: Tensor) -> float:

@@ -7,16 +7,17 @@ from hooklab.course.exercises.predict import Choice, prediction
 never_trained = prediction(
     "9.a",
     "A third network has never been trained: all its weights are random. We draw 100 maps of gradient × input. A "
-    "shape covers about a tenth of its picture. In how many pictures does the map point at the shape?",
+    "shape with the two pixels around it covers about a fifth of its picture. In how many pictures does the map point "
+    "at the shape?",
     Choice(
-        "about 10",
-        lambda came: came < 22,
-        "A network that knows nothing looks anywhere, so the share is that of the shape's surface (a little more, "
-        "with the two pixels around it). But the map is not made of the network alone.",
+        "about 20",
+        lambda came: came < 30,
+        "A network that knows nothing looks anywhere, so the share is that of the shape's surface. But the map is "
+        "not made of the network alone.",
     ),
     Choice(
         "about 33",
-        lambda came: 22 <= came < 45,
+        lambda came: 30 <= came < 45,
         "This is how often it guesses the label: one of three. Where a map points is another question.",
     ),
     Choice(
@@ -64,9 +65,9 @@ heads_off = prediction(
 
 where_after_layer_0 = prediction(
     "9.c",
-    "The token at position 10 was replaced. Its copy at position 22 now finds no earlier copy, and the answer (the "
-    "token of position 11) is lost. After layer 0, at which position must the clean run's vector be put in, to bring"
-    " it back?",
+    "The token at position 10 was replaced. Its copy at position 22 now finds no earlier copy, and in about half of "
+    "the sequences the answer (the token of position 11) is lost. In these: after layer 0, at which position must the "
+    "clean run's vector be put in, to bring it back?",
     Choice(
         "10: that is where the token was replaced",
         lambda came: came == 10,

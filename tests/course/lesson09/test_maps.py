@@ -123,3 +123,11 @@ def test_guided_backprop_and_gradient_times_input_are_those_of_captum(model, mad
     )
     wanted = times_input.sum(1).abs().detach()
     assert torch.allclose(maps.gradient_times_input(model, made.images, made.labels), wanted, atol=1e-6)
+
+
+def test_a_map_of_a_painted_square_points_at_its_middle_and_an_empty_one_nowhere():
+    square, middle = torch.zeros(1, 32, 32), torch.zeros(1, 32, 32)
+    square[0, 8:20, 8:20] = middle[0, 13, 13] = 1.0
+    assert maps.points_at(square, middle) == 1.0
+    assert maps.points_at(torch.zeros(1, 32, 32), torch.ones(1, 32, 32)) == 0.0
+    assert maps.chance(middle) == pytest.approx(25 / 32**2)
