@@ -572,8 +572,8 @@ check("9.4", patched)
 # | a head that can be missed is not needed | both induction heads can be missed, each; not both at once |
 # | what can be read at a place is what is used there | after layer 0 nothing can be read, and all is there |
 #
-# All of it was tried with 20 seeds: `python -m hooklab experiment seeing` trains anew and holds every number against its
-# bounds.
+# To try the main findings with 20 seeds: `python -m hooklab experiment seeing` trains anew, and holds each of its numbers
+# against its bounds.
 #
 # | term | 中文 | in a sentence |
 # |---|---|---|
