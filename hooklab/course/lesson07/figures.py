@@ -275,7 +275,7 @@ def differences(compared: Sequence[Mapping[str, Any]], level: float = 0.05) -> F
     """
     rows = [row for row in compared if row["low"] is not None]
     scenarios = list(dict.fromkeys(row["scenario"] for row in rows))
-    metrics = {"error": "error, percentage points", "nll": "NLL, nats"}
+    metrics = {"error": "error, points", "nll": "NLL, nats"}
     with style():
         figure, grid = plt.subplots(len(scenarios), 2, figsize=(9.0, 1.7 * len(scenarios) + 0.5), squeeze=False)
         for line, scenario in zip(grid, scenarios, strict=True):
@@ -291,10 +291,7 @@ def differences(compared: Sequence[Mapping[str, Any]], level: float = 0.05) -> F
                 axes.set_yticks(range(len(shown)), names if metric == "error" else [""] * len(shown))
                 axes.set(ylim=(len(shown) - 0.5, -0.5))
                 axes.locator_params(axis="x", nbins=5)
-                if metric == "error":
-                    axes.set_title(scenario)
-                if line is grid[-1]:
-                    axes.set_xlabel(label)
+                axes.set_title(f"{scenario}: {label}")
         return figure
 
 

@@ -148,23 +148,27 @@ def alike(again: Sequence[Row], stored: Sequence[Row]) -> list[bool]:
 
 
 def in_short(results: Mapping[str, Any]) -> str:
-    """Manifold mixup against the two others, in points of error: two lines for each scenario."""
-    lines = []
-    for row in results["compared"]:
-        if row["arm"] == "manifold mixup" and row["metric"] == "error":
-            lines.append(f"{row['scenario']:18s} manifold mixup - {row['against']:11s} {_interval(row)}")
-    return "\n".join(lines)
+    """Manifold mixup beside the two others, in points of test error: a line for each scenario."""
+    others = ("no mixup", "input mixup")
+    lines = [" " * 18 + "".join(f"   {'beside ' + other:20s}" for other in others)]
+    for scenario in dict.fromkeys(row["scenario"] for row in results["compared"]):
+        cells = []
+        for row in results["compared"]:
+            if (row["scenario"], row["arm"], row["metric"]) == (scenario, "manifold mixup", "error"):
+                cells.append(f"{row['mean']:+.1f}" + ("" if is_significant(row) else " (may be chance)"))
+        lines.append(f"{scenario:18s}" + "".join(f"   {cell:20s}" for cell in cells))
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def table(results: Mapping[str, Any], scenario: str) -> str:
     """What came out in one scenario, as text: the chosen settings with their test results, and the differences."""
     lines = [f"{scenario}: settings chosen on validation, and the result on test"]
-    lines.append(f"  {'arm':15s} {'places':13s} {'α':>4s} {'steps':>6s} {'error %':>8s} {'NLL':>7s}")
+    lines.append(f"  {'way':15s} {'places':13s} {'α':>4s} {'steps':>6s} {'error %':>8s} {'NLL':>7s}")
     tested = {(row["scenario"], tuple(row["places"])): row for row in means(results["compared_runs"])}
     for row in results["chosen"]:
         if row["scenario"] == scenario:
-            places = "{" + ", ".join(map(str, row["places"])) + "}"
-            alpha = f"{row['alpha']:g}" if row["places"] else "-"
+            places = "{" + ", ".join(map(str, row["places"])) + "}" if row["places"] else "–"
+            alpha = f"{row['alpha']:g}" if row["places"] else "–"
             test = tested[scenario, tuple(row["places"])]
             lines.append(
                 f"  {row['arm']:15s} {places:13s} {alpha:>4s} {row['steps']:6d} {test['error']:8.2f} {test['nll']:7.3f}"

@@ -145,6 +145,14 @@ def test_differences_draws_each_interval_in_colour_only_where_it_is_significant(
     assert [-3.0, -1.0] in [list(line.get_xdata()) for line in axes.lines]
 
 
+def test_differences_says_over_each_column_what_is_measured_and_in_which_unit():
+    row = {"arm": "input mixup", "against": "no mixup", "scenario": "few"}
+    numbers = {"mean": 1.0, "low": 0.0, "high": 2.0, "p_holm": 1.0}
+    figure = differences([{**row, **numbers, "metric": metric} for metric in ("error", "nll")])
+    titles = [axes.get_title() or axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["few: error, points", "few: NLL, nats"]
+
+
 def test_by_steps_draws_no_mixup_in_every_column_and_a_line_for_each_set_of_places():
     def row(places, alpha, steps, error):
         return {"scenario": "few", "places": places, "alpha": alpha, "steps": steps, "error": error}
