@@ -334,7 +334,7 @@ def test_what_was_begun_with_other_settings_is_not_gone_on_with(
 
 def test_an_unknown_experiment_is_an_error_that_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mixxup"]) == 2
-    assert "names: mixup" in capsys.readouterr().err
+    assert "mixup" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
