@@ -115,13 +115,19 @@ def build():
 message = error_of(saved_bytes, build())
 print(message)
 print("its state dict:", error_of(saved_bytes, build().state_dict()))
+layer = nn.Linear(1, 1)
+layer.weight.register_hook(lambda grad: None)
+print("a lambda on its weight:", error_of(saved_bytes, layer))
 assert "local_hook" in message and error_of(saved_bytes, build().state_dict()) == "fine"
+assert error_of(saved_bytes, layer) == "fine"  # a tensor's hooks are not written
 
 # %% [markdown]
-# The state dict has no hooks in it, and so no such trouble: save that one. Worse than an error is a file that is written, and is
-# far too large. A hook put something on the module, and it travels along.
+# The state dict has no hooks in it, and so no such trouble: save that one. A tensor's hooks are not written either; they are gone
+# without a word.
 #
-# And if what was put there belongs to a graph, not even a copy can be made:
+# Worse than an error is a file that is written, and is far too large. A hook has put something on the module, and it travels along:
+# all of it, even if only one row was kept, for a row is a view into the memory of the whole. And if what was put there belongs to a
+# graph, not even a copy can be made:
 
 # %% tags=["field", "field-38"]
 def after_a_pass(keep):
@@ -141,7 +147,7 @@ print("detached:", error_of(copy.deepcopy, detached))
 sizes = [saved_bytes(one) > 16000 for one in (nn.Linear(4, 4), detached, one_row)]
 print("more than 16000 bytes in the file: without, detached, one row of it:", sizes)
 assert "graph leaves) support the deepcopy protocol" in message and error_of(copy.deepcopy, detached) == "fine"
-assert sizes == [False, True, True]  # a row is a view: the whole memory behind it is saved
+assert sizes == [False, True, True]
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 11.1 · What does this model carry?
@@ -211,10 +217,10 @@ assert order == ["save pre", "save post", "load pre", "load post: []"]
 assert net.body.weight.tolist() == [[1.0, 2.0]] and list(old) == ["fc.weight", "fc.bias"]
 
 # %% [markdown]
-# The pre-hook gets a dictionary that is loaded from, and may rename, split or compute what is in it. The caller's own is another one, and
-# stays as it was. Two things are easy to miss. **`prefix`**: inside a larger model, the keys of this module begin with
+# The pre-hook gets a copy of the caller's dictionary, and may rename, split or compute what is in it: the copy is what gets loaded, and
+# the caller's own keeps its names. Two things are easy to miss. **`prefix`**: inside a larger model, the keys of this module begin with
 # `"encoder."` or whatever it is called there. And **`strict`** keeps working: names are compared after the hook, so a file that
-# still lacks something is refused, with the names in it.
+# still lacks something is refused, and the error names it.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 11.2 · Two layers become one
@@ -222,8 +228,8 @@ assert net.body.weight.tolist() == [[1.0, 2.0]] and list(old) == ["fc.weight", "
 #
 # An old attention layer had two linear layers, `q` and `k`. The new one has a single layer `qk`, whose weight and bias are those of
 # `q` on top of those of `k`. Put a hook on `module`, an attention layer of the new kind, so that old and new checkpoints load,
-# wherever in a model it stands. Return the handle. A checkpoint that lacks one half must fail as before, with the names that are
-# in the file.
+# wherever in a model it stands. Return the handle. A checkpoint that lacks one half must fail as it does
+# without your hook: with an error that calls the other half by its name in the file (`q.weight`, say).
 #
 # <details><summary>Hint: it works alone, and not inside a larger model</summary>
 #
@@ -369,7 +375,8 @@ assert runs(use_reentrant=True) == "0 1 2 backward 0 1 2"
 #
 # Large models are trained by many processes, each with a copy of the model and a part of the batch. They average their gradients before
 # each step. `DistributedDataParallel`, DDP, does that, and it does it **with hooks**. Two processes are enough to see
-# everything. Here is a whole program for them; process 0 has the data 1, process 1 has the data 3, so these are also their gradients.
+# everything. Here is a whole program for them. `init_process_group` makes them known to each other, and `"gloo"` is what carries messages
+# between CPUs. Each process has a number, its **rank**: process 0 has the data 1, process 1 has the data 3, so these are also their gradients.
 
 # %%
 def two_gradients():
@@ -381,6 +388,7 @@ def two_gradients():
     weight.register_post_accumulate_grad_hook(lambda p: seen.update(post_accumulate=p.grad.item()))
     model(torch.tensor([[1.0 + 2.0 * rank]])).sum().backward()
     print(f"rank {rank} of {dist.get_world_size()} has run backward: p.grad = {weight.grad.item()}")
+    del model  # before the group that it talks through
     dist.destroy_process_group()
     return seen
 
@@ -399,8 +407,8 @@ assert both[1] == {"tensor_hook": 3.0, "post_accumulate": 3.0}
 
 # %% [markdown]
 # Both hooks see what *this* process has computed. So clipping in a hook clips before the average, and a logger on rank 0 knows
-# its own part of the batch. DDP waits, with a hook on each parameter's last node, until a whole **bucket** of gradients is there; then it
-# averages the bucket. What the optimizer uses is in `.grad` when `backward()` has returned.
+# its own part of the batch. DDP puts the parameters into **buckets**, groups whose gradients are sent together. With a hook on the node that
+# writes a parameter's `.grad`, it waits until all gradients of a bucket are there; then it averages the bucket. What the optimizer uses is in `.grad` when `backward()` has returned.
 #
 # `launch` has written the function into a script and started it twice. `torchrun` is PyTorch's own program for this: in a terminal, in the
 # folder of a script that ends in `two_gradients()`, say
@@ -409,15 +417,18 @@ assert both[1] == {"tensor_hook": 3.0, "post_accumulate": 3.0}
 # torchrun --standalone --nproc-per-node 2 two_gradients.py
 # ```
 #
-# Here the lesson does it for you (it takes some seconds, for each process is a new Python):
+# Why `del model`? A DDP model that outlives `destroy_process_group()` may make its process hang at its end: when we measured, 5 of 20 runs
+# hung, and 0 of 60 in which the model was deleted first. So delete the model first, or leave the group alone and let the process end.
+# (`launch` does the latter: in its processes `destroy_process_group()` does nothing.)
+#
+# Here the lesson runs `torchrun` for you (it takes some seconds, for each process is a new Python):
 
 # %%
 print(by_torchrun(two_gradients))
 
 # %% [markdown]
 # Several processes can fail in a way that one cannot: **some wait for one that does not come**, and nothing happens, for half an hour by
-# default.
-# `launch` has a time limit; it ends all of them when one has failed, and shows what each said. Here process 1 takes another way through
+# default. `launch` has a time limit; it ends all of them when one has failed, and shows what each said. Here process 1 takes another way through
 # the program than process 0, as happens with an `if rank == 0:` around too much:
 
 # %%
@@ -444,7 +455,8 @@ assert 0 not in failed.ends
 # ●●○ · 6 minutes
 #
 # Every process should return the gradient that the optimizer will use, as a list: the average over **all** processes, whatever their number.
-# Process `rank` has the data `[[1, 2]] * (rank + 1)`. This program does not. Mend it.
+# Process 0 has the data `[[1, 2]]`, process 1 has `[[2, 4]]`, and so on: that line is right. This program returns something else, if
+# anything. Mend it; what it returns has the shape of the weight, such as `[[1.0, 2.0]]`.
 #
 # ```python
 # def everybodys_gradient():
@@ -455,6 +467,7 @@ assert 0 not in failed.ends
 #     x = torch.tensor([[1.0, 2.0]]) * (rank + 1)
 #     if rank == 0:
 #         model(x).sum().backward()
+#     del model
 #     dist.destroy_process_group()
 #     return seen[0].tolist()
 # ```
@@ -479,8 +492,10 @@ def everybodys_gradient():
     model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
     x = torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)
     model(x).sum().backward()
+    gradient = model.module.weight.grad.tolist()
+    del model
     dist.destroy_process_group()
-    return model.module.weight.grad.tolist()
+    return gradient
     ### END SOLUTION
 
 # %% tags=["check"]
@@ -489,9 +504,11 @@ check("11.4", everybodys_gradient)
 # %% [markdown]
 # ## The hook between the processes
 #
-# What travels between processes is the gradient of every parameter, in every step, and often the network is what everybody waits for. One more
-# hook decides what is sent: `register_comm_hook(state, hook)`. It is called for each bucket, **instead of** the average, and
-# returns a `Future` of the tensor to use. (Its second argument must be called `bucket`; DDP asks for the name.)
+# What travels between processes is the gradient of every parameter, in every step, and often the wire is what everybody waits for. One more
+# hook decides what is sent: `register_comm_hook(state, hook)`. It is called for each bucket, **instead of** the average;
+# `bucket.buffer()` is its gradients in one row. What it returns is a `Future`: it stands for a tensor that is still on its way.
+# `future.then(f)` is another one, of what `f` makes when the first is there; `f` gets the future itself, and asks it for its `.value()`.
+# (The hook's second argument must be called `bucket`; DDP asks for the name.)
 
 # %% tags=["hook-ddp-comm"]
 def by_hand(state, bucket):
@@ -542,7 +559,7 @@ assert came["by hand"][1] < 1e-6 < came["float16"][1] < 1e-3
 assert came["PowerSGD, rank 1"][0] < 3818 and 0.1 < came["PowerSGD, rank 1"][1] < 1
 
 # %% [markdown]
-# (Bytes are what one process hands over. How often they travel depends on the network and the algorithm.) Half the bytes for nearly the same
+# (Bytes are what one process hands over. How often they travel depends on the wiring and the algorithm.) Half the bytes for nearly the same
 # gradient is a good bargain. **PowerSGD** sends two thin matrices whose product is near the gradient, for a fraction of the bytes, and
 # is far off. Can a network learn from that?
 #
@@ -610,7 +627,8 @@ def three_ways():
     return came
 
 # %% tags=["figure"]
-trained, _ = launch(three_ways, largest, unpacked, compressing, train, seconds=110)
+mine, others = launch(three_ways, largest, unpacked, compressing, train, seconds=110)
+trained = {name: (accuracies, sent + others[name][1]) for name, (accuracies, sent) in mine.items()}
 figure = figures.compressed(trained)
 plt.show()
 
@@ -618,15 +636,20 @@ plt.show()
 accuracy = {name: accuracies[-1] for name, (accuracies, _) in trained.items()}
 never = {name: (sent == 0).float().mean().item() for name, (_, sent) in trained.items()}
 print("bytes a step:", 4 * 3818, "for all,", 8 * 38, "for 1 %: a fiftieth")
-print("more than 4 in 5 numbers were never sent, without feedback:", never["1 % without"] > 0.8)
+print("never sent by either process, without feedback: more than 3 in 4:", never["1 % without"] > 0.75)
+print("with feedback: less than 3 in 5:", never["1 % with feedback"] < 0.6)
 assert accuracy["all"] > 0.85 and accuracy["1 % with feedback"] > 0.9 and accuracy["1 % without"] < 0.82
-assert never["1 % without"] > 0.8 and never["1 % with feedback"] < 0.7
+assert never["1 % without"] > 0.75 and never["1 % with feedback"] < 0.6
+assert 1 - never["1 % with feedback"] > 2 * (1 - never["1 % without"])
+late = {name: accuracies[1] for name, (accuracies, _) in trained.items()}
+assert late["1 % with feedback"] < late["all"]  # it comes late
 
 # %% [markdown]
-# *What to see:* with a fiftieth of the bytes the network learns as well as with all of them, if each process remembers what it has not sent.
-# Without, it is left far behind. On the right is why: without the memory, most of the numbers are **never** among the 38 largest, in
-# the whole training. Their weights stay where they were born. With it, a small gradient that points the same way again and again
-# adds up until it is sent. Nothing is lost; it comes late.
+# *What to see:* with a fiftieth of the bytes the network gets as far as with all of them, some epochs later, if each process remembers what
+# it has not sent. Without, it is left far behind. On the right is why: without the memory, more than three in four numbers are **never**
+# among a process's 38 largest, in the whole training, and their weights stay where they were born. With it, a small gradient that points
+# the same way again and again adds up until it is sent: more than twice as many are. Nothing is thrown away; it comes late, and what is not
+# sent at the end still waits.
 #
 # A compression that is far off in *every* step is good enough, and one line is what it takes.
 
@@ -634,8 +657,8 @@ assert never["1 % without"] > 0.8 and never["1 % with feedback"] < 0.7
 # ### Exercise 11.5 · A memory for any compression
 # ●●● · 15 minutes
 #
-# Write the comm hook for any compression. `pack(values)` makes a message of a gradient, `unpack(message, size)` makes a gradient of a
-# message; what `gather(message)` returns is a `Future` of the list of all processes' messages. Return the hook: its result is a
+# Write the comm hook for any compression. `pack(values)` makes a message of a bucket's gradients in one row, `unpack(message, size)` makes
+# such a row, of `size` numbers, of a message; what `gather(message)` returns is a `Future` of the list of all processes' messages. Return the hook: its result is a
 # `Future` of the mean of what was sent, and what was not sent is remembered.
 #
 # One thing the hook above does not think of: after its first step, DDP puts the parameters into **other buckets, in another order**. So
@@ -683,7 +706,7 @@ check("11.5", with_memory)
 #
 # | what happens to the model | what happens to the hook |
 # |---|---|
-# | `copy.deepcopy` | modules keep theirs: functions are shared, methods get a copied object; tensors lose theirs, and so do optimizers |
+# | `copy.deepcopy` | modules keep theirs: functions are shared, methods get a copied object; tensors lose theirs (↓ and so do optimizers) |
 # | a layer or parameter is replaced, `assign=True` | it stays on the old object |
 # | `torch.save(model)` | a local function or lambda: an error; tensor hooks: gone; what a hook has put on a module is in the file |
 # | `load_state_dict` | stays; and state dicts have hooks of their own |
@@ -694,12 +717,14 @@ check("11.5", with_memory)
 # | term | 中文 | in a sentence |
 # |---|---|---|
 # | state dict | 状态字典 | the names and tensors that a module saves and loads |
-# | graph break | 图中断 | where the compiler's recording has to stop and start anew |
+# | ↓ graph break | 图中断 | where the compiler's recording has to stop and start anew |
 # | activation checkpointing | 激活检查点 | forget what is inside a block, run it again in the backward |
 # | rank | 进程序号 | the number of a process among those that train together |
 # | bucket | 梯度桶 | parameters whose gradients are sent together |
 # | communication hook | 通信钩子 | decides what is sent between processes, and what becomes of it |
 # | error feedback | 误差反馈 | what a compression leaves out is added to the next gradient |
+#
+# (↓ is shown below, in "If you want more".)
 
 # %% [markdown] tags=["quiz"]
 # ### Three questions

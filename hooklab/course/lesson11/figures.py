@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hooklab.course.plots import BACKWARD, CAPTURED, INK, REST, style
 
-# Way of training -> the accuracies after each epoch, and how often each number of the gradient was sent.
+# Way of training -> the accuracies after each epoch, and how often each number was sent, by any process.
 Runs = Mapping[str, tuple[Sequence[float], Tensor]]
 _COLOURS = {"all": REST, "1 % with feedback": CAPTURED, "1 % without": BACKWARD}
 
