@@ -300,3 +300,16 @@ def versions() -> dict[str, str]:
     packages = {name: metadata.version(name) for name in ("torch", "numpy", "scikit-learn")}
     cpu = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
     return {"python": platform.python_version(), **packages, "cpu": cpu}
+
+
+def lowest(results: dict[str, Any], scenario: str, **wanted: object) -> float:
+    """Return the lowest validation error of a scenario, in percent, among the rows with these settings."""
+    rows = [row for row in results["validation"] if row["scenario"] == scenario]
+    return float(min(row["error"] for row in rows if all(row[name] == value for name, value in wanted.items())))
+
+
+def gains(results: dict[str, Any], scenario: str, steps: int, alpha: float) -> list[float]:
+    """By how many points of error each set of places lies below no mixup, at a number of steps and an alpha."""
+    none = lowest(results, scenario, places=[], steps=steps)
+    rows = [row for row in results["validation"] if (row["scenario"], row["steps"]) == (scenario, steps)]
+    return [none - row["error"] for row in rows if row["places"] and row["alpha"] == alpha]
