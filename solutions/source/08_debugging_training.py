@@ -53,8 +53,8 @@ assert ill.losses[-1] != ill.losses[-1]
 # ●●○ · 7 minutes
 #
 # Run `model(x)` once. Return the name of the first module (as in `named_modules()`) whose output holds an inf or nan though
-# none of its inputs does, and the largest magnitude among these inputs. Return `None` if there is no such module. Of the
-# modules that end first, the inner ones come first; the model itself counts, too. No hook stays behind.
+# none of its inputs does, and the largest magnitude among these inputs. Return `None` if there is no such module. First
+# is what finishes first, so a part comes before the module around it; the model itself counts, too. No hook stays behind.
 #
 # <details><summary>Hint: the check names a part of a part</summary>
 #
@@ -138,7 +138,7 @@ gradients = [gradient_of(*case)[1][0] for case in cases.values()]
 assert gradients[0] == float("inf") and all(one != one for one in gradients[1:3]) and gradients[3] == 0.0
 
 # %% [markdown]
-# A forward hook finds all of these healthy. Put a tensor hook on each output (lesson 5): the first nan **arrives** at some
+# A forward hook finds all of these healthy. Put a tensor hook on each output (lesson 2): the first nan **arrives** at some
 # output, and who made it comes after that output in the forward.
 #
 # ## One curve, three illnesses
@@ -179,7 +179,7 @@ def statistics(training) -> tuple[dict, dict]:
 zeros, _ = statistics(ill["A"])
 for name in ("act1", "act2", "act3", "act4"):
     print(f"patient A, {name}: more than half zeros {zeros[name] > 0.5}, nearly all zeros {zeros[name] > 0.95}")
-assert max(zeros.values()) > 0.95
+assert zeros["act1"] == 1.0
 
 # %% [markdown]
 # Patient A: there are ReLUs that put out **zero for every picture**. What comes after them is the same for all digits, and no
@@ -222,7 +222,7 @@ assert health.first_nonfinite is None and hooklab.leftover_hooks(training.model)
 # %% [markdown]
 # *What to see:* steps go from left to right, layers down. In the first picture, one ReLU after the other turns yellow: dead.
 # In the second, the outputs had grown just before. In the third, the gradients in front of the dead layers are gone; and in
-# the last, the first steps change the weights by more than their own size, |Δw| / |w| > 1. In a healthy
+# the last, the first step changes the weights by about their own size, |Δw| / |w| near 1. In a healthy
 # training that is a few hundredths at first, and less later.
 
 # %%
@@ -237,8 +237,10 @@ assert max(healthy.series("update", "fc1", "ratio")[1]) < 0.1 < 1 < health.serie
 figure = healthy.plot("zeros")
 plt.show()
 
+assert all(0.3 < zeros < 0.7 for n in range(1, 5) for zeros in healthy.series("output", f"act{n}", "zeros")[1])
+
 # %% [markdown]
-# *What to see:* mended, about half of each ReLU's output is zero, in all steps.
+# *What to see:* mended, between a third and two thirds of each ReLU's output are zero, in all steps.
 #
 # And the patient from the beginning, with its nan? A monitor also says who began: print `found.text`. (It may be the
 # gradient: outputs that are finite, only just, give gradients that are not.)
@@ -251,7 +253,8 @@ print("found within the first five steps:", found.step < 5)
 assert found.step < 5 and found.kind != "update"
 
 # %% [markdown]
-# Try the three things that decide most.
+# Try the three things that decide most: the learning rate; the gain, a factor on the first weights (1 keeps the size of what
+# goes through); and batch normalisation before each ReLU.
 
 # %% tags=["explorer"]
 explorer.going_wrong()
@@ -265,14 +268,14 @@ assert explorer.trained(3.0, 1.0, False).accuracy < 0.2 < 0.75 < explorer.traine
 
 # %% [markdown]
 # *What to see:* at a learning rate of 3 the numbers grow until they are not finite. With batch normalisation the same
-# rate is fine: no layer can leave its range. With small first weights the deviation (lower picture) shrinks from layer to
+# rate is fine: each batch is brought back to one size. With small first weights the deviation (lower picture) shrinks from layer to
 # layer, and with it what the last layer can tell digits by.
 #
 # ## Six patients
 #
 # Each exercise is a training that does not learn as it should. Your function gets the training, **mends** it, and returns its
 # diagnosis: the module and the cause. Mend it by changing or replacing `training.model`, `training.optimizer` or
-# `training.prepare` (which is given the pixels). The check trains it, with other first weights. These are the causes:
+# `training.prepare` (which is given the pixels). The check trains it for 80 steps, also from other first weights. These are the causes:
 
 # %%
 for cause, meaning in CAUSES.items():
@@ -309,7 +312,8 @@ check("8.2", treat_a)
 # ●●○ · 3 minutes
 #
 # Eight sigmoid layers; you know what happens to the gradient. Return a module where next to nothing is left of it, and the cause. For
-# the mend, `layers(nn.ReLU, 8, spread=2**0.5)` of this lesson makes such a model, with any activation.
+# the mend, `layers(nn.ReLU, 8, spread=2**0.5)` of this lesson makes such a model, with any activation;
+# `spread` is the deviation of its first weights, times the root of a layer's inputs.
 #
 # <details><summary>Hint: "the optimizer has no parameter of the model"</summary>
 #
@@ -317,7 +321,7 @@ check("8.2", treat_a)
 # </details>
 # <details><summary>Hint: still guessing</summary>
 #
-# Eight ReLU layers with PyTorch's own first weights vanish as well: give them a spread. Adam forgives more than SGD.
+# Eight ReLU layers with PyTorch's own first weights vanish as well: give them a spread. Adam with `lr=0.01` learns it in 80 steps.
 # </details>
 
 # %% tags=["solution"]
@@ -415,7 +419,7 @@ assert health.without_gradient == ["spare.weight", "spare.bias", "cut.weight", "
 # </details>
 # <details><summary>Hint: "is not the cause"</summary>
 #
-# What is so by intention is no illness. Is everything that should learn in the optimizer?
+# What is so by intention is no illness. Is everything that should learn in the optimizer? Keep Adam's `lr=0.01`: the check has 80 steps.
 # </details>
 
 # %% tags=["solution"]
@@ -521,10 +525,11 @@ print(f"channel {dead[0]} fires for the last time in step", last)
 # %%
 reveal("8.c", last)
 assert last < 10 and not seen.fires[last + 1 :, dead[0]].any()
+assert not seen.fires[3:10, 13].any() and not seen.fires[:4, 15].any() and seen.fires[16, [13, 15]].min() > 0.9
 
 # %% [markdown]
-# *What to see:* five steps, and a channel that fired everywhere is gone for the rest of the training. Others grow
-# dark as well in the first steps, and come back.
+# *What to see:* five steps, and a channel that fired everywhere is gone for the rest of the training. Channel 13
+# goes dark as well, for seven steps, and comes back; channel 15 begins dark and wakes.
 #
 # Why so early? **Adam's first step moves every weight by the whole learning rate**, whatever the size of its gradient: it divides
 # the gradient by its own running size. If most weights of a unit are pushed down together, it is below zero at once.
@@ -556,7 +561,9 @@ assert min(moved) > 0 and seen.gradient[last + 1 :, dead[0]].max() == 0.0
 
 # %% [markdown]
 # *What to see:* Adam's running mean of past gradients carries the weights on, in the direction that killed the unit, long after
-# the gradient (vermilion) has become 0. Nothing brings it back.
+# the gradient (vermilion) has become 0. It stays dead. Channels 13 and 15 had no gradient
+# either while they were dark: what woke them was not a gradient of their own. Their inputs, from layers that do learn, had
+# changed, or their own weights went on moving. So judge a unit over many steps, never by one.
 #
 # Is that one unlucky start? `python -m hooklab experiment deaths` took twenty: 22 dead channels, 4 of them born dead, 16 that
 # fired last in one of the first ten steps, and 2 later. And a smaller step?
@@ -595,6 +602,14 @@ scaler.unscale_(sgd)
 print("a hook sees", flows, "  divided by the scale:", flows / scaler.get_scale(), "  bias.grad:", model.bias.grad.item())
 assert flows == 256.0 and flows / scaler.get_scale() == 0.25 and model.bias.grad.item() == 1.0
 
+sgd.param_groups[0]["lr"], before = 1.0, model.weight.detach().clone()
+sgd.zero_grad()
+scaler.update()
+scaler.scale(model(x).mean() * float("inf")).backward()
+scaler.step(sgd)
+scaler.update()
+assert torch.equal(model.weight, before) and scaler.get_scale() == 512.0
+
 # %% [markdown]
 # When a scaled gradient overflows, the scaler skips the step and halves its scale: one inf is no illness there.
 
@@ -610,7 +625,7 @@ assert flows == 256.0 and flows / scaler.get_scale() == 0.25 and model.bias.grad
 # | outputs finite, a gradient arrives as nan | made by what comes after | a harmless number in the branch not taken; eps under a root |
 # | outputs zero for every picture | dead units | smaller first steps, warm-up, normalisation |
 # | outputs at an end of the range | saturated | smaller inputs or first weights, normalisation |
-# | gradient shrinks layer by layer | vanishing | ReLU with a fitting spread, normalisation, shortcuts |
+# | gradient shrinks layer by layer | vanishing | ReLU with a fitting spread, normalisation |
 # | no output | never called | the module, by its call and not by `.forward` |
 # | output, and `.grad` is None | detached, or frozen | find the `detach`, the `no_grad`, the `requires_grad` |
 # | gradient, and no update | not in the optimizer | make the optimizer after the last change of the model |
@@ -621,7 +636,7 @@ assert flows == 256.0 and flows / scaler.get_scale() == 0.25 and model.bias.grad
 # | dead unit | 死亡神经元 | a ReLU that is off for every input, and gets no gradient |
 # | saturation | 饱和 | an activation at the flat end of its range |
 # | vanishing gradient | 梯度消失 | it shrinks from layer to layer on the way back |
-# | exploding gradient | 梯度爆炸 | it grows from layer to layer |
+# | exploding | 爆炸 | outputs or gradients grow beyond all measure |
 # | update ratio | 更新比率 | the size of a step beside the size of the weights |
 # | loss scaling | 损失缩放 | the loss is multiplied so that half precision holds the gradients |
 # | warm-up | 学习率预热 | the learning rate grows over the first steps |
@@ -629,7 +644,7 @@ assert flows == 256.0 and flows / scaler.get_scale() == 0.25 and model.bias.grad
 # %% [markdown] tags=["quiz"]
 # ### Three questions
 #
-# **1.** A forward hook says that every output is finite, and the loss is nan after the second step. Where do you look?
+# **1.** In the first step a forward hook finds every output finite, and in the second the loss is nan. Where do you look?
 #
 # <details><summary>Answer</summary>
 #
