@@ -59,14 +59,16 @@ def kernel() -> str:
     """Whether the kernel that the lessons name starts and can import the course."""
     from jupyter_client.manager import start_new_kernel
 
-    manager, client = start_new_kernel(kernel_name="python3", cwd=tempfile.gettempdir(), stderr=DEVNULL)
-    try:
-        reply = client.execute("import hooklab.course", reply=True, timeout=60)["content"]
-        assert reply["status"] == "ok", f"the kernel starts, but: {reply['ename']}: {reply['evalue']}"
-        return "python3 starts, and imports hooklab"
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+    # an empty folder: a kernel imports what lies where it starts, be it somebody's enum.py
+    with tempfile.TemporaryDirectory() as empty:
+        manager, client = start_new_kernel(kernel_name="python3", cwd=empty, stderr=DEVNULL)
+        try:
+            reply = client.execute("import hooklab.course", reply=True, timeout=60)["content"]
+            assert reply["status"] == "ok", f"the kernel starts, but: {reply['ename']}: {reply['evalue']}"
+            return "python3 starts, and imports hooklab"
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
 
 
 def lessons() -> str:
