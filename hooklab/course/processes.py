@@ -126,7 +126,9 @@ def by_torchrun(main: Callable[[], Any], *uses: Any, processes: int = 2, seconds
         file = Path(folder) / f"{main.__name__}.py"
         file.write_text(script(main, *uses), encoding="utf-8")
         words = COMMAND.format(processes=processes, file=file).split()
-        command = [sys.executable, "-m", "torch.distributed.run", *words[1:]]
+        # torchrun makes Python unbuffered: a line and its end are two writes then, and lines get mixed.
+        plainly = ["--no-python", sys.executable, words[-1]]
+        command = [sys.executable, "-m", "torch.distributed.run", *words[1:-1], *plainly]
         with subprocess.Popen(
             command,
             stdout=subprocess.PIPE,

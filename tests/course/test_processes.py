@@ -121,6 +121,17 @@ def test_the_script_is_one_that_torchrun_starts():
     assert by_torchrun(add_up) == "sum 3.0\nsum 3.0"
 
 
+def talk_at_once():
+    dist.init_process_group("gloo")
+    for _ in range(300):
+        dist.barrier()
+        print("one line")
+
+
+def test_the_lines_of_two_processes_under_torchrun_are_whole():
+    assert by_torchrun(talk_at_once).splitlines() == ["one line"] * 600
+
+
 def test_a_model_that_outlives_its_process_group_keeps_nobody_waiting():
     assert all(launch(trains, seconds=30) == [1.5, 1.5] for _ in range(5))
 
