@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -176,11 +177,16 @@ def refuse_disturbed(model: Net, undisturbed: list[Tensor]) -> None:
 def expect_manager(manager: Any, made_by: str) -> Any:
     """Return what was given, if `with` can open and close it."""
     if not hasattr(manager, "__enter__") or not hasattr(manager, "__exit__"):
+        likely = None
+        if inspect.isgenerator(manager):
+            likely = "@contextmanager is missing above the function"
+        elif manager is None:
+            likely = "the function returns nothing: a `return` is missing, or @contextmanager and a `yield`"
         raise NotYet(
             f"what {made_by}(...) gives cannot stand after `with`",
             expected="a context manager",
             got=tensor_text(manager),
-            likely="@contextmanager is missing above the function, or the function has no yield",
+            likely=likely,
         )
     return manager
 

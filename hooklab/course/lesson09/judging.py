@@ -40,17 +40,20 @@ def judge(trial: Trial, worlds: Sequence[World], right: Program, guesses: Mappin
     seen = []
     for world in worlds:
         arguments = world.make()
-        before = _state(arguments)
+        before, parameters = _state(arguments), _parameters(arguments)
         seen.append(trial.call(*arguments))
         expect_tensor(seen[-1], f"{world.name}: {what}", right(*world.make()).shape)
         _expect_state(before, arguments, world)
         again = trial.call(*arguments)
         if same(seen[-1], right(*world.make())) and not same(again, seen[-1]):
+            # changed parameters are told as such, with their names, behind this
+            changed = not all(map(torch.equal, _parameters(arguments), parameters))
+            left = "something is left of the first call, such as a hook, or a gradient to which the second one is added"
             raise NotYet(
                 f"{world.name}: a second call with the same arguments gives something else",
                 expected=tensor_text(seen[-1]),
                 got=tensor_text(again),
-                likely="something is left of the first call: a hook, or a gradient to which the second one is added",
+                likely=None if changed else left,
             )
     for world, got in zip(worlds, seen, strict=True):
         wanted = right(*world.make())
@@ -87,6 +90,12 @@ def with_gradients(model: nn.Module) -> nn.Module:
     for parameter in model.parameters():
         parameter.grad = torch.full_like(parameter, 7.0)
     return model
+
+
+def _parameters(arguments: Sequence[Any]) -> list[Tensor]:
+    """Return copies of every model's parameters."""
+    models = [one for one in arguments if isinstance(one, nn.Module)]
+    return [parameter.detach().clone() for model in models for parameter in model.parameters()]
 
 
 def _state(arguments: Sequence[Any]) -> list[bool]:

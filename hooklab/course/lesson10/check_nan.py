@@ -184,7 +184,7 @@ def _expect_no_hooks(ends: list[Any], when: str = "") -> None:
         raise NotYet(
             f"{when}your hooks are still there: a new backward to the same leaf ran one",
             expected="each handle's remove(), in a `finally`",
-            likely="lost handle: keep what register_hook returns",
+            likely="not removed: keep what register_hook returns and call its remove(), on every way out",
         )
 
 

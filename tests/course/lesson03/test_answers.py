@@ -1507,7 +1507,7 @@ def only_the_first_call(model, names):
             handle.remove()
 
 
-@wrong("3.5", "@contextmanager is missing above the function, or the functi")
+@wrong("3.5", says="cannot stand after `with`")
 def a_function_that_runs_once(model, names):
     captured, handles = capture_with(model, names)
     for handle in handles:

@@ -8,22 +8,14 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from hooklab.course.exercises import attempt
+from tests.course.exercises.answers import Answers
 
-RIGHT, WRONG = [], []
-
-
-def right(id):
-    return lambda answer: RIGHT.append((id, answer))
-
-
-def wrong(id, likely=None, says=""):
-    return lambda answer: WRONG.append((id, answer, likely, says))
+answers = Answers("4.1", "4.2", "4.3", "4.4", "4.5")
+right, wrong = answers.right, answers.wrong
 
 
 # --- 4.1
@@ -584,29 +576,4 @@ def directions_of_length_one(layer):
     return layer.register_forward_pre_hook(lambda m, a: setattr(m, "weight", m.weight_g * m.weight_v))
 
 
-# --- all of them
-
-
-def name(value):
-    return getattr(value, "__name__", None) if callable(value) else None
-
-
-@pytest.mark.parametrize(("id", "answer"), RIGHT, ids=lambda value: name(value) or str(value))
-def test_an_unusual_right_answer_is_correct(id, answer):
-    outcome = attempt(id, answer)
-    assert (outcome.state, outcome.details) == ("correct", ())
-
-
-@pytest.mark.parametrize(("id", "answer", "likely", "says"), WRONG, ids=lambda value: name(value) or "")
-def test_a_wrong_answer_is_refused_with_the_true_reason_or_none(id, answer, likely, says):
-    outcome = attempt(id, answer)
-    assert outcome.state == "not yet"
-    assert says in str(outcome)
-    reason = dict(outcome.details).get("likely")
-    assert reason is None if likely is None else str(reason).startswith(likely)
-
-
-@pytest.mark.parametrize("id", ["4.1", "4.2", "4.3", "4.4", "4.5"])
-def test_there_are_five_right_and_eight_wrong_ones_of_each(id):
-    assert sum(one[0] == id for one in RIGHT) >= 5
-    assert sum(one[0] == id for one in WRONG) >= 8
+test_right, test_wrong, test_enough = answers.tests()

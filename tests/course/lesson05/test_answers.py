@@ -6,22 +6,14 @@ A wrong answer comes with the beginning of the one reason that is true, or None 
 import functools
 from types import SimpleNamespace
 
-import pytest
 import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from hooklab.course.exercises import attempt
+from tests.course.exercises.answers import Answers
 
-RIGHT, WRONG = [], []
-
-
-def right(id):
-    return lambda answer: RIGHT.append((id, answer)) or answer
-
-
-def wrong(id, likely=None, says=""):
-    return lambda answer: WRONG.append((id, answer, likely, says)) or answer
+answers = Answers("5.1", "5.2", "5.3", "5.4", "5.5")
+right, wrong = answers.right, answers.wrong
 
 
 # --- 5.1
@@ -845,29 +837,4 @@ def lets_go_at_once(layer, seen):
     return layer.register_forward_hook(hook)
 
 
-# --- all of them
-
-
-def name(value):
-    return getattr(value, "__name__", None) if callable(value) else None
-
-
-@pytest.mark.parametrize(("id", "answer"), RIGHT, ids=lambda value: name(value) or str(value))
-def test_an_unusual_right_answer_is_correct(id, answer):
-    outcome = attempt(id, answer)
-    assert (outcome.state, outcome.details) == ("correct", ())
-
-
-@pytest.mark.parametrize(("id", "answer", "likely", "says"), WRONG, ids=lambda value: name(value) or "")
-def test_a_wrong_answer_is_refused_with_the_true_reason_or_none(id, answer, likely, says):
-    outcome = attempt(id, answer)
-    assert outcome.state == "not yet"
-    assert says in str(outcome)
-    reason = dict(outcome.details).get("likely")
-    assert reason is None if likely is None else str(reason).startswith(likely)
-
-
-@pytest.mark.parametrize("id", ["5.1", "5.2", "5.3", "5.4", "5.5"])
-def test_there_are_five_right_and_eight_wrong_ones_of_each(id):
-    assert sum(one[0] == id for one in RIGHT) >= 5
-    assert sum(one[0] == id for one in WRONG) >= 8
+test_right, test_wrong, test_enough = answers.tests()

@@ -6,39 +6,17 @@ import secrets
 import warnings
 import weakref
 
-import pytest
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils.hooks import BackwardHook, RemovableHandle
 
-from hooklab.course.exercises import attempt
 from hooklab.course.lesson06 import border
 from hooklab.course.lesson06.tables import ReadyTables as Tables
+from tests.course.exercises.answers import Answers
 
-RIGHT, WRONG = [], []
-
-
-def right(id):
-    return lambda answer: RIGHT.append(pytest.param(id, answer, id=f"{id}-{answer.__name__}")) or answer
-
-
-def wrong(id, reason=None):
-    """A wrong answer, and the words of the reason that must be given; without them, no reason may be."""
-    return lambda answer: WRONG.append(pytest.param(id, answer, reason, id=f"{id}-{answer.__name__}")) or answer
-
-
-@pytest.mark.parametrize(("id", "answer"), RIGHT)
-def test_an_unusual_right_answer_is_accepted(id, answer):
-    assert attempt(id, answer).state == "correct", str(attempt(id, answer))
-
-
-@pytest.mark.parametrize(("id", "answer", "reason"), WRONG)
-def test_a_wrong_answer_is_refused_and_gets_no_untrue_reason(id, answer, reason):
-    outcome = attempt(id, answer)
-    likely = dict(outcome.details).get("likely")
-    assert outcome.state == "not yet"
-    assert likely is None if reason is None else reason in likely
+answers = Answers("6.1", "6.2", "6.3", "6.4", "6.5")
+right, wrong = answers.right, answers.wrong
 
 
 # --- 6.1
@@ -844,7 +822,7 @@ class CountsAfterTheCall(Tables):
             raise
 
 
-@wrong("6.4", "left no trace")
+@wrong("6.4", "the error of an always_call hook left no trace")
 class Prints(Whatever):
     def failed(self, other, error):
         print(other)
@@ -883,13 +861,13 @@ class OnlyWithAnOutput(Whatever):
         return None if output is None else hook(self, args, output)
 
 
-@wrong("6.4", "each hook gets what the one before it has made")
+@wrong("6.4", "after an error, too, each hook gets what the one before it has made")
 class LosesWhatTheyReturn(Whatever):
     def late(self, hook, args, output, error):
         hook(self, args, output)
 
 
-@wrong("6.4", "took the place of the first one")
+@wrong("6.4", "the error of an always_call hook took the place of the first one")
 class RaisesTheSecond(Whatever):
     def failed(self, other, error):
         raise other from error
@@ -1048,7 +1026,7 @@ def returns_what_it_has(model, x):
     return lines
 
 
-@wrong("6.5", "`always_call=True`")
+@wrong("6.5", "out of step: a forward that raises skips its forward hooks, unless")
 def plain_hooks(model, x):
     return traced(model, x, always_call=False)
 
@@ -1072,3 +1050,6 @@ def only_parts_by_name(model, x):
         type(model).__name__,
         *("  " * (name.count(".") + 1) + type(part).__name__ for name, part in model.named_modules() if name),
     ]
+
+
+test_right, test_wrong, test_enough = answers.tests()

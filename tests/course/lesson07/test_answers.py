@@ -7,24 +7,16 @@ import contextlib
 import functools
 
 import numpy as np
-import pytest
 import torch
 import torch.nn.functional as F
 from torch.nn.modules import module as torch_module
 
 import hooklab
-from hooklab.course.exercises import attempt
 from hooklab.mixup import Mixed, draw_lambda
+from tests.course.exercises.answers import Answers
 
-RIGHT, WRONG = [], []
-
-
-def right(id):
-    return lambda answer: RIGHT.append((id, answer)) or answer
-
-
-def wrong(id, likely=None, says=""):
-    return lambda answer: WRONG.append((id, answer, likely, says)) or answer
+answers = Answers("7.1", "7.2", "7.3", "7.4", "7.5")
+right, wrong = answers.right, answers.wrong
 
 
 def mix(values, lam, indices):
@@ -671,29 +663,4 @@ def looks_at_the_loss_once_more(model, layers, optimizer, x, y, lam, indices, pl
         return loss_of(logits_of(model, layers, x, place, lambda out: mix(out, lam, indices)), y, lam, indices).item()
 
 
-# --- all of them
-
-
-def name(value):
-    return getattr(value, "__name__", None) if callable(value) else None
-
-
-@pytest.mark.parametrize(("id", "answer"), RIGHT, ids=lambda value: name(value) or str(value))
-def test_an_unusual_right_answer_is_correct(id, answer):
-    outcome = attempt(id, answer)
-    assert (outcome.state, outcome.details) == ("correct", ())
-
-
-@pytest.mark.parametrize(("id", "answer", "likely", "says"), WRONG, ids=lambda value: name(value) or "")
-def test_a_wrong_answer_is_refused_with_the_true_reason_or_none(id, answer, likely, says):
-    outcome = attempt(id, answer)
-    assert outcome.state == "not yet"
-    assert says in str(outcome)
-    reason = dict(outcome.details).get("likely")
-    assert reason is None if likely is None else str(reason).startswith(likely)
-
-
-@pytest.mark.parametrize("id", ["7.1", "7.2", "7.3", "7.4", "7.5"])
-def test_there_are_five_right_and_eight_wrong_ones_of_each(id):
-    assert sum(one[0] == id for one in RIGHT) >= 5
-    assert sum(one[0] == id for one in WRONG) >= 8
+test_right, test_wrong, test_enough = answers.tests()

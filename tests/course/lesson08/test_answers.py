@@ -3,23 +3,19 @@
 import math
 from collections import OrderedDict
 
-import pytest
 import torch
 from torch import nn
 
 import hooklab
-from hooklab.course.exercises import attempt
 from hooklab.course.lesson08.clinic import layers
+from tests.course.exercises.answers import Answers
 
-RIGHT, WRONG = [], []
-
-
-def right(id):
-    return lambda answer: RIGHT.append((id, answer)) or answer
+answers = Answers("8.1", "8.2", "8.3", "8.4", "8.5", "8.6", "8.7")
+right = answers.right
 
 
 def wrong(id, says, likely=None):
-    return lambda answer: WRONG.append((id, answer, says, likely)) or answer
+    return answers.wrong(id, likely, says)
 
 
 def named(name, function):
@@ -504,33 +500,11 @@ def _generic(id, mend, module, cause):
         "stops_all_steps": (freezes, "mended, it reads", "no parameter of the model has moved"),
     }
     for name, (answer, says, likely) in cases.items():
-        WRONG.append((id, named(name, answer), says, likely))
+        answers.wrong(id, likely, says)(named(name, answer))
 
 
 for _id, _case in MENDS.items():
     _generic(_id, *_case)
 
 
-def name(value):
-    return getattr(value, "__name__", None)
-
-
-@pytest.mark.parametrize(("id", "answer"), RIGHT, ids=lambda value: name(value) or str(value))
-def test_an_unusual_right_answer_is_correct(id, answer):
-    outcome = attempt(id, answer)
-    assert (outcome.state, outcome.details) == ("correct", ())
-
-
-@pytest.mark.parametrize(("id", "answer", "says", "likely"), WRONG, ids=lambda value: name(value) or "")
-def test_a_wrong_answer_is_refused_with_the_true_reason_or_none(id, answer, says, likely):
-    outcome = attempt(id, answer)
-    assert outcome.state == "not yet"
-    assert says in str(outcome)
-    reason = dict(outcome.details).get("likely")
-    assert reason is None if likely is None else str(reason).startswith(likely)
-
-
-@pytest.mark.parametrize("number", range(1, 8))
-def test_there_are_five_right_and_eight_wrong_ones_of_each(number):
-    assert sum(one[0] == f"8.{number}" for one in RIGHT) >= 5
-    assert sum(one[0] == f"8.{number}" for one in WRONG) >= 8
+test_right, test_wrong, test_enough = answers.tests()

@@ -5,24 +5,16 @@ A wrong answer comes with the beginning of the one reason that is true, or None 
 
 import functools
 
-import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 import hooklab
-from hooklab.course.exercises import attempt
 from hooklab.course.lesson09 import maps
+from tests.course.exercises.answers import Answers
 
-RIGHT, WRONG = [], []
-
-
-def right(id):
-    return lambda answer: RIGHT.append((id, answer)) or answer
-
-
-def wrong(id, likely=None, says=""):
-    return lambda answer: WRONG.append((id, answer, likely, says)) or answer
+answers = Answers("9.1", "9.2", "9.3", "9.4", "9.5")
+right, wrong = answers.right, answers.wrong
 
 
 def own(scores, labels):
@@ -136,7 +128,7 @@ for likely, score, combine in (
     (None, own, lambda a, g, w: usual(a, g, w.square())),
 ):
     answer = made_of(score, combine)
-    answer.__name__ = f"made_wrong_{len(WRONG)}"
+    answer.__name__ = f"made_wrong_{len(answers.wrongs)}"
     wrong("9.1", likely)(answer)
 
 
@@ -264,7 +256,7 @@ for likely, rule, score, change in (
     (None, positive, own, lambda found: 2 * found),
 ):
     answer = guided(rule, score, change)
-    answer.__name__ = f"guided_wrong_{len(WRONG)}"
+    answer.__name__ = f"guided_wrong_{len(answers.wrongs)}"
     wrong("9.2", likely)(answer)
 
 
@@ -372,7 +364,7 @@ for likely, score in (
     (None, lambda p, t, s: 1 - p[:, :, t, s].mean((0, 2))),
 ):
     answer = reading(score)
-    answer.__name__ = f"reading_wrong_{len(WRONG)}"
+    answer.__name__ = f"reading_wrong_{len(answers.wrongs)}"
     wrong("9.3", likely)(answer)
 
 
@@ -387,7 +379,7 @@ def returns_a_list(model, names, tokens, period):
     return list(by_gather(model, names, tokens, period))
 
 
-@wrong("9.3", says="your code left a hook behind")
+@wrong("9.3", "not removed", "your code left a hook behind")
 def leaves_its_hooks(model, names, tokens, period):
     model.get_submodule(names[0]).register_forward_hook(lambda *args: None)
     return by_gather(model, names, tokens, period)
@@ -494,7 +486,7 @@ for likely, change in (
     (None, lambda out, kept, at: put(out, kept, slice(None), (at + 1) % out.shape[1])),
 ):
     answer = patching(change)
-    answer.__name__ = f"patching_wrong_{len(WRONG)}"
+    answer.__name__ = f"patching_wrong_{len(answers.wrongs)}"
     wrong("9.4", likely)(answer)
 
 
@@ -635,7 +627,7 @@ for likely, score in (
     (None, lambda full, left, n: full),
 ):
     answer = by_channel(score)
-    answer.__name__ = f"ablation_wrong_{len(WRONG)}"
+    answer.__name__ = f"ablation_wrong_{len(answers.wrongs)}"
     wrong("9.5", likely)(answer)
 
 
@@ -662,29 +654,4 @@ def stops_one_too_early(model, layer, images, labels):
     return with_edit(model, layer, images, labels)[:-1]
 
 
-def name(value):
-    return getattr(value, "__name__", None) if callable(value) else None
-
-
-@pytest.mark.parametrize(("id", "answer"), RIGHT, ids=lambda value: name(value) or str(value))
-def test_an_unusual_right_answer_is_correct(id, answer):
-    outcome = attempt(id, answer)
-    assert (outcome.state, outcome.details) == ("correct", ())
-
-
-@pytest.mark.parametrize(("id", "answer", "likely", "says"), WRONG, ids=lambda value: name(value) or "")
-def test_a_wrong_answer_is_refused_with_the_true_reason_or_none(id, answer, likely, says):
-    outcome = attempt(id, answer)
-    assert outcome.state == "not yet"
-    assert says in str(outcome)
-    reason = dict(outcome.details).get("likely")
-    if likely is not None:
-        assert str(reason).startswith(likely)
-    elif not says:
-        assert reason is None
-
-
-@pytest.mark.parametrize("id", ["9.1", "9.2", "9.3", "9.4", "9.5"])
-def test_there_are_five_right_and_eight_wrong_ones_of_each(id):
-    assert sum(one[0] == id for one in RIGHT) >= 5
-    assert sum(one[0] == id for one in WRONG) >= 8
+test_right, test_wrong, test_enough = answers.tests()

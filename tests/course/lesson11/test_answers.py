@@ -6,24 +6,16 @@ answers to 11.4 are written into a script, so they stand without decorators.)
 
 import functools
 
-import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from hooklab.course.exercises import attempt
+from tests.course.exercises.answers import Answers
 
-RIGHT, WRONG = [], []
-
-
-def right(id):
-    return lambda answer: RIGHT.append((id, answer)) or answer
-
-
-def wrong(id, likely=None, says=""):
-    return lambda answer: WRONG.append((id, answer, likely, says)) or answer
+answers = Answers("11.1", "11.2", "11.3", "11.4", "11.5")
+right, wrong = answers.right, answers.wrong
 
 
 # --- 11.1
@@ -554,29 +546,5 @@ wrong("11.5", "a future", "your hook returns no Future")(
     lambda pack, unpack, gather: lambda state, bucket: gather(pack(bucket.buffer())).wait()
 )
 
-# --- all of them
 
-
-def name(value):
-    return getattr(value, "__name__", None) if callable(value) else None
-
-
-@pytest.mark.parametrize(("id", "answer"), RIGHT, ids=lambda value: name(value) or str(value))
-def test_an_unusual_right_answer_is_correct(id, answer):
-    outcome = attempt(id, answer)
-    assert (outcome.state, outcome.details) == ("correct", ())
-
-
-@pytest.mark.parametrize(("id", "answer", "likely", "says"), WRONG, ids=lambda value: name(value) or "")
-def test_a_wrong_answer_is_refused_with_the_true_reason_or_none(id, answer, likely, says):
-    outcome = attempt(id, answer)
-    assert outcome.state == "not yet"
-    assert says in str(outcome)
-    reason = dict(outcome.details).get("likely")
-    assert reason is None if likely is None else str(reason).startswith(likely)
-
-
-@pytest.mark.parametrize("id", ["11.1", "11.2", "11.3", "11.4", "11.5"])
-def test_there_are_five_right_and_eight_wrong_ones_of_each(id):
-    assert sum(one[0] == id for one in RIGHT) >= 5
-    assert sum(one[0] == id for one in WRONG) >= 8
+test_right, test_wrong, test_enough = answers.tests()
