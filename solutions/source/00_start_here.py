@@ -34,6 +34,7 @@ torch.set_num_threads(1)
 # | 8 | [Debugging a training](08_debugging_training.ipynb) | Which layer died, exploded or made the first NaN? | 2, 3, 5 |
 # | 9 | [Seeing features](09_seeing_features.ipynb) | What does the network look at, and what if I switch it off? | 3, 5 |
 # | 10 | [Graph hooks](10_graph_hooks.ipynb) | What can I hook when there is no module? | 2, 5 |
+# | 11 | [Hooks in the system](11_hooks_in_the_system.ipynb) | Why did my hook vanish, fire twice, or stop the compiler? | 2, 3, 5 |
 #
 # The first card of a lesson says how long it takes. What stands behind its recap is for the curious, and can wait.
 

@@ -417,9 +417,9 @@ assert both[1] == {"tensor_hook": 3.0, "post_accumulate": 3.0}
 # torchrun --standalone --nproc-per-node 2 two_gradients.py
 # ```
 #
-# Why `del model`? A DDP model that outlives `destroy_process_group()` may make its process hang at its end: when we measured, 5 of 20 runs
-# hung, and 0 of 60 in which the model was deleted first. So delete the model first, or leave the group alone and let the process end.
-# (`launch` does the latter: in its processes `destroy_process_group()` does nothing.)
+# Why `del model`? A DDP model that outlives `destroy_process_group()` hangs its process at the end **now and then**, too seldom for a
+# cell to show it. So delete the model first, or leave the group alone and let the process end. (`launch` does the latter: in its
+# processes `destroy_process_group()` does nothing.)
 #
 # Here the lesson runs `torchrun` for you (it takes some seconds, for each process is a new Python):
 

@@ -34,6 +34,13 @@ def test_every_link_of_the_start_page_leads_to_a_heading_of_a_lesson():
             assert not place or unquote(place) in headings(path), f"{file}#{place}"
 
 
+def test_the_route_leads_to_every_lesson_in_its_order():
+    texts = (cell.source for cell in nbformat.read(START, as_version=4).cells if cell.cell_type == "markdown")
+    (route,) = (text for text in texts if text.startswith("## The route"))
+    names = sorted(path.name for path in LESSONS.glob("*.ipynb") if path != START)
+    assert re.findall(r"^\| \d+ \| \[.+?\]\((.+?)\)", route, re.M) == names
+
+
 def test_a_case_that_two_cells_answer_is_listed_once_with_both_links():
     answers = [Answer("24", "03_forward_hooks", "Return"), Answer("24", "07_manifold_mixup", "The hook")]
     text = index([*answers, answers[0]])
