@@ -565,7 +565,7 @@ assert min(moved) > 0 and seen.gradient[last + 1 :, dead[0]].max() == 0.0
 # either while they were dark: what woke them was not a gradient of their own. Their inputs, from layers that do learn, had
 # changed, or their own weights went on moving. So judge a unit over many steps, never by one.
 #
-# Is that one unlucky start? `python -m hooklab experiment deaths` took twenty: 22 dead channels, 4 of them born dead, 16 that
+# Is that one unlucky start? `python -m hooklab experiment deaths` takes twenty. Here they gave 22 dead channels: 4 born dead, 16 that
 # fired last in one of the first ten steps, and 2 later. And a smaller step?
 
 # %%
