@@ -24,8 +24,8 @@ from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 
 from hooklab import check, predict, progress, reveal
+from hooklab.course.errors import error_of
 from hooklab.course.lesson02 import figures, training
-from hooklab.course.lesson02.helpers import error_of
 
 torch.set_num_threads(1)
 warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")  # lesson 1 has read it

@@ -25,8 +25,9 @@ from torch.utils.hooks import RemovableHandle
 
 from hooklab import capture, check, edit, predict, progress, reveal, run_until
 from hooklab.course.digits import digits, trained_digits_cnn
+from hooklab.course.errors import error_of
 from hooklab.course.lesson03 import explorer, figures
-from hooklab.course.lesson03.helpers import bytes_alive, error_of
+from hooklab.course.lesson03.helpers import bytes_alive
 
 torch.set_num_threads(1)
 

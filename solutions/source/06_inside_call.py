@@ -25,6 +25,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 import hooklab
 from hooklab import check, predict, progress, reveal
 from hooklab.course import one_call
+from hooklab.course.errors import error_of
 from hooklab.course.lesson06 import border, explorer, figures, reading, scripts
 from hooklab.course.lesson06.duel import beside_torch
 from hooklab.course.lesson06.tables import ReadyTables
@@ -397,7 +398,7 @@ got = []
 layer = nn.ReLU()
 layer.register_forward_hook(raises)
 layer.register_forward_hook(lambda m, args, output: got.append(output.tolist()), always_call=True)
-print(scripts.error_of(layer, torch.tensor([-1.0, 5.0])))
+print(error_of(layer, torch.tensor([-1.0, 5.0])))
 print("the always_call hook got", got)
 
 # %% tags=["field", "field-35"]
@@ -407,7 +408,7 @@ assert got == [[0.0, 5.0]]
 layer, got = nn.ReLU(), []
 layer.register_forward_pre_hook(lambda module, args: raises(module, args, None))
 layer.register_forward_hook(lambda m, args, output: got.append(output), always_call=True)
-print(scripts.error_of(layer, torch.ones(1)), "  the hook got", got)
+print(error_of(layer, torch.ones(1)), "  the hook got", got)
 assert got == [None]  # a pre-hook raised: there is no output yet
 
 # %% [markdown]
@@ -753,17 +754,17 @@ def bad(grad):
 
 w, x = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
 with x.register_hook(bad):
-    print("from backward():", scripts.error_of((w * (x * 2)).sum().backward))
+    print("from backward():", error_of((w * (x * 2)).sum().backward))
 assert w.grad.item() == 2.0 and x.grad is None  # one has its gradient, the other has none
 
 layer = nn.Identity()
 layer.register_forward_hook(lambda module, args, output: 1 / 0)
-print("from the call:  ", scripts.error_of(layer, x))
-assert scripts.error_of(layer, x) == "ZeroDivisionError: division by zero"
+print("from the call:  ", error_of(layer, x))
+assert error_of(layer, x) == "ZeroDivisionError: division by zero"
 
 x.register_hook(partial(lambda factor, grad: grad.repeat(factor), 2))  # a partial has no name
-print("from a partial: ", scripts.error_of((x * 2).sum().backward))
-assert scripts.error_of((x * 2).sum().backward) == "RuntimeError: hook '<unknown>' has changed the size of value"
+print("from a partial: ", error_of((x * 2).sum().backward))
+assert error_of((x * 2).sum().backward) == "RuntimeError: hook '<unknown>' has changed the size of value"
 
 # %% [markdown]
 # **A corner where yours may be the better one.** After an error PyTorch goes through the table itself, without a copy. Let an
@@ -778,10 +779,10 @@ class Fails(nn.Module):
 fails = Fails()
 once = fails.register_forward_hook(lambda m, args, out: once.remove(), always_call=True)
 fails.register_forward_hook(lambda m, args, out: None, always_call=True)
-message = scripts.error_of(fails, torch.ones(1))
+message = error_of(fails, torch.ones(1))
 print(message)
 assert message.startswith("RuntimeError: OrderedDict mutated")
-assert scripts.error_of(Fails(), torch.ones(1)) == "ValueError: the real reason"
+assert error_of(Fails(), torch.ones(1)) == "ValueError: the real reason"
 
 # %% [markdown]
 # **The branch for tracing.** Both old listings print it: `if tracing: self._slow_forward(…)`. It is still there. While

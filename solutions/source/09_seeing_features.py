@@ -21,8 +21,9 @@ from torch import nn
 import hooklab
 from hooklab import check, predict, progress, reveal
 from hooklab.course.digits import accuracy, digits, trained_digits_cnn
+from hooklab.course.errors import error_of
 from hooklab.course.lesson09 import copying, explorer, figures, heads, maps, shapes
-from hooklab.course.lesson09.helpers import Square, Talker, error_of
+from hooklab.course.lesson09.helpers import Square, Talker
 
 torch.set_num_threads(1)
 
@@ -750,7 +751,7 @@ found.append(collect(frozen, image.clone().requires_grad_()))
 print(*found, sep="\n")
 network.zero_grad()
 assert found[0] == found[1] and found[0][0] == 0 and "does not require grad" in found[0][1]
-assert found[2] == (1, "runs")
+assert found[2] == (1, "no error")
 
 # %% [markdown]
 # ### "A hook on `out_proj` never fires, and the attention weights are None"

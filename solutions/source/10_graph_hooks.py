@@ -21,8 +21,9 @@ from torch.autograd.graph import get_gradient_edge, register_multi_grad_hook, sa
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hooklab import check, predict, progress, reveal
+from hooklab.course.errors import error_of
 from hooklab.course.lesson10 import explorer, figures, memory
-from hooklab.course.lesson10.helpers import message_of, numbers
+from hooklab.course.lesson10.helpers import numbers
 
 torch.set_num_threads(1)
 
@@ -119,9 +120,9 @@ print("hook, only the first:", gradients_with(post=lambda grad_inputs, _: (10 * 
 assert gradients_with(pre=lambda grad_outputs: (10 * grad_outputs[0],)) == [30.0, 20.0]
 assert gradients_with(post=lambda grad_inputs, _: (10 * grad_inputs[0], grad_inputs[1])) == [30.0, 2.0]
 
-# message_of calls a function and returns the error's type and words
-one_tensor = message_of(lambda: gradients_with(pre=lambda grad_outputs: 10 * grad_outputs[0]))
-too_few = message_of(lambda: gradients_with(post=lambda grad_inputs, _: (grad_inputs[0],)))
+# error_of calls a function and returns the error's type and words
+one_tensor = error_of(lambda: gradients_with(pre=lambda grad_outputs: 10 * grad_outputs[0]))
+too_few = error_of(lambda: gradients_with(post=lambda grad_inputs, _: (grad_inputs[0],)))
 print(one_tensor, too_few, sep="\n")
 assert one_tensor == "TypeError: expected tuple, but hook returned 'Tensor'"
 assert "incorrect number of values (got 1, but expected 2)" in too_few
@@ -327,7 +328,7 @@ def in_autograd_grad(watched, product, **mode):
     """What the hook was called with, or the error that came."""
     calls = []
     with register_multi_grad_hook(watched, calls.append, **mode):
-        error = message_of(lambda: torch.autograd.grad(product, (a, b)))
+        error = error_of(lambda: torch.autograd.grad(product, (a, b)))
     return error if calls == [] else calls
 
 
@@ -400,9 +401,9 @@ def exp_with(pack, unpack=lambda packed: packed, then=lambda y: None):
     return gradient
 
 
-edits = message_of(lambda: exp_with(lambda tensor: tensor.add_(1)))
-no_tensor = message_of(lambda: exp_with(lambda tensor: tensor.tolist()))
-own_error = message_of(lambda: exp_with(lambda tensor: 7, unpack=lambda key: {}[key]))
+edits = error_of(lambda: exp_with(lambda tensor: tensor.add_(1)))
+no_tensor = error_of(lambda: exp_with(lambda tensor: tensor.tolist()))
+own_error = error_of(lambda: exp_with(lambda tensor: 7, unpack=lambda key: {}[key]))
 print("pack edits:            ", edits.split(". ")[0])
 print("unpack returns a list: ", no_tensor)
 print("unpack raises:         ", own_error)
@@ -416,7 +417,7 @@ assert another == 2.0
 
 y = torch.tensor(0.0, requires_grad=True).exp()
 y.mul_(7)
-guarded = message_of(y.backward)
+guarded = error_of(y.backward)
 unguarded = exp_with(lambda tensor: tensor.detach(), then=lambda y: y.mul_(7))
 print("written into a saved value: an error without hooks; with hooks the gradient is", unguarded)
 assert "has been modified by an inplace operation" in guarded
@@ -545,13 +546,13 @@ assert all(run.matmuls == 32 and memory.same_grads(run.grads, plain.grads) for r
 # %% tags=["field", "field-15", "hook-post-accumulate"]
 w = torch.tensor([1.0, 1.0], requires_grad=True)
 with w.register_post_accumulate_grad_hook(lambda grad: grad.data.mul_(0)):  # meant for the gradient
-    returned = message_of((3 * w).sum().backward)
+    returned = error_of((3 * w).sum().backward)
 print("the weight is now", w.tolist(), "its gradient", w.grad.tolist())
 print(returned)
 assert w.tolist() == [0.0, 0.0] and w.grad.tolist() == [3.0, 3.0]  # it was the weight
 assert returned == "RuntimeError: Tensor post accumulate grad hooks should return None."
 
-non_leaf = message_of(lambda: (3 * w).register_post_accumulate_grad_hook(print))
+non_leaf = error_of(lambda: (3 * w).register_post_accumulate_grad_hook(print))
 assert non_leaf == "RuntimeError: post accumulate grad hooks cannot be registered on non-leaf tensors"
 
 # %% [markdown] tags=["exercise"]
@@ -909,7 +910,7 @@ with saved_tensors_hooks(lambda tensor: outer.append(tensor), lambda nothing: no
     (w * w).sum().backward()
 assert outer == []  # the innermost pair alone
 with disable_saved_tensors_hooks("no hooks in here"):
-    assert message_of(saved_tensors_hooks(to_disk, torch.load).__enter__) == "RuntimeError: no hooks in here"
+    assert error_of(saved_tensors_hooks(to_disk, torch.load).__enter__) == "RuntimeError: no hooks in here"
 with allow_mutation_on_saved_tensors():
     w.grad, copy = None, w.clone()
     loss = (copy * copy).sum()
@@ -1001,8 +1002,8 @@ def with_a_counter(checkpointing, change):
         runs.append(1)
         return change(x, len(runs))
 
-    error = message_of(lambda: checkpointing(function, x).sum().backward())
-    return x.grad.tolist() if error == "no error" else error.split("\n")[0]
+    error = error_of(lambda: checkpointing(function, x).sum().backward())
+    return x.grad.tolist() if error == "no error" else error
 
 
 def fewer(x, run):
@@ -1203,7 +1204,7 @@ assert called == ["forward pre"] * 2 + ["forward"] * 2 + ["backward pre"] * 2 + 
 # %% tags=["hook-global-legacy-backward"]
 from hooklab.course.lesson10.helpers import ends_well
 
-refused = message_of(lambda: every_module.register_module_backward_hook(print))
+refused = error_of(lambda: every_module.register_module_backward_hook(print))
 print(refused[:76], "…")
 assert refused.startswith("RuntimeError: Cannot use both regular backward hooks and full backward hooks")
 

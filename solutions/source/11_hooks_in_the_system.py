@@ -23,8 +23,9 @@ from torch.utils.hooks import RemovableHandle
 
 import hooklab
 from hooklab import check, predict, progress, reveal
+from hooklab.course.errors import error_of
 from hooklab.course.lesson11 import figures
-from hooklab.course.lesson11.helpers import error_of, load, replace_weight, saved_bytes, still_fires
+from hooklab.course.lesson11.helpers import load, replace_weight, saved_bytes, still_fires
 from hooklab.course.processes import ProcessesFailed, by_torchrun, launch
 
 torch.set_num_threads(1)
@@ -118,8 +119,8 @@ print("its state dict:", error_of(saved_bytes, build().state_dict()))
 layer = nn.Linear(1, 1)
 layer.weight.register_hook(lambda grad: None)
 print("a lambda on its weight:", error_of(saved_bytes, layer))
-assert "local_hook" in message and error_of(saved_bytes, build().state_dict()) == "fine"
-assert error_of(saved_bytes, layer) == "fine"  # a tensor's hooks are not written
+assert "local_hook" in message and error_of(saved_bytes, build().state_dict()) == "no error"
+assert error_of(saved_bytes, layer) == "no error"  # a tensor's hooks are not written
 
 # %% [markdown]
 # The state dict has no hooks in it, and so no such trouble: save that one. A tensor's hooks are not written either; they are gone
@@ -146,7 +147,7 @@ print(message[:110])
 print("detached:", error_of(copy.deepcopy, detached))
 sizes = [saved_bytes(one) > 16000 for one in (nn.Linear(4, 4), detached, one_row)]
 print("more than 16000 bytes in the file: without, detached, one row of it:", sizes)
-assert "graph leaves) support the deepcopy protocol" in message and error_of(copy.deepcopy, detached) == "fine"
+assert "graph leaves) support the deepcopy protocol" in message and error_of(copy.deepcopy, detached) == "no error"
 assert sizes == [False, True, True]
 
 # %% [markdown] tags=["exercise"]
@@ -961,7 +962,7 @@ def prints(module, args, output):
 answers = compiles_whole(sevens), compiles_whole(prints)
 print("arithmetic:", answers[0])
 print("a print:", answers[1].split(":")[0])
-assert answers[0] == "fine" and answers[1].startswith("Unsupported")
+assert answers[0] == "no error" and answers[1].startswith("Unsupported")
 
 # %% [markdown]
 # ### A block compiled by itself
@@ -1092,7 +1093,7 @@ def open_it():
 message = error_of(open_it)
 print("the hook sits on:", shapes)
 print(message)
-assert shapes[0] == "Linear" and message != "fine"
+assert shapes[0] == "Linear" and message != "no error"
 
 # %% [markdown]
 # *"Gradients are a thousand times too large."* Under a `GradScaler` the loss is scaled before `backward()`, and so is every gradient that a hook sees.

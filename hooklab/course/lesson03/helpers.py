@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 BATCH, WIDTH = 10, 100
-
-
-def error_of(function: Callable[..., Any], *args: Any) -> str:
-    """Call function(*args); return the exception that it raised as text: its type, and its first line."""
-    try:
-        function(*args)
-    except Exception as error:
-        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
-    return "no error"
 
 
 def bytes_alive(model: nn.Sequential, form: Callable[[Tensor], Tensor]) -> int:

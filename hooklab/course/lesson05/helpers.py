@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hooklab.course.errors import error_of
+
 
 def linear(weight: list[list[float]]) -> nn.Linear:
     """Return a linear layer with this weight and a bias of zeros."""
@@ -72,16 +74,7 @@ def gradients_with(register: str, hook: Callable[..., Any], layer: nn.Module, sh
     with getattr(layer, register)(hook):
         ended = error_of(lambda: layer(x).sum().backward())
     arrived = [one.grad for one in (x, *layer.parameters())]
-    return ended if ended != "runs" else [grad.flatten()[0].item() for grad in arrived if grad is not None]
-
-
-def error_of(function: Callable[..., Any], *args: Any) -> str:
-    """Call function(*args); return the first sentence of the error that it raised, or "runs"."""
-    try:
-        function(*args)
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        return f"{type(error).__name__}: {str(error).split('. ')[0].removesuffix('.')}"
-    return "runs"
+    return ended if ended != "no error" else [grad.flatten()[0].item() for grad in arrived if grad is not None]
 
 
 def warning_of(function: Callable[..., Any], *args: Any) -> str:

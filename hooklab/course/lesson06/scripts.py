@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 
@@ -27,12 +26,3 @@ def _result_of(module: Any) -> Any:
         return module(1)
     except RuntimeError as error:
         return type(error).__name__
-
-
-def error_of(function: Callable[..., Any], *args: Any) -> str:
-    """Call a function and return what it raises, as "ValueError: its message"; "no error" if it raises nothing."""
-    try:
-        function(*args)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "no error"

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-
-
-def error_of(function: Callable[..., Any], *args: Any) -> str:
-    """Call function(*args); return the first words of the error that it raised, or "runs"."""
-    try:
-        function(*args)
-    except (IndexError, RuntimeError, ValueError) as error:
-        return f"{type(error).__name__}: {str(error).splitlines()[0].split('. ')[0]}"
-    return "runs"
 
 
 class Talker(nn.Module):

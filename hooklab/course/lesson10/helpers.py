@@ -4,24 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from torch import Tensor
-
-
-def message_of(function: Callable[[], Any]) -> str:
-    """Call the function; return the type and the words of the error that it raised, or "no error".
-
-    Example:
-        >>> message_of(lambda: {}["a"])
-        "KeyError: 'a'"
-    """
-    try:
-        function()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "no error"
 
 
 def numbers(grads: Iterable[Tensor | None]) -> tuple[float | None, ...]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import pickle
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,17 +11,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-
-
-def error_of(function: Callable[..., Any], *args: Any) -> str:
-    """Call function(*args); return the type and the first line of the error that it raised, or "fine"."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            function(*args)
-    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError, pickle.PicklingError) as error:
-        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-    return "fine"
 
 
 def saved_bytes(what: Any) -> int:

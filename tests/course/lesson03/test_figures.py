@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from hooklab.course.lesson03.figures import bytes_held, feature_maps, worth
-from hooklab.course.lesson03.helpers import bytes_alive, error_of
+from hooklab.course.lesson03.helpers import bytes_alive
 
 
 def pictures(figure):
@@ -78,11 +78,3 @@ def test_what_is_alive_after_a_pass_is_counted_once_for_each_memory():
     assert bytes_alive(model, lambda output: output.detach()) == 4000
     assert bytes_alive(model, lambda output: output) == 2 * 4000  # the batch, and the ReLU's own output
     assert not any(module._forward_hooks for module in model)
-
-
-def test_an_error_is_told_by_type_and_first_line():
-    def fails(text):
-        raise ValueError(text + "\nmore")
-
-    assert error_of(fails, "this") == "ValueError: this"
-    assert error_of(len, []) == "no error"

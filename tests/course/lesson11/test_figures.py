@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from hooklab.course.lesson11 import figures
-from hooklab.course.lesson11.helpers import error_of, load, replace_weight, saved_bytes, still_fires
+from hooklab.course.lesson11.helpers import load, replace_weight, saved_bytes, still_fires
 
 
 def test_the_figure_has_a_curve_for_each_way_and_a_bar_for_what_was_ever_sent():
@@ -24,14 +24,6 @@ def test_the_figure_has_a_curve_for_each_way_and_a_bar_for_what_was_ever_sent():
 def test_a_hook_on_a_weight_fires_as_long_as_the_weight_is_the_same_object():
     assert still_fires(load)
     assert not still_fires(replace_weight)
-
-
-def test_an_error_is_told_by_its_type_and_first_line():
-    def fails():
-        raise ValueError("one\ntwo")
-
-    assert error_of(fails) == "ValueError: one"
-    assert error_of(list) == "fine"
 
 
 def test_a_tensor_on_a_module_is_in_its_file():
