@@ -48,6 +48,18 @@ ENTRY = """
 if __name__ == "__main__":
     main()
 """
+# Now and then a thread of torch's aborts a Python that ends the usual way, after all is done and said ("terminate
+# called without an active exception": 4 of 125 runs). Such an end would look like the program's own failure.
+ENTRY_THAT_ENDS_AT_ONCE = """
+if __name__ == "__main__":
+    import os
+    import sys
+
+    main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+"""
 COMMAND = "torchrun --standalone --nproc-per-node {processes} {file}"
 CAN_FORK = sys.platform == "linux"
 _GRACE = 2.0  # seconds that the others have to end by themselves when one process has failed
@@ -63,19 +75,20 @@ class ProcessesFailed(RuntimeError):
         super().__init__(f"{how}\n{together(outputs)}".rstrip())
 
 
-def script(main: Callable[..., Any], *uses: Any) -> str:
+def script(main: Callable[..., Any], *uses: Any, entry: str = ENTRY) -> str:
     """Return the text of a script that runs `main`: the usual imports, the sources of all that it uses, and itself.
 
     Args:
         main: a function without arguments; it may use the names in IMPORTS, and imports everything else itself.
         uses: functions and classes that `main` uses, in order.
+        entry: the lines that call it.
 
     Raises:
         OSError: if there is no source, as for a function that was typed into a plain Python prompt.
     """
     sources = [textwrap.dedent(inspect.getsource(one)) for one in (*uses, main)]
     name = "" if main.__name__ == "main" else f"\n\nmain = {main.__name__}\n"
-    return "\n\n".join([IMPORTS, *sources]) + name + "\n" + ENTRY
+    return "\n\n".join([IMPORTS, *sources]) + name + "\n" + entry
 
 
 def launch(
@@ -124,7 +137,7 @@ def by_torchrun(main: Callable[[], Any], *uses: Any, processes: int = 2, seconds
     """
     with tempfile.TemporaryDirectory(prefix="hooklab-") as folder:
         file = Path(folder) / f"{main.__name__}.py"
-        file.write_text(script(main, *uses), encoding="utf-8")
+        file.write_text(script(main, *uses, entry=ENTRY_THAT_ENDS_AT_ONCE), encoding="utf-8")
         words = COMMAND.format(processes=processes, file=file).split()
         # torchrun makes Python unbuffered: a line and its end are two writes then, and lines get mixed.
         plainly = ["--no-python", sys.executable, words[-1]]
@@ -232,7 +245,9 @@ def _environment() -> dict[str, str]:
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     # Unbuffered, a line and its end are two writes, and the lines of two processes get mixed.
     usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    return usual | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    # init_process_group returns when all have connected: else a process that has nothing more to say may end while the
+    # others still connect to it, and they fail ("Connection closed by peer", 14 of 96 runs on a busy machine).
+    return usual | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TORCH_DIST_INIT_BARRIER": "1"}
 
 
 # --- the other side: the server, and the processes that it starts

@@ -121,6 +121,17 @@ def test_the_script_is_one_that_torchrun_starts():
     assert by_torchrun(add_up) == "sum 3.0\nsum 3.0"
 
 
+def says_goodbye():
+    import atexit
+
+    atexit.register(print, "the usual end")
+    print("done")
+
+
+def test_under_torchrun_a_process_that_is_done_ends_before_torchs_threads_can_abort_it():
+    assert by_torchrun(says_goodbye) == "done\ndone"
+
+
 def talk_at_once():
     dist.init_process_group("gloo")
     for _ in range(300):
