@@ -7,7 +7,7 @@
 # hooks you see inside a model without touching its code, and you change what flows through it.
 #
 # People come here with a question: why is `y.grad` None, how do I see a layer's output, why did my hook do nothing? Each
-# has its place in a lesson. **In a hurry?** Look your symptom up in [the index](#The-index-of-symptoms) at the end.
+# has its place in a lesson. **In a hurry?** Look your symptom up in [the index](#The-index-of-symptoms) below.
 
 # %% tags=["setup"]
 import matplotlib.pyplot as plt
@@ -99,8 +99,7 @@ progress()
 # %% [markdown]
 # ## The map of all hooks
 #
-# Here are the hooks that sit on the way of one call and its backward pass. Each writes its name down when it is called,
-# so the order on the map is not from a book: it is what came out.
+# Here are the hooks that sit on the way of one call and its backward pass, in the order in which they ran.
 
 # %%
 seen = figures.order_of_hooks()
@@ -122,16 +121,38 @@ plt.show()
 # a gradient, as here, the weight's own hooks run before the layer's full backward hook (otherwise the order turns round:
 # lesson 5). A *global* hook, one that is called for every module, runs right before the module's own hook of its kind.
 #
-# ### Every kind of hook
+# That is all you need for [lesson 1](01_intermediate_grad.ipynb). The rest of this page is for looking things up.
+
+# %% [markdown] tags=["recap"]
+# ## The index of symptoms
 #
-# More of the family sit elsewhere: on the *nodes* of the autograd graph, on several gradients at once, on what autograd saves.
-# Here are all kinds, each with the part of a lesson in which you run it:
+# What people say, and the part of a lesson that reproduces it, explains it and mends it.
+#
+# <!-- the index of symptoms -->
+
+# %% [markdown]
+# ## Every kind of hook
+#
+# Each with the part of a lesson in which you run it.
 #
 # <!-- all kinds of hooks -->
 
 # %% [markdown]
-# The oldest document below names three hooks: on a `Variable`, on a module's forward, on a module's backward. `Variable` is
-# `Tensor` today, and the family has grown.
+# ## The five documents
+#
+# The course follows five short Chinese notes about hooks, step by step. You need none of them. If you have read one, the
+# recap of each lesson tells what still holds.
+#
+# | | document | when |
+# |---|---|---|
+# | S0 | "有哪些 hook？" (Which hooks are there?) | uses `Variable`, so it thinks in PyTorch before 0.4; its pictures are dated June 2022 |
+# | S1 | "pytorch 中 hook 的使用" (Using hooks in PyTorch) | no date; prints the source of `__call__` from after 1.2 |
+# | S2 | "hook 技术" (The hook technique), part of "其他知识"; it draws on [PyTorch note 6](https://www.pytorchtutorial.com/pytorch-note6-pytorch-hook-and-pytorch-backward/) and [a Zhihu answer](https://www.zhihu.com/question/61044004/answer/183682138) | no date |
+# | S3 | [Brikie's article on CSDN](https://blog.csdn.net/Brikie/article/details/114255743), the longest: four hooks, and manifold mixup | no date in our copy |
+# | S4 | "pytorch hook" | no date; prints the source of `__call__` from before 1.2, where a forward hook must return nothing |
+#
+# The oldest names three hooks: on a `Variable`, on a module's forward, on a module's backward. `Variable` is `Tensor` today,
+# and the family has grown.
 
 # %% tags=["claim-S0.1"]
 from torch.autograd import Variable
@@ -147,26 +168,3 @@ owners = {"Tensor": torch.Tensor, "Module": nn.Module}
 assert all(callable(getattr(owners[name.split(".")[0]], name.split(".")[1])) for name in old_three)
 assert {method for method, _ in figures.HOOKS.values()} & set(old_three) == set(old_three[:2])  # the third is superseded
 print(len(old_three), "hooks then;", len({method for method, _ in figures.HOOKS.values()}), "ways to register one on the map")
-
-# %% [markdown]
-# ## The five documents
-#
-# The course follows five short Chinese notes about hooks, step by step, and says where today's PyTorch differs. In a cell
-# that holds a claim against a line of code, a tag such as `claim-S3.2` names the document and the claim.
-#
-# | | document | when |
-# |---|---|---|
-# | S0 | "有哪些 hook？" (Which hooks are there?) | uses `Variable`, so it thinks in PyTorch before 0.4; its pictures are dated June 2022 |
-# | S1 | "pytorch 中 hook 的使用" (Using hooks in PyTorch) | no date; prints the source of `__call__` from after 1.2 |
-# | S2 | "hook 技术" (The hook technique), part of "其他知识"; it draws on [PyTorch note 6](https://www.pytorchtutorial.com/pytorch-note6-pytorch-hook-and-pytorch-backward/) and [a Zhihu answer](https://www.zhihu.com/question/61044004/answer/183682138) | no date |
-# | S3 | [Brikie's article on CSDN](https://blog.csdn.net/Brikie/article/details/114255743), the longest: four hooks, and manifold mixup | no date in our copy |
-# | S4 | "pytorch hook" | no date; prints the source of `__call__` from before 1.2, where a forward hook must return nothing |
-#
-# You need none of them to take the course. If you have read one, the recap of each lesson tells what still holds.
-
-# %% [markdown] tags=["recap"]
-# ## The index of symptoms
-#
-# What people say, and the part of a lesson that reproduces it, explains it and mends it.
-#
-# <!-- the index of symptoms -->

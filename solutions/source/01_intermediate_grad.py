@@ -19,6 +19,7 @@ from IPython.display import display
 from torch import nn
 
 from hooklab import check, predict, progress, reveal
+from hooklab.course.errors import error_of
 from hooklab.course.lesson01 import engine, explorer, figures
 
 torch.set_num_threads(1)
@@ -42,9 +43,8 @@ print("by hand:", 0.5 * (2 * 3) * 1, "  x.grad =", x.grad.item())
 assert x.grad.item() == 3.0
 
 # %% [markdown]
-# Now the same with two numbers at once, $x = (1, 3)$, as the oldest of our documents has it: $y = x + 2 = (3, 5)$ and
-# $z = \tfrac12(y_1^2 + y_2^2) = 17$, which is the mean of the two squares. The gradient comes back from $z$ to $x$, and on its
-# way it must pass through $y$. (`requires_grad=True` tells PyTorch to record what is computed from a tensor; a result has it
+# Now the same with two numbers at once: $x = (1, 3)$, $y = x + 2 = (3, 5)$ and $z = \tfrac12(y_1^2 + y_2^2) = 17$, which is
+# the mean of the two squares. (`requires_grad=True` tells PyTorch to record what is computed from a tensor; a result has it
 # as soon as one of its inputs has.)
 
 # %% tags=["claim-S0.2", "claim-S0.3"]
@@ -60,8 +60,7 @@ assert x.grad.flatten().tolist() == [3.0, 5.0]  # dz/dy = y and dy/dx = 1
 assert y.grad is None and type(y.grad).__name__ == "NoneType"
 
 # %% [markdown]
-# The document says that asking for `y.grad` is an error. Today you get `None` and a warning, and the warning contains a way
-# out:
+# No error, but a warning, with a way out in it:
 
 # %% tags=["claim-S0.3"]
 with warnings.catch_warnings(record=True) as caught:
@@ -77,7 +76,7 @@ assert "use .retain_grad() on the non-leaf Tensor" in message
 # ## Was it ever there?
 #
 # Was there ever a gradient of `y`? Stand at the roadside and look. A **hook** is a function that PyTorch calls at an agreed
-# moment; `y.register_hook(function)` has it called when the gradient of `y` arrives. What you get is a **handle**, which
+# moment; `y.register_hook(function)` has it called if a gradient of `y` comes by. What you get is a **handle**, which
 # takes the hook off again.
 
 # %%
@@ -277,46 +276,45 @@ assert steps[-1].grads == {"x": (3.0, 5.0), "y": None, "s": None, "z": None}
 # Where is a gradient kept until it is passed on, and for how long? A hook can find out: put one on every layer of a deep
 # network, and each time a gradient arrives, count those that are in memory.
 
+# %% tags=["claim-S0.4", "claim-S3.1"]
+in_a_chain = figures.gradients_alive(figures.chain)
+print("gradients that came by:", len(in_a_chain), "  in memory at one time, at most:", max(in_a_chain))
+assert len(in_a_chain) == 40 and max(in_a_chain) == 1
+
+# %% [markdown]
+# Nothing is kept "for later": all forty would cost as much memory again as the forty outputs. But a chain is a special
+# shape. A U-Net has **long skips**: it adds the output of layer 20 to that of layer 21, of layer 19 to that of 22, and so on,
+# until layer 1 meets layer 40.
+
 # %%
 predict("1.c")
 
 # %% tags=["predict"]
-in_a_chain = figures.gradients_alive(figures.chain)
+with_long_skips = figures.gradients_alive(figures.long_skips)
 print("What came out:")
-print("forty gradients came by; found in memory at one time, at most:", max(in_a_chain))
+print("in memory at one time, at most:", max(with_long_skips))
 
-# %% tags=["claim-S0.4", "claim-S3.1"]
-reveal("1.c", max(in_a_chain))
-assert len(in_a_chain) == 40 and max(in_a_chain) == 1
-
-# %% [markdown]
-# So nothing is kept "for later": all forty would cost as much memory again as the forty outputs. But a chain is a special shape. A U-Net adds the outputs of its first
-# layers to its last ones again. Each of these **long skips** is a fork, and at a fork a gradient must *wait*.
+# %%
+reveal("1.c", max(with_long_skips))
+assert len(with_long_skips) == 40 and max(with_long_skips) == 20 and with_long_skips[-1] == 1
 
 # %% tags=["figure"]
-with_long_skips = figures.gradients_alive(figures.long_skips)
 figure = figures.alive({"40 layers with long skips": with_long_skips, "a chain of 40 layers": in_a_chain})
 plt.show()
 
-assert max(with_long_skips) == 20 and with_long_skips[-1] == 1
-
 # %% [markdown]
-# *What to see:* with long skips, half of all gradients wait in memory in the middle of the pass: each for the layer that
-# it skipped to. Nothing in the model's code says so; a hook of two lines did.
+# *What to see:* in the middle of the pass, half of all gradients wait in memory, each for the layer that its skip came
+# from. Nothing in the model's code says so; a hook of two lines did.
+#
+# ### "Trying to backward through the graph a second time"
+#
+# Values are let go as well. A node that needs one for its derivative **saves** it, and `backward()` frees it. So a second
+# `backward()` fails, if anything had to be saved:
 
-# %% [markdown]
-# Values are treated the same way: an intermediate value is let go when nobody needs it. A node that needs it for its
-# derivative **saves** it, and `backward()` frees that. So two things are let go, gradients that have been passed on and values
-# that were saved, and older pages mix them up. Running `backward()` twice shows you the second:
-
-# %% tags=["claim-S0.4"]
+# %% tags=["claim-S0.4", "field", "field-141"]
 def second_backward(z: torch.Tensor) -> str:
     z.backward()
-    try:
-        z.backward()
-    except RuntimeError as error:
-        return str(error).split(" (")[0]
-    return "runs"
+    return error_of(z.backward).split(" (")[0]
 
 
 x = torch.tensor([1.0, 3.0], requires_grad=True)
@@ -324,15 +322,15 @@ with_squares = second_backward(torch.sum((x + 2) ** 2))
 only_sums = second_backward(torch.sum(x + 2))
 print("with squares:", with_squares)
 print("only sums:   ", only_sums)
-assert with_squares.startswith("Trying to backward through the graph a second time")
-assert only_sums == "runs"  # the derivative of a sum needs no values: nothing was saved, so nothing is missing
+assert with_squares == "RuntimeError: Trying to backward through the graph a second time"
+assert only_sums == "no error"  # the derivative of a sum needs no values: nothing was saved, so nothing is missing
 
 # %% [markdown]
 # ## Three ways to get it
 #
 # **Keep it.** `y.retain_grad()`, before `backward()` runs. Afterwards is too late: the gradient has passed.
 
-# %%
+# %% tags=["field", "field-01"]
 y = x + 2
 y.retain_grad()
 torch.mean(torch.pow(y, 2)).backward()
@@ -459,8 +457,6 @@ for name, parameter in model.named_parameters():
 # %% [markdown]
 # ## In the field
 #
-# Three questions that people ask again and again.
-#
 # ### "I converted my weight, and its `.grad` stays None"
 #
 # The conversion is an operation: what you hold is its result, a non-leaf. Convert first, then ask for gradients.
@@ -576,7 +572,7 @@ progress()
 # `backward(retain_graph=True)` keeps what was saved. And the passes **add up** in `.grad`: this is what "accumulate"
 # means.
 
-# %% tags=["claim-S0.4"]
+# %% tags=["claim-S0.4", "field", "field-141", "field-144"]
 x = torch.tensor([1.0, 3.0], requires_grad=True)
 squares = (x + 2) ** 2
 node = squares.grad_fn
@@ -588,11 +584,9 @@ squares.sum().backward()
 print("after two passes: x.grad =", x.grad.tolist())
 assert x.grad.tolist() == [12.0, 20.0]
 
-try:
-    node._saved_self
-    raise AssertionError("still there")
-except RuntimeError as error:
-    print("after the last pass:", str(error).split(" (")[0])
+message = error_of(lambda: node._saved_self).split(" (")[0]
+print("after the last pass:", message)
+assert message == "RuntimeError: Trying to backward through the graph a second time"
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 1.5 · Use a graph several times, then let it go
@@ -624,13 +618,16 @@ check("1.5", use_several_times)
 # %% [markdown]
 # ### One step down
 #
-# The oldest document minimises `z` with `x.data -= lr * x.grad.data`. It works, and it is an old habit: `.data` is a way
-# around autograd, and it hides your mistakes too. Say instead that a step is no part of the computation: `torch.no_grad()`.
+# **"`a leaf Variable that requires grad is being used in an in-place operation`."** A step changes a leaf, and autograd
+# will not have that recorded. Old pages write `x.data -= lr * x.grad.data`: `.data` is a way around autograd, and it hides
+# your mistakes too. Say instead that a step is no part of the computation: `torch.no_grad()`.
 
-# %% tags=["claim-S0.2"]
+# %% tags=["claim-S0.2", "field", "field-142"]
 lr = 1e-3
 x = torch.tensor([[1.0], [3.0]], requires_grad=True)
 torch.mean(torch.pow(x + 2, 2)).backward()
+message = error_of(lambda: x.sub_(lr * x.grad))  # what `x -= lr * x.grad` does
+assert message == "RuntimeError: a leaf Variable that requires grad is being used in an in-place operation."
 
 with torch.no_grad():
     x -= lr * x.grad
@@ -643,7 +640,7 @@ assert x.is_leaf and x.requires_grad  # still the same leaf
 # What does `.data` hide? Change a tensor that a node has saved. Under `no_grad()` the change is caught; through `.data`, you
 # get a wrong gradient in silence.
 
-# %% tags=["claim-S0.2"]
+# %% tags=["claim-S0.2", "field", "field-143"]
 def gradient_after_change(through_data: bool) -> str:
     x = torch.tensor([1.0, 3.0], requires_grad=True)
     y = x + 2
@@ -653,11 +650,8 @@ def gradient_after_change(through_data: bool) -> str:
     else:
         with torch.no_grad():
             y.zero_()
-    try:
-        z.backward()
-    except RuntimeError as error:
-        return "RuntimeError: " + str(error).split(":")[0]
-    return f"x.grad = {x.grad.tolist()}"
+    error = error_of(z.backward)
+    return f"x.grad = {x.grad.tolist()}" if error == "no error" else ": ".join(error.split(": ")[:2])
 
 
 honest, hidden = gradient_after_change(False), gradient_after_change(True)

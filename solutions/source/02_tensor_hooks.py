@@ -77,8 +77,7 @@ assert found["second"] == [1.0, 1.0, 1.0, 1.0]
 # ## Read: a hook that looks
 #
 # A **tensor hook** is a function with one argument. `y.register_hook(function)` hands the function over and calls
-# nothing yet. When `backward()` reaches `y`, PyTorch calls it with the gradient of `y`. The oldest document prints the
-# gradient, or appends it to a list. `x`, `y` and `z` are those of lesson 1.
+# nothing yet. When `backward()` reaches `y`, PyTorch calls it with the gradient of `y`. `x`, `y` and `z` are those of lesson 1.
 
 # %% tags=["claim-S0.5"]
 grad_list = []
@@ -110,10 +109,11 @@ with y.register_hook(print):  # `with` removes the hook at the end of the block
 # ### Which tensors can have a hook?
 #
 # **"`cannot register a hook on a tensor that doesn't require gradient`."** You froze a network, and now a tool that
-# hooks its activations stops with this line. Nothing in the frozen network asks for a gradient, so none will ever pass,
-# and PyTorch tells you at once. ([A thread about it](https://github.com/frgfm/torch-cam/issues/217))
+# hooks its activations stops with this line. Nothing in the frozen network asks for a gradient (under `torch.no_grad()`
+# nothing does), so none will ever pass, and PyTorch tells you at once; `retain_grad()` refuses for the same reason.
+# ([A thread about it](https://github.com/frgfm/torch-cam/issues/217))
 
-# %% tags=["claim-S1.2", "field", "field-03"]
+# %% tags=["claim-S1.2", "field", "field-03", "field-149"]
 frozen = nn.Linear(2, 1).requires_grad_(False)
 image = torch.ones(1, 2)
 output = frozen(image)
@@ -121,7 +121,8 @@ message = error_of(output.register_hook, print)
 
 print("requires_grad =", output.requires_grad)
 print(message)
-assert "RuntimeError: cannot register a hook on a tensor that doesn't require" in message
+assert message == "RuntimeError: cannot register a hook on a tensor that doesn't require gradient"
+assert error_of(output.retain_grad) == "RuntimeError: can't retain_grad on Tensor that has requires_grad=False"
 
 # %% [markdown]
 # Two ways out: ask `tensor.requires_grad` first and skip what is frozen; or, if you do want the gradient, let the
@@ -172,8 +173,7 @@ check("2.1", record_gradients)
 # %% [markdown]
 # ## Change: what a hook returns flows on
 #
-# A **tensor** that a hook returns takes the gradient's place. One of the documents says that a tensor hook cannot change
-# data and only offers a new value in `tensor.grad`. So hook `y`, and look at `x`:
+# A **tensor** that a hook returns takes the gradient's place. How far does that reach? Hook `y`, and look at `x`:
 
 # %% tags=["claim-S0.6", "claim-S2.2"]
 x = torch.tensor([[1.0], [3.0]], requires_grad=True)
@@ -295,8 +295,8 @@ plt.show()
 # %% [markdown]
 # ## The handle
 #
-# One document warns: `remove()` must come after `backward()`. Registering notes the function in a dictionary of the
-# tensor, and `remove()` crosses it out. Nothing else does: if you throw the handle away, the hook stays.
+# Registering notes the function in a dictionary of the tensor, and `remove()` crosses it out: after `backward()`, or the hook
+# never runs. Nothing else does: if you throw the handle away, the hook stays.
 
 # %% tags=["claim-S3.5"]
 ran = []
@@ -490,8 +490,8 @@ assert large["right"] < 0.2 and len(large["norms"]) == 100
 assert not (network[:2](images).any() and network[:4](images).any())  # a whole layer puts out zeros only
 
 # %% [markdown]
-# Exactly zero. (A zero on the way may be one for that batch only; the last line of the cell tests all the pictures.) A few
-# giant steps have pushed every neuron of a layer below zero for every picture, and a ReLU that is off
+# Exactly zero. (A zero on the way may be one for that batch only; the last line of the cell tests all the pictures.) Giant
+# steps have pushed every neuron of a layer below zero for every picture, and a ReLU that is off
 # passes no gradient that could switch it on again. The network is not slow, it is **dead**, and no further step can help.
 #
 # People reach for **clipping** then: keep each number of a gradient within a limit. A hook does it, and a second hook, put
@@ -538,60 +538,6 @@ assert large["norms"][-1] == 0.0 and min(clipped["norms"][-10:]) > 0.0 and min(s
 # help. And the clipping that seemed to mend it was no safety net for rare moments: it cut **about half of all numbers**, all
 # through the training. The fault was a step too large for pixels that nobody had scaled, and a smaller one mends it.
 
-# %% [markdown]
-# ## The documents' example
-#
-# One document puts three hooks to work at once: on a tensor, on a module's forward, and on its backward. The module has
-# one parameter, of shape 3x1. Lessons 3 and 5 are about the two hooks on the module; here, watch the numbers.
-#
-# With $x = (1, 2, 3)$, $y = 2x$ and $w = (3, 1, -2)$: what is $z = y \cdot w$? And what are the gradients of $y$, $x$ and $w$?
-
-# %%
-class Weigh(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.w = nn.Parameter(torch.tensor([[3.0], [1.0], [-2.0]]))
-
-    def forward(self, values):
-        return values @ self.w
-
-
-grad_list, forward_list, backward_list = [], [], []
-
-
-def keep_forward(module, args, output):
-    forward_list.append((args[0].tolist(), output.tolist()))
-
-
-def keep_backward(module, grad_input, grad_output):
-    backward_list.append((grad_input[0].tolist(), grad_output[0].tolist()))
-
-# %% tags=["claim-S2.7"]
-model = Weigh()
-x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
-y = 2 * x
-with (
-    y.register_hook(grad_list.append),
-    model.register_forward_hook(keep_forward),
-    model.register_full_backward_hook(keep_backward),
-):
-    z = model(y)
-    z.backward()
-
-print("z =", z.item())
-print("tensor hook:    ", grad_list[0].tolist())
-print("forward hook:   ", *forward_list[0])
-print("backward hook:  ", *backward_list[0])
-assert z.item() == 2 * 3 + 4 * 1 + 6 * -2 == -2
-assert grad_list[0].tolist() == [[3.0, 1.0, -2.0]]  # dz/dy = w
-assert forward_list == [([[2.0, 4.0, 6.0]], [[-2.0]])]  # what went in, what came out
-assert backward_list == [([[3.0, 1.0, -2.0]], [[1.0]])]  # the gradient of what went in, and of what came out
-
-print("y.grad =", y.grad, "  x.grad =", x.grad.tolist(), "  w.grad =", model.w.grad.flatten().tolist())
-assert type(y.grad).__name__ == "NoneType"  # it is only where the hooks have put it
-assert x.grad.tolist() == [[6.0, 2.0, -4.0]]  # 2w: a leaf, it needed no hook
-assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # y
-
 # %% [markdown] tags=["recap"]
 # ## Recap
 #
@@ -606,7 +552,7 @@ assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # y
 # | a tensor hook cannot change data, it only offers a new value in `tensor.grad` (S2) | wrong: what it returns flows on, to everything before this tensor |
 # | `grad = grad * 2` without `return` has no effect; returning is the safe way (S3) | true, and the only way that PyTorch supports |
 # | `remove()` must come after `backward()` (S3) | true; `with` says it best |
-# | example: three hooks on a small module, `y.grad` is None, the list has the gradient (S2) | true |
+# | ↓ example: three hooks on a small module, `y.grad` is None, the list has the gradient (S2) | true |
 # | a tensor hook's result becomes the tensor's own final gradient (S4) | true; with several hooks, the result of the last one |
 # | ↓ `grad *= 2` in a hook doubles the gradient (S3) | in its example; after a `sum()` it raises, and it can change other tensors' gradients |
 # | ↓ a hook defined in a class takes `self` first (S3) | true; register the bound method, `obj.hook` |
@@ -660,7 +606,7 @@ progress(2)
 #
 # ### In place, and why not
 #
-# Back to the first hook, `grad *= 2`. It writes into the tensor that it was given. PyTorch's own page says that a hook
+# Back to the first hook, `grad *= 2`: it writes into the tensor that it was given. PyTorch's own page says that a hook
 # [should not modify its argument](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_hook.html). There are
 # two reasons. **It can fail:** every element of a sum has the gradient 1, and PyTorch sends *one* number that is seen four
 # times, an *expanded* tensor. Nobody can write four results into one number.
@@ -800,9 +746,8 @@ check("2.4", gradients_by_name)
 # %% [markdown]
 # ### A method as a hook
 #
-# Often a hook needs a memory: a list, a counter, a limit. An object has one. The documents say that a hook defined in a
-# class takes `self` first. When you write `counter.hook`, Python makes a **bound method**: a function that already knows
-# its `self` and needs only `grad`.
+# Often a hook needs a memory: a list, a counter, a limit. An object has one. When you write `counter.hook`, Python makes a
+# **bound method**: a function that already knows its `self` and needs only `grad`.
 
 # %% tags=["claim-S3.6"]
 class Counter:
@@ -976,9 +921,9 @@ assert torch.allclose(torch.cat([a.grad, b.grad]), torch.tensor([0.6, 0.8]), ato
 # %% [markdown]
 # ### The image is a leaf, too
 #
-# One of the documents names *adversarial examples* as a use of hooks. The gradient of the **image** says how each pixel
-# should change to make the loss larger. An image that requires grad is a leaf, so you need no hook: its `.grad` is there.
-# Move each pixel by one of its seventeen shades, in that direction, and once more in a random one.
+# The gradient of the **image** says how each pixel should change to make the loss larger, that is, how to make an
+# *adversarial example*. An image that requires grad is a leaf, so you need no hook: its `.grad` is there. Move each pixel by
+# one of its seventeen shades, in that direction, and once more in a random one.
 
 # %%
 network, _ = training.run(0.03)
@@ -993,6 +938,58 @@ for name, direction in directions.items():
     right[name] = (network(moved).argmax(dim=1) == labels).float().mean().item()
     print(f"{name:<16} more than 8 in 10 right: {right[name] > 0.8}")
 assert right["no change"] > 0.8 and right["at random"] > 0.8 and right["by the gradient"] < 0.8
+
+# %% [markdown]
+# ### Three hooks at once
+#
+# On a tensor, on a module's forward and on its backward: lessons 3 and 5 are about the other two. With $x = (1, 2, 3)$,
+# $y = 2x$ and $w = (3, 1, -2)$: what is $z = y \cdot w$? And what are the gradients of $y$, $x$ and $w$?
+
+# %%
+class Weigh(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([[3.0], [1.0], [-2.0]]))
+
+    def forward(self, values):
+        return values @ self.w
+
+
+grad_list, forward_list, backward_list = [], [], []
+
+
+def keep_forward(module, args, output):
+    forward_list.append((args[0].tolist(), output.tolist()))
+
+
+def keep_backward(module, grad_input, grad_output):
+    backward_list.append((grad_input[0].tolist(), grad_output[0].tolist()))
+
+# %% tags=["claim-S2.7"]
+model = Weigh()
+x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+y = 2 * x
+with (
+    y.register_hook(grad_list.append),
+    model.register_forward_hook(keep_forward),
+    model.register_full_backward_hook(keep_backward),
+):
+    z = model(y)
+    z.backward()
+
+print("z =", z.item())
+print("tensor hook:    ", grad_list[0].tolist())
+print("forward hook:   ", *forward_list[0])
+print("backward hook:  ", *backward_list[0])
+assert z.item() == 2 * 3 + 4 * 1 + 6 * -2 == -2
+assert grad_list[0].tolist() == [[3.0, 1.0, -2.0]]  # dz/dy = w
+assert forward_list == [([[2.0, 4.0, 6.0]], [[-2.0]])]  # what went in, what came out
+assert backward_list == [([[3.0, 1.0, -2.0]], [[1.0]])]  # the gradient of what went in, and of what came out
+
+print("y.grad =", y.grad, "  x.grad =", x.grad.tolist(), "  w.grad =", model.w.grad.flatten().tolist())
+assert type(y.grad).__name__ == "NoneType"  # it is only where the hooks have put it
+assert x.grad.tolist() == [[6.0, 2.0, -4.0]]  # 2w: a leaf, it needed no hook
+assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # y
 
 # %% [markdown]
 # ### "My hook multiplies the gradient by 1000, and the optimizer's step does not change"
@@ -1021,6 +1018,34 @@ assert one_step(torch.optim.SGD, 1) == (8.0, 0.92)
 assert one_step(torch.optim.SGD, 10) == (80.0, 0.2)  # ten times the step
 assert one_step(torch.optim.Adam, 1) == (8.0, 0.99)
 assert one_step(torch.optim.Adam, 1000) == (8000.0, 0.99)  # the same step
+
+# %% [markdown]
+# ### "My hook makes the gradient zero, and the weight still moves"
+#
+# Momentum and weight decay are the optimizer's own, and move a weight whose gradient is zero. To freeze a whole weight, set
+# `requires_grad_(False)` and leave it out of the optimizer; for a part of one, put the old numbers back after each step.
+# ([The thread](https://github.com/pytorch/pytorch/issues/38581))
+
+# %% tags=["field", "field-148"]
+def moved_by_a_step(**settings):
+    w = torch.tensor([1.0], requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.1, **settings)
+    w.sum().backward()
+    optimizer.step()  # one step as usual
+    optimizer.zero_grad()
+
+    before = w.item()
+    with w.register_hook(torch.zeros_like):  # and one with a gradient of zero
+        w.sum().backward()
+    optimizer.step()
+    return round(before - w.item(), 3)
+
+
+print("plain:", moved_by_a_step())
+print("with momentum:", moved_by_a_step(momentum=0.9), "  with weight decay:", moved_by_a_step(weight_decay=0.1))
+assert moved_by_a_step() == 0.0
+assert moved_by_a_step(momentum=0.9) == 0.09  # 0.9 of the step before
+assert moved_by_a_step(weight_decay=0.1) == 0.009  # 0.1 of the weight 0.9, times 0.1
 
 # %% [markdown]
 # ### "I hooked a tensor and then changed it in place"

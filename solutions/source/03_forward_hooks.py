@@ -80,24 +80,7 @@ assert order == ["Times", "ReLU", "Times", "Sequential"] and result.tolist() == 
 # - `args`: the positional arguments that it was called with, always a **tuple**;
 # - `output`: whatever its `forward` returned.
 #
-# It is kept in a dictionary of the module, and the handle's `id` is the key.
-
-# %% tags=["claim-S1.3"]
-layer = model[0]
-handle = layer.register_forward_hook(report)
-print("registered:", [hook.__name__ for hook in layer._forward_hooks.values()])
-assert isinstance(layer._forward_hooks, OrderedDict) and layer._forward_hooks[handle.id] is report
-
-handle.remove()
-print("removed:   ", [hook.__name__ for hook in layer._forward_hooks.values()])
-assert len(layer._forward_hooks) == 0
-
-# %% [markdown]
-# (`_forward_hooks` begins with an underscore: it is PyTorch's own, to look at and not to write to.)
-#
-# One of the documents has this example: a convolution, a batch normalisation and a ReLU inside a net. One list collects
-# `args`, first with the hook on the net, then with the same hook on the second layer. So `args` and `output` belong to
-# **the module that carries the hook**.
+# Whose `args` and `output`? Those of **the module that carries the hook**: below, a net first, then the second of its layers.
 
 # %% tags=["claim-S1.7", "claim-S1.6"]
 class Net(nn.Module):
@@ -127,18 +110,6 @@ assert hook_list[0][0][0] is x  # the net's: the very object that went in ...
 assert torch.equal(hook_list[0][1], result)  # ... and the result
 assert torch.equal(hook_list[1][0][0], net.layers[0](x))  # the norm's: what the convolution put out
 assert torch.equal(hook_list[1][1], net.layers[1](net.layers[0](x)))  # before the ReLU: a layer's own output
-
-# %% [markdown]
-# A layer's output is its own, not "activated": the ReLU and the dropout behind it are modules with outputs of their own.
-
-# %%
-behind = nn.Sequential(nn.Identity(), nn.ReLU(), nn.Dropout(0.5))
-with capture(behind) as seen:
-    behind(torch.tensor([-1.0, 1.0]))
-
-print({name: value.tolist() for name, value in list(seen.items())[:2]})
-assert seen["0"].tolist() == [-1.0, 1.0] and seen["1"].tolist() == [0.0, 1.0]
-assert seen["2"].tolist() in ([0.0, 2.0], [0.0, 0.0])  # in training, a dropout keeps a number and doubles it, or drops it
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 3.1 · One layer's output
@@ -219,8 +190,7 @@ reveal("3.b", two.tolist())
 assert one.tolist() == two.tolist() == [20.0, 0.0]  # setdefault returns what is stored, so the hook does too
 
 # %% [markdown]
-# (The documents disagree here, because they are of different ages: in the oldest a hook that returns something is an
-# error, a later one warns that it "must not return". Since PyTorch 1.2 it is a feature; the accident has stayed.)
+# (Old pages say that a hook must not return anything. Since PyTorch 1.2 it is a feature; the accident has stayed.)
 #
 # The quietest accident: a hook that ends in `return output.detach()`. Each number is right, and no error comes. But the new
 # output has no graph behind it, so **neither this layer nor what leads to the loss through it alone learns any more**, while
@@ -267,15 +237,8 @@ assert lost.flatten().tolist() == [0.0, 4.0]
 assert mixed.flatten().tolist() == [1.0, 3.0]  # 0.75 · 0 + 0.25 · 4, and the other way round
 
 # %% [markdown]
-# This line, from the longest of the documents, is the heart of a training method: *manifold mixup* mixes each sample with a
-# partner in the middle of the network. The labels must be mixed with the **same** partners and the **same** λ. Lesson 7
+# That one line, which mixes each sample with a partner in the middle of a network, is the heart of a training method: lesson 7
 # builds it.
-
-# %% tags=["claim-S3.9"]
-targets = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # sample 0 is a cat, sample 1 a dog
-mixed_targets = lam * targets + (1 - lam) * targets[indices]
-assert mixed_targets.tolist() == [[0.75, 0.25], [0.25, 0.75]]
-assert mixed[0].item() == (mixed_targets[0] @ features).item()  # the same mixture
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 3.2 · Switch a channel off
@@ -417,8 +380,8 @@ assert len(born_dead) == 1
 # ## A captured value is the same memory
 #
 # `detach()` gives you a tensor without a graph. It does **not** copy: the new tensor shares its numbers with the old one.
-# Here a ReLU that works **in place** comes after the layer that we capture.
-# ([A thread](https://github.com/meta-pytorch/captum/issues/156))
+# Here a ReLU that works **in place** comes after the layer that we capture; a second hook keeps the ReLU's own `args`.
+# ([A thread](https://github.com/meta-pytorch/captum/issues/156), [another](https://github.com/pytorch/pytorch/issues/95617))
 
 # %% tags=["field", "field-27"]
 inplace_model = nn.Sequential(Times(2), nn.ReLU(inplace=True))
@@ -430,7 +393,11 @@ def keep_three(module, args, output):
     captured["numpy"] = output.detach().cpu().numpy()
 
 
-with inplace_model[0].register_forward_hook(keep_three):
+def keep_args(module, args, output):
+    captured["args"] = args[0].detach().clone()
+
+
+with inplace_model[0].register_forward_hook(keep_three), inplace_model[1].register_forward_hook(keep_args):
     inplace_model(torch.tensor([1.0, -3.0]))
 
 for name, value in captured.items():
@@ -438,10 +405,11 @@ for name, value in captured.items():
 assert captured["detach"].tolist() == [2.0, 0.0]  # the layer made (2, -6): the ReLU wrote over it
 assert captured["clone"].tolist() == [2.0, -6.0]
 assert captured["numpy"].tolist() == [2.0, 0.0]
+assert captured["args"].tolist() == [2.0, 0.0]  # a forward hook comes after forward: too late, clone or not
 
 # %% [markdown]
-# A clone is safe. The NumPy array is not: `cpu()` copies only a tensor that is elsewhere, and `numpy()` does not copy. Try
-# it in the trained network, whose ReLUs are switched to in place here.
+# A clone made in time is safe; the ReLU's own forward hook comes too late. The NumPy array is not safe: `cpu()` copies only a
+# tensor that is elsewhere, and `numpy()` does not copy. Try it in the trained network, whose ReLUs are switched to in place here.
 
 # %% tags=["explorer"]
 explorer.feature_maps()
@@ -461,9 +429,8 @@ assert torch.equal(conv1_maps[False], conv1_maps[True].relu()) and (conv1_maps[T
 # %% [markdown]
 # ## What a capture costs
 #
-# A document advises not to keep captured tensors on the GPU, "unless you have an A100". It is good advice on the CPU as
-# well: people see their memory grow pass by pass. ([A thread](https://github.com/meta-pytorch/opacus/issues/176)) How much?
-# Five layers, each with an output of 10 × 100 floats of 4 bytes; a hook on the last one keeps its output in some form.
+# People see their memory grow pass by pass, on the GPU and elsewhere. ([A
+# thread](https://github.com/meta-pytorch/opacus/issues/176)) How much does one output cost that you keep? Five layers, each with an output of 10 × 100 floats of 4 bytes; a hook on the last one keeps its output in some form.
 # `bytes_alive` counts what is still in memory afterwards, the batch included if something holds it.
 
 # %% tags=["claim-S3.8", "field", "field-28", "figure"]
@@ -495,7 +462,7 @@ assert list(sizes.values()) == [24_000, 4_000, 4_000, 400, 4]
 # hook belongs to the **module, not to the call**: it runs at each use, and a dictionary entry is overwritten.
 # ([A thread](https://github.com/openai/CLIP/pull/239))
 
-# %% tags=["field", "field-23"]
+# %% tags=["field", "field-23", "field-147"]
 class Twice(nn.Module):
     def __init__(self):
         super().__init__()
@@ -624,24 +591,26 @@ assert heard == [[30.0, 0.0]]  # and out_proj stayed silent
 # %% [markdown]
 # ## Hooks left behind
 #
-# *"I fixed my hook, and the old error still comes."* An exception left the block before `remove()`, or the handle was
-# never kept. The **module** holds the hook; the handle is only its key. Losing a key removes nothing. `with` removes the hook
-# however the block ends. ([A thread](https://github.com/TransformerLensOrg/TransformerLens/pull/156))
+# *"I fixed my hook, and the old error still comes."* *"My hook runs twice."* An exception left the block before `remove()`, or
+# the handle was never kept, and the cell ran again. The **module** holds its hooks, in a dictionary; a handle is only the key
+# to one of them, and losing a key removes nothing. `with` removes the hook however the block ends. ([A thread](https://github.com/TransformerLensOrg/TransformerLens/pull/156))
 
-# %% tags=["field", "field-34"]
+# %% tags=["claim-S1.3", "field", "field-34", "field-147"]
 def broken(module, args, output):
     return output[5]  # there are only two
 
 
 layer = Times(2)
-layer.register_forward_hook(broken)  # nobody keeps the handle
-errors = [error_of(layer, torch.tensor([1.0, -3.0])) for _ in range(2)]
-print(errors[1], "  hooks left:", len(layer._forward_hooks))
-assert errors[0] == errors[1] and errors[0].startswith("IndexError") and len(layer._forward_hooks) == 1
+for _ in range(2):  # the cell, run twice
+    layer.register_forward_hook(broken)  # nobody keeps the handle
+    message = error_of(layer, torch.tensor([1.0, -3.0]))
+print(message, "  hooks left:", len(layer._forward_hooks))
+assert message.startswith("IndexError") and len(layer._forward_hooks) == 2
 
 layer._forward_hooks.clear()  # the last resort: private, and it removes everybody's hooks
 try:
-    with layer.register_forward_hook(broken):
+    with layer.register_forward_hook(broken) as handle:
+        assert isinstance(layer._forward_hooks, OrderedDict) and layer._forward_hooks[handle.id] is broken
         layer(torch.tensor([1.0, -3.0]))
 except IndexError:
     print("after `with`, hooks left:", len(layer._forward_hooks))
@@ -694,7 +663,7 @@ with edit(model, lambda output, call: output / 2, "0"):  # replaces; must return
 # | input and output are those of the module with the hook (S1) | true: a whole net or one layer; the input is a tuple |
 # | the example with a hook on the net, then on `layers[1]` (S1) | true |
 # | do not keep captured tensors on the GPU (S3) | true of any memory |
-# | only the output can be changed, by return: manifold mixup (S3) | true; labels need the same partners and the same λ |
+# | only the output can be changed, by return: manifold mixup (S3) | true: lesson 7 |
 # | a forward hook only looks, it never touches the graph (S4) | only if it returns `None` |
 # | ↓ changing the input in place does not affect this result (S2) | true where the layer makes a new tensor; but the caller's tensor changes, and `backward()` may fail |
 # | ↓ the output is a Tensor; `.data.cpu().numpy()` exports it (S3) | it is whatever `forward` returned; `.detach().cpu().numpy()` |
@@ -746,8 +715,7 @@ progress(3)
 #
 # ### The output is whatever `forward` returned
 #
-# The longest document says that the output "is a Tensor". Often. An LSTM returns a tuple of a tensor and another tuple,
-# and many models return a dictionary. The hook gets that, as it is; and whoever replaces it must keep its structure,
+# Often that is a tensor. An LSTM returns a tuple of a tensor and another tuple, and many models return a dictionary. The hook gets that, as it is; and whoever replaces it must keep its structure,
 # because the caller is going to unpack it. ([A thread](https://github.com/sksq96/pytorch-summary/issues/143))
 
 # %% tags=["field", "field-26", "claim-S3.7"]
@@ -939,7 +907,7 @@ check("3.5", capturing)
 # changes. (A layer that hands on its input's own memory, such as `nn.Identity`, changes with it.) But the tensor that you
 # write into belongs to somebody else, and autograd may still need it.
 
-# %% tags=["claim-S2.4"]
+# %% tags=["claim-S2.4", "field", "field-143"]
 def wipe_input(module, args, output):
     args[0].zero_()  # zero_ is in place: it writes into the tensor
 
@@ -968,8 +936,7 @@ assert result.item() == 1.0 and "modified by an inplace operation" in error_of(r
 # %% [markdown]
 # ### Features for another task
 #
-# One of the documents names *transfer learning* as a use of hooks: take what an inner layer puts out as features, and train
-# something small on them. Our network was trained to tell ten digits apart. Is a digit even or odd? A linear layer on the
+# *Transfer learning* takes what an inner layer puts out as features, and trains something small on them. Our network was trained to tell ten digits apart. Is a digit even or odd? A linear layer on the
 # features of `pool` tells, in a second; the network itself stays as it is.
 
 # %%
@@ -988,6 +955,21 @@ for _ in range(60):
 right = (head(features[~is_train]).argmax(dim=1) == labels[~is_train] % 2).float().mean().item()
 print("even or odd, on digits that the new layer has not seen: more than 9 in 10 right:", right > 0.9)
 assert right > 0.9
+
+# %% [markdown]
+# ### "Before or after the activation?"
+#
+# A layer's output is what its own `forward` returned: before a ReLU or a dropout that is a module of its own. Those have
+# outputs, too.
+
+# %% tags=["field", "field-146"]
+behind = nn.Sequential(nn.Identity(), nn.ReLU(), nn.Dropout(0.5))
+with capture(behind) as seen:
+    behind(torch.tensor([-1.0, 1.0]))
+
+print({name: value.tolist() for name, value in list(seen.items())[:2]})
+assert seen["0"].tolist() == [-1.0, 1.0] and seen["1"].tolist() == [0.0, 1.0]
+assert seen["2"].tolist() in ([0.0, 2.0], [0.0, 0.0])  # in training, a dropout keeps a number and doubles it, or drops it
 
 # %% [markdown]
 # ### "Can't call numpy() on Tensor that requires grad"
@@ -1016,11 +998,11 @@ assert array.dtype == "float32"
 # %% [markdown]
 # ### "I compute a loss from the feature that I captured, and backward fails"
 #
-# Or, with another term in the loss, it does not fail and the feature has no effect. A detached value is cut off from the
+# *Element 0 of tensors does not require grad.* Or, with another term in the loss, no error and no effect. A detached value is cut off from the
 # graph. To look: detach. For a loss: keep the **live** output, and let it go after `backward()`.
 # ([A thread](https://github.com/jantic/DeOldify/issues/116))
 
-# %% tags=["field", "field-28"]
+# %% tags=["field", "field-28", "field-145"]
 linear, features = nn.Linear(1, 1), {}
 
 def keep_two(module, args, output):
@@ -1115,6 +1097,7 @@ class Functional(nn.Module):
         return self.fc(self.pool(F.relu(self.conv(x))).flatten(1))
 
 
+torch.manual_seed(0)
 functional, x = Functional(), torch.linspace(-1, 1, 36).reshape(1, 1, 6, 6)
 children = list(functional.children())
 print("all of them:  ", error_of(nn.Sequential(*children), x).split(" (")[0])

@@ -347,7 +347,7 @@ check("11.3", hook_compiled)
 # **Activation checkpointing** saves memory: it forgets what is inside a block, and runs the block again in the backward. Hooks inside run
 # again, too.
 
-# %%
+# %% tags=["field", "field-147"]
 def runs(**options):
     block, ran = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)), []
     for name, layer in block.named_children():

@@ -19,8 +19,8 @@ class Symptom(NamedTuple):
     words: str
 
 
-GRADIENTS, TENSOR, FORWARD, BACKWARD, MODEL, MIXING = (
-    "Gradients that are not there",
+HEADINGS = GRADIENTS, TENSOR, FORWARD, BACKWARD, MODEL, MIXING = (
+    "No gradient, or an error in its place",
     "A tensor's hook surprises me",
     "I want a layer's output",
     "Backward hooks of modules",
@@ -31,7 +31,15 @@ GRADIENTS, TENSOR, FORWARD, BACKWARD, MODEL, MIXING = (
 SYMPTOMS: dict[str, Symptom] = {
     "01": Symptom(GRADIENTS, "`y.grad` is None after `backward()`, with a warning about a non-leaf tensor"),
     "02": Symptom(GRADIENTS, "I set `requires_grad=True`, reshaped or moved the tensor, and its `.grad` stays None"),
+    "145": Symptom(GRADIENTS, "element 0 of tensors does not require grad and does not have a grad_fn"),
+    "141": Symptom(GRADIENTS, "trying to backward through the graph a second time"),
+    "142": Symptom(GRADIENTS, "a leaf Variable that requires grad is being used in an in-place operation"),
+    "143": Symptom(
+        GRADIENTS, "one of the variables needed for gradient computation has been modified by an inplace operation"
+    ),
+    "144": Symptom(GRADIENTS, "I ran `backward()` once more, and `x.grad` has doubled"),
     "03": Symptom(TENSOR, "cannot register a hook on a tensor that doesn't require gradient"),
+    "149": Symptom(TENSOR, "can't retain_grad on Tensor that has requires_grad=False"),
     "04": Symptom(GRADIENTS, "Grad-CAM: my list of gradients is empty, or the output does not require grad"),
     "05": Symptom(TENSOR, "I edit `grad` in place: another tensor's gradient changes as well, or an error comes"),
     "06": Symptom(TENSOR, "my hook returns a number, a list or another shape, and backward raises"),
@@ -40,6 +48,7 @@ SYMPTOMS: dict[str, Symptom] = {
     "09": Symptom(TENSOR, "does `torch.autograd.grad(out, x)` run the hook on `x`?"),
     "10": Symptom(TENSOR, "a weight is used in several places: how often does its hook run, with which gradient?"),
     "11": Symptom(TENSOR, "my hook makes a gradient 1000 times larger, and the optimizer's step does not change"),
+    "148": Symptom(TENSOR, "my hook makes the gradient zero, and the weight still moves"),
     "13": Symptom(TENSOR, "Python crashes in `register_hook` on a view whose base was changed"),
     "15": Symptom(TENSOR, "a post-accumulate hook gets the parameter, and I expected the gradient"),
     "17": Symptom(TENSOR, "inside a hook, `param.grad` is None or that of the step before"),
@@ -49,11 +58,13 @@ SYMPTOMS: dict[str, Symptom] = {
     "22": Symptom(FORWARD, "`F.relu` or an operator: there is no module to put a hook on"),
     "23": Symptom(FORWARD, "one ReLU is used several times: I see its last call only, or the calls in a strange order"),
     "24": Symptom(FORWARD, "my forward hook computes a new output, and the network's result stays the same"),
+    "146": Symptom(FORWARD, "is a layer's output taken before or after the activation?"),
+    "147": Symptom(FORWARD, "my hook runs twice in one pass"),
     "26": Symptom(FORWARD, "'tuple' object has no attribute 'detach' (or 'shape')"),
     "27": Symptom(FORWARD, "the output that I captured is already rectified: a later layer wrote over it"),
     "28": Symptom(FORWARD, "memory grows with each batch since I store activations"),
     "30": Symptom(FORWARD, "takes 2 positional arguments but 3 were given: how many arguments does a hook get?"),
-    "31": Symptom(TENSOR, "hooks made in a loop all report the last layer's name"),
+    "31": Symptom(TENSOR, "a hook gets no name: how do I tell which tensor it is? In a loop all report the last one"),
     "32": Symptom(FORWARD, "a hook on a ModuleList, or on a layer that the forward does not use, never fires"),
     "34": Symptom(MODEL, "after a run that failed, old hooks are still on the model"),
     "35": Symptom(MODEL, "a timer of pre-hook and hook gets out of step when a forward raises"),
@@ -123,7 +134,7 @@ def index(answers: Iterable[Answer]) -> str:
 
     Example:
         >>> print(index([Answer("01", "01_intermediate_grad", "In the field")]))
-        **Gradients that are not there**
+        **No gradient, or an error in its place**
         <BLANKLINE>
         - `y.grad` is None after `backward()`, with a warning about a non-leaf tensor → [lesson 1, In the field](01_intermediate_grad.ipynb#In-the-field)
     """  # noqa: E501
@@ -133,7 +144,7 @@ def index(answers: Iterable[Answer]) -> str:
             raise LookupError(f"field-{answer.case} has no words: add it to hooklab/course/lesson00/symptoms.py")
         places.setdefault(answer.case, []).append(answer)
     parts = []
-    for about in dict.fromkeys(symptom.about for symptom in SYMPTOMS.values()):
+    for about in HEADINGS:
         lines = [
             f"- {symptom.words} → {', '.join(map(link, dict.fromkeys(places[case])))}"
             for case, symptom in SYMPTOMS.items()

@@ -47,13 +47,15 @@ hook_at_a_fork = prediction(
 
 gradients_at_once = number(
     "1.c",
-    "Forty layers in a chain: forty gradients are made on the way back. Each time a hook is called, how many of the "
-    "forty does it find in memory, at most?",
+    "Forty layers, and twenty of these long skips. Each time a hook is called, how many of the forty gradients does it "
+    "find in memory, at most?",
     {
-        1: "Each gradient is needed once: to make the next. Then it is let go.",
-        2: "One that is being read and one that is being made. When a hook is called, the next one is not made yet.",
+        1: "As in the chain: passed on and let go. But a gradient that goes back along a skip as well must wait at its "
+        "other end, until the pass has come that far.",
+        2: "One for each way back at a fork. There are twenty forks, and at each of them one is waiting.",
+        20: "Half-way, each of the first twenty layers has a gradient waiting for it, the one from its skip.",
         40: "All are kept until `backward()` is over. That is what `retain_grad()` on each would do.",
     },
-    otherwise="A number that grows with the depth would mean that gradients are kept for later. In a chain nobody "
-    "needs them later.",
+    otherwise="Count the gradients that have been made and are still needed: half-way, twenty skips have each brought "
+    "one back to a layer whose turn has not come.",
 )

@@ -71,16 +71,19 @@ def worth(costs: Sequence[float], unchanged: Collection[int]) -> Figure:
 
     Args:
         costs: per channel, the share of answers that are right with it, less that without it.
-        unchanged: the channels without which every answer is the same; they are marked in grey.
+        unchanged: the channels without which every answer is the same; they are marked in grey. A channel that changes
+            answers, and as many to right as to wrong, gets a ring.
     """
+    even = [channel for channel, cost in enumerate(costs) if cost == 0 and channel not in unchanged]
+    marks = {"x": (unchanged, REST, "changes not one answer"), "o": (even, FORWARD, "gains as many as it loses")}
     with style():
         figure, axes = plt.subplots(figsize=(8.4, 3.0))
         axes.bar(range(len(costs)), [100 * cost for cost in costs], color=FORWARD, width=0.65)
         axes.axhline(0, color=REST, linewidth=0.8)
-        for channel in unchanged:
-            axes.plot(channel, 0, "x", color=REST, markersize=9, markeredgewidth=2)
-        if unchanged:
-            axes.plot([], [], "x", color=REST, markersize=9, markeredgewidth=2, label="changes not one answer")
+        for mark, (channels, colour, label) in marks.items():
+            if channels:
+                axes.plot(list(channels), [0] * len(channels), mark, color=colour, mfc="none", ms=8, mew=2, label=label)
+        if axes.get_legend_handles_labels()[0]:
             axes.legend(loc="upper left")
         axes.set(xticks=range(len(costs)), xlabel="channel of relu2 that is off", ylabel="points of accuracy lost")
         return figure

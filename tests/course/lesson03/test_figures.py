@@ -68,6 +68,12 @@ def test_a_channel_without_which_nothing_changes_is_marked():
     assert next(list(line.get_xdata()) for line in axes.lines if line.get_marker() == "x") == [0]
 
 
+def test_a_channel_that_gains_as_many_answers_as_it_loses_has_a_mark_of_its_own():
+    (axes,) = worth([0.0, 0.06, 0.0], [0]).axes
+    assert [(line.get_marker(), list(line.get_xdata())) for line in axes.lines[1:]] == [("x", [0]), ("o", [2])]
+    assert len(axes.get_legend().get_texts()) == 2
+
+
 def test_where_every_channel_matters_nothing_is_marked():
     (axes,) = worth([0.1, 0.2], []).axes
     assert axes.get_legend() is None
