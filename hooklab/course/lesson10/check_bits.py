@@ -22,6 +22,7 @@ _LIKELY: dict[str, Reason] = {
     "must match the size of tensor": "another shape came out of unpack",
     "expected scalar type": "another dtype came out of unpack: come back to the one that the tensor had",
     "to have the same dtype": "another dtype came out of unpack: come back to the one that the tensor had",
+    "two bool tensors is not supported": "a mask is saved, too: leave what is not floating point as it is",
     "tensors used as indices must be": "integers must come back exactly, with their dtype",
     "Expected object of scalar type": "another dtype came out of unpack: come back to the one that the tensor had",
 }
@@ -33,7 +34,9 @@ def eight_bits(trial: Trial) -> str:
     def block() -> Any:
         return expect_manager(trial.call(), "your function")
 
-    _expect_small(trial, block)
+    for dtype in (torch.float32, torch.float64):
+        _expect_small(trial, block, dtype)
+    _expect_the_dtype(trial, block)
     for values in ((-1.0, 3.0), (0.0, 100.0), (1e-3, 2e-3), (-50.0, -49.0)):
         for dtype in (torch.float32, torch.float64):
             _expect_near(trial, block, *values, dtype)
@@ -57,8 +60,8 @@ def _saved(trial: Trial, block: Callable[[], Any], what: str, values: Tensor) ->
     return w.grad
 
 
-def _expect_small(trial: Trial, block: Callable[[], Any]) -> None:
-    x = torch.linspace(-1, 1, MANY).requires_grad_()
+def _expect_small(trial: Trial, block: Callable[[], Any], dtype: torch.dtype) -> None:
+    x = torch.linspace(-1, 1, MANY, dtype=dtype).requires_grad_()
 
     def run() -> Tensor:
         with block():
@@ -70,11 +73,29 @@ def _expect_small(trial: Trial, block: Callable[[], Any]) -> None:
     kept = meter.alive - y.nbytes
     if kept > 2.2 * MANY:  # sin saves 2 x, cos saves sin's result
         likely = None
-        if kept >= 7.9 * MANY:
-            likely = "four bytes a number are still there: pack returns floats, or keeps the tensor beside the bytes"
+        if kept >= 2 * x.nbytes - 0.1 * MANY:
+            size = {4: "four", 8: "eight"}[x.itemsize]
+            likely = f"{size} bytes a number are still there: pack returns floats, or keeps the tensor beside the bytes"
         raise NotYet(
-            "the saved values are too large", expected="one byte a number", got=f"{kept / MANY / 2:.1f}", likely=likely
+            f"the saved values are too large, {dtype}".replace("torch.", ""),
+            expected="one byte a number",
+            got=f"{kept / MANY / 2:.1f}",
+            likely=likely,
         )
+
+
+def _expect_the_dtype(trial: Trial, block: Callable[[], Any]) -> None:
+    """A matrix product is strict: its backward raises if what comes back has another dtype."""
+    values = torch.linspace(-1, 3, 12, dtype=torch.float64).reshape(4, 3)
+    w = torch.ones(3, 1, dtype=torch.float64, requires_grad=True)
+
+    def run() -> None:
+        with block():
+            y = values @ w
+        y.sum().backward()
+
+    run.__name__ = "a matrix product in float64"
+    trial.run(run)
 
 
 def _expect_near(trial: Trial, block: Callable[[], Any], low: float, high: float, dtype: torch.dtype) -> None:
@@ -98,6 +119,8 @@ def _why_off(values: Tensor, got: Tensor, step: float) -> str | None:
         return "the smallest value is missing: add it again in unpack"
     if not bool(got.isfinite().all()):
         return "a division by 0 or by a very small number"
+    if abs(got.flatten()[values.argmax()] - low) < step < 0.1 * (values.max() - low):
+        return "256 does not fit in a byte: the largest value comes back as the smallest; 255 steps"
     error = (values - got).flatten()
     if -0.01 * step <= error.min() and 0.9 * step < error.max() <= 1.01 * step:
         return "cut instead of rounded: a conversion to whole numbers drops what is behind the point; round() first"

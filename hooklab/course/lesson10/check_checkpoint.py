@@ -131,7 +131,9 @@ def _missing_value_explained(function: _Function) -> Iterator[None]:
         if "unpack_hook expected to be a Tensor" in fault.missing:
             likely = "unpack returns no tensor: it is given what pack returned, and hands back the value of that number"
             raise NotYet(fault.missing, expected="a tensor", likely=likely) from fault
-        lacks = ("raised KeyError", "list index out of range", "pop from empty list")
+        lacks = ["raised KeyError", "list index out of range", "pop from empty list"]
+        if function.seen[0][1] != function.seen[-1][1]:
+            lacks.append("returned an invalid gradient")
         if dict(fault.details).get("likely") or not any(words in fault.missing for words in lacks):
             raise
         first, last = function.seen[0], function.seen[-1]

@@ -21,11 +21,13 @@ from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
 
 class _Ran(NamedTuple):
-    """A node that ran: its name, and the gradients that it put out and was given."""
+    """A node that ran: its name, the gradients that it put out and was given, and where it is in the graph."""
 
     name: str
     made: list[Tensor | None]
     given: list[Tensor | None]
+    is_first_way: bool  # whether every step from the loss to it is the first pair of next_functions
+    last_found: str  # the name of the last node that `every_node` finds
 
 
 def _leaf(*values: float) -> Tensor:
@@ -56,6 +58,10 @@ def _graphs() -> list[tuple[str, Callable[[], Tensor]]]:
         early = torch.where(x > 0, x.log(), 0.0).exp()
         return (torch.where(y > 0, y.sqrt(), 0.0) * early).sum()
 
+    def second_way() -> Tensor:
+        x, y = _leaf(1.0, 2.0), _leaf(0.0, 4.0)
+        return x.exp().sum() + torch.where(y > 0, y.sqrt(), 0.0).sum()
+
     def healthy() -> Tensor:
         x = _leaf(1.0, 2.0)
         return ((x + 1).log() * x.exp() + x).sum()
@@ -69,6 +75,7 @@ def _graphs() -> list[tuple[str, Callable[[], Tensor]]]:
         ("one in which an infinity comes first", infinity_first),
         ("one where the NaN is in a second input's gradient", second_input),
         ("one in which two nodes make a NaN", two_of_them),
+        ("one where the NaN is on the second way from the loss", second_way),
         ("one with infinite, but no NaN gradients", infinite),
         ("a healthy one", healthy),
     ]
@@ -96,6 +103,12 @@ _GUESSES: dict[str, Callable[[list[_Ran]], Any]] = {
     "only a node whose every gradient is NaN counts: `.any()` asks for one number": lambda log: _first(
         log, lambda ran: any(grad is not None and bool(grad.isnan().all()) for grad in ran.made)
     ),
+    "only the first pair of each next_functions is followed: a node may have several": lambda log: _first(
+        log, lambda ran: ran.is_first_way and _has_nan(ran.made)
+    ),
+    "late binding: every hook reports the last `node` of the loop": lambda log: (
+        log[0].last_found if any(_has_nan(ran.made) for ran in log) else None
+    ),
     "no hook has found anything": lambda log: None,
 }
 
@@ -108,6 +121,7 @@ _LIKELY: dict[str, Reason] = {
     "expected tuple, but hook returned": "accidental return: what a hook returns replaces the gradients",
     "has returned an incorrect number of values": "accidental return: what a hook returns replaces the gradients",
     "backward through the graph a second time": "two backwards: run loss.backward() once",
+    "tuple index out of range": "nothing at that place: grad_inputs and next_functions of a leaf's node are empty",
     "RecursionError": "a graph may be deeper than Python's stack: use a list of nodes that are still to visit",
 }
 
@@ -123,7 +137,9 @@ def who_made_the_first_nan(trial: Trial) -> str:
         log = _logged(make())
         answers.append(_answer(trial, loss, healthy=_first(log, lambda ran: _has_nan(ran.made)) is None))
         if all(node.variable.grad is None for node in ends):
-            raise NotYet(f"{what}: no gradient has arrived", expected="loss.backward() in your function")
+            raise NotYet(
+                f"{what}: no gradient has arrived", expected="loss.backward() in your function, run to its end"
+            )
         _expect_no_hooks(ends)
         logs.append(log)
     for (what, _), got, log in zip(graphs, answers, logs, strict=True):
@@ -164,11 +180,16 @@ def _nodes(loss: Tensor) -> list[Any]:
 def _logged(loss: Tensor) -> list[_Ran]:
     """Run the loss back and return what each node did, in order."""
     log: list[_Ran] = []
+    nodes, first_way, node = _nodes(loss), list[Any](), loss.grad_fn
+    while node is not None:
+        first_way.append(node)
+        node = node.next_functions[0][0] if node.next_functions else None
 
     def watch(node: Any) -> None:
-        node.register_hook(lambda made, given: log.append(_Ran(node.name(), list(made), list(given))))
+        where = node in first_way, nodes[-1].name()
+        node.register_hook(lambda made, given: log.append(_Ran(node.name(), list(made), list(given), *where)))
 
-    for node in _nodes(loss):
+    for node in nodes:
         watch(node)
     loss.backward()
     return log

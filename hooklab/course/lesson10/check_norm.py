@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +13,7 @@ from torch.autograd.graph import register_multi_grad_hook
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.expectations import expect_handle
 from hooklab.course.exercises.gradients import close
-from hooklab.course.exercises.misconceptions import Reason, fitting, in_torchs_line, named_by
+from hooklab.course.exercises.misconceptions import Reason, alike, fitting, in_torchs_line, named_by
 from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
 _LIKELY: dict[str, Reason] = {
@@ -27,11 +27,20 @@ _LIKELY: dict[str, Reason] = {
 
 
 class _Backward(NamedTuple):
-    """One backward: its gradients, None for a parameter without one, and what `.grad` held when all were there."""
+    """One backward, in a row of them.
+
+    Attributes:
+        grads: its gradients, None for a parameter without one.
+        then: what `.grad` held when all were there.
+        came_first: the gradient that came first.
+        norms: of this backward and of those before it.
+    """
 
     what: str
     grads: list[Tensor | None]
     then: list[Tensor | None]
+    came_first: Tensor
+    norms: list[float]
 
 
 _GUESSES: dict[str, Callable[[_Backward], float]] = {
@@ -43,6 +52,9 @@ _GUESSES: dict[str, Callable[[_Backward], float]] = {
     "the largest norm alone": lambda one: max(map(_norm, one.grads)),
     "the first gradient alone": lambda one: _norm(one.grads[0]),
     "the last gradient alone": lambda one: _norm(one.grads[-1]),
+    'one gradient: with mode="any" the hook gets the one that comes first': lambda one: _norm(one.came_first),
+    "the first answer, for ever: each backward has its own norm": lambda one: one.norms[0],
+    "the squares of earlier backwards are still in the sum": lambda one: math.hypot(*one.norms),
     "the norms of all, averaged": lambda one: sum(map(_norm, one.grads)) / sum(grad is not None for grad in one.grads),
     "absolute values added up: a norm squares first": lambda one: sum(
         grad.abs().sum().item() for grad in one.grads if grad is not None
@@ -68,7 +80,7 @@ def the_norm_of_all_gradients(trial: Trial) -> str:
     ]
     seen: list[_Backward] = []
     for what, loss in runs:
-        seen.append(_run(trial, what, loss, parameters))
+        seen.append(_run(trial, what, loss, parameters, seen[-1].norms if seen else []))
         if len(norms) != len(seen):
             raise _wrong_number(seen, norms)
     for one, got in zip(seen, norms, strict=True):
@@ -79,6 +91,7 @@ def the_norm_of_all_gradients(trial: Trial) -> str:
             wanted = f"{_all(one.grads):.6g}"
             raise NotYet(f"{one.what}: the norm is another one", expected=wanted, got=f"{got:.6g}", likely=likely)
     _expect_none_for_others(trial, norms, len(seen))
+    _expect_a_second_use(trial)
     trial.run(handle.remove)
     _run(trial, "after remove()", runs[0][1], parameters)
     if len(norms) != len(seen):
@@ -96,21 +109,26 @@ class _Rounded(float):
     __hash__ = float.__hash__
 
 
-def _run(trial: Trial, what: str, loss: Callable[[], Tensor], parameters: list[Tensor]) -> _Backward:
+def _run(
+    trial: Trial, what: str, loss: Callable[[], Tensor], parameters: list[Tensor], norms: Sequence[float] = ()
+) -> _Backward:
     """Run a backward, and tell its gradients by what it adds to `.grad`."""
-    before, then = _copied_grads(parameters), list[Tensor | None]()
+    before, then, came = _copied_grads(parameters), list[Tensor | None](), list[Tensor]()
 
     def backward() -> None:
         loss().backward()
 
     backward.__name__ = what
-    with register_multi_grad_hook(parameters, lambda grads: then.extend(_copied_grads(parameters))):
+    with (
+        register_multi_grad_hook(parameters, lambda grads: then.extend(_copied_grads(parameters))),
+        register_multi_grad_hook(parameters, came.append, mode="any"),
+    ):
         trial.run(backward)
     made: list[Tensor | None] = []
     for old, new in zip(before, _copied_grads(parameters), strict=True):
         added = new if old is None or new is None else new - old
         made.append(added if added is not None and (old is None or bool(added.any())) else None)
-    return _Backward(what, made, then)
+    return _Backward(what, made, then, came[0], [*norms, _all(made)])
 
 
 def _copied_grads(parameters: list[Tensor]) -> list[Tensor | None]:
@@ -141,6 +159,26 @@ def _expect_none_for_others(trial: Trial, norms: list[Any], number: int) -> None
     trial.run(other)
     if len(norms) != number:
         raise NotYet(f"{other.__name__} appends something", expected="nothing", got=tensor_text(norms[-1]))
+
+
+def _expect_a_second_use(trial: Trial) -> None:
+    """Raise NotYet unless a second call watches its own parameters and fills its own list."""
+    other, norms = torch.tensor([1.0, 1.0], requires_grad=True), list[Any]()
+    handle = trial.call([other], norms, may_hook=True, may_change=True)
+
+    def backward() -> None:
+        (torch.tensor([3.0, 4.0]) * other).sum().backward()
+
+    backward.__name__ = "a backward through the parameter of a second call"
+    trial.run(backward)
+    if not alike(norms, [5.0]):
+        raise NotYet(
+            "called a second time, with another parameter and another list, your function does not fill that list",
+            expected="[5]",
+            got=tensor_text(norms),
+            likely="what the first call made is kept for ever: each call registers a hook of its own",
+        )
+    trial.run(handle.remove)
 
 
 def _norm(grad: Tensor | None) -> float:

@@ -15,6 +15,9 @@ from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
 
 START = ([1.0, 2.0], [-3.0], [5.0], [0.5, 4.0])  # the third one is frozen
 TOO_EARLY = "a tensor hook runs before the gradient is stored; another kind of hook runs after"
+NO_GRADIENT = (
+    "a gradient that is not there: the loop's last `p` instead of the hook's argument, or thrown away before the step"
+)
 
 _LIKELY: dict[str, Reason] = {
     "post accumulate grad hooks should return None": "accidental return: a post-accumulate hook gives nothing back",
@@ -57,6 +60,8 @@ class _Step:
         except NotYet as fault:
             if "NoneType" in fault.missing and self.too_early:
                 raise NotYet(fault.missing, expected="no exception", likely=TOO_EARLY) from fault
+            if "and 'NoneType'" in fault.missing:
+                raise NotYet(fault.missing, expected="no exception", likely=NO_GRADIENT) from fault
             raise
         return [one.detach().clone() for one in self.parameters]
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.misconceptions import fitting
-from hooklab.course.exercises.trial import NotYet, Trial
+from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
 
 def _nothing() -> nn.Module:
@@ -44,12 +44,20 @@ def _a_view() -> nn.Module:
     return model
 
 
+def _with_an_unsaved_buffer() -> nn.Module:
+    model = nn.Sequential(nn.Linear(2, 3))
+    model[0].register_buffer("table", torch.zeros(6), persistent=False)
+    model[0].seen = torch.zeros(2)
+    return model
+
+
 MODELS = {
     "on a model that carries nothing: ": _nothing,
     "with a tensor on a layer: ": _on_a_layer,
     "with a tensor on the model itself: ": _on_the_model,
     "with two tensors on a layer deep inside, one of them of a graph: ": _with_a_graph_deep,
     "with a row of a large tensor: ": _a_view,
+    "with a buffer that is not in the state dict: ": _with_an_unsaved_buffer,
 }
 
 
@@ -95,6 +103,16 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "only tensors that belong to a graph: a detached one is memory as well": lambda model: {
         name: size for name, size in truth(model).items() if name.endswith("last")
     },
+    "only tensors that belong to no graph: one of a graph is memory as well": lambda model: {
+        name: size for name, size in truth(model).items() if not name.endswith("last")
+    },
+    "a name that begins with a dot: the model itself is called '' in named_modules": lambda model: {
+        name if "." in name else f".{name}": size for name, size in truth(model).items()
+    },
+    "what is not in the state dict is listed: a buffer may be kept out of it, and is a buffer": lambda model: (
+        truth(model)
+        | {name: _bytes(name, one) for name, one in model.named_buffers() if name not in model.state_dict()}
+    ),
     "parameters are listed, too": lambda model: _with_tables(model, "_parameters"),
     "buffers are listed, too": lambda model: _with_tables(model, "_buffers"),
     "parameters and buffers are listed, too": lambda model: _with_tables(model, "_parameters", "_buffers"),
@@ -125,5 +143,7 @@ def what_a_model_carries(trial: Trial) -> str:
     if fault:
         where, wanted, was = fault
         likely = fitting(seen, PROGRAMS, [make() for make in MODELS.values()])
-        raise NotYet(f"{where}the dictionary is another one", expected=repr(wanted), got=repr(was), likely=likely)
-    return "every tensor on five models is found, at any depth, with the memory behind it"
+        raise NotYet(
+            f"{where}the dictionary is another one", expected=repr(wanted), got=tensor_text(was), likely=likely
+        )
+    return "every tensor on six models is found, at any depth, with the memory behind it"

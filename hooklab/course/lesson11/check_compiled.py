@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.expectations import expect_handle, expect_unused
-from hooklab.course.exercises.misconceptions import alike, fitting
+from hooklab.course.exercises.misconceptions import Reason, alike, fitting, named_by
 from hooklab.course.exercises.trial import NotYet, Trial
 
 WHERE = {"0.0": "on the layer `0.0`: ", "": "on the whole model: "}
@@ -32,13 +33,29 @@ def _model() -> nn.Sequential:
 
 def _observe(put: Callable[[nn.Module, str], Any], name: str) -> list[Tensor]:
     """Return what a compiled model gives with the hook in it, twice, run eagerly, and after the removal."""
+    runs: list[str] = []
+
+    def noting(graph: Any, example: Any) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            runs.append("a graph")
+            return graph(*args)
+
+        return run
+
     torch.compiler.reset()
-    compiled: Any = torch.compile(_model(), backend="eager")
+    compiled: Any = torch.compile(_model(), backend=noting)
     x = torch.ones(1, 2)
     with torch.no_grad():
         compiled(x)
         handle = put(compiled, name)
+        runs.clear()
         came = [compiled(x), compiled(x)]
+        if len(runs) < 2:
+            raise NotYet(
+                f"{WHERE[name]}the next calls are not compiled any more",
+                expected="the hook runs in compiled calls: one graph is forgotten, and another recorded",
+                likely="the compiler is switched off for the whole process",
+            )
         with torch.compiler.set_stance("force_eager"):  # what is registered, whatever is recorded
             came.append(compiled(x))
             handle.remove()
@@ -73,11 +90,37 @@ PROGRAMS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
+def _expect_on_a_layer(handle: Any, compiled: nn.Module) -> None:
+    """Raise NotYet unless the handle's table is one of forward hooks, of a module of this compiled model."""
+    if not isinstance(handle, RemovableHandle):
+        return
+    table = handle.hooks_dict_ref()
+    if not any(table is module._forward_hooks for module in compiled.modules()):
+        is_pre = any(table is module._forward_pre_hooks for module in compiled.modules())
+        raise NotYet(
+            "your hook is not among the forward hooks of this model",
+            expected="register_forward_hook, on the layer or on the compiled model itself",
+            likely="a pre-hook: it runs before the layer, without its output"
+            if is_pre
+            else "another object: a copy of the model is another model"
+            if table is None or all(table is not one for module in compiled.modules() for one in vars(module).values())
+            else None,
+        )
+
+
+_LIKELY: dict[str, Reason] = {
+    "raised KeyError: '0.0'": "the compiled model's own names begin with `_orig_mod.`; get_submodule takes plain ones",
+    "has no attribute '0.0'": "a path instead of an attribute: get_submodule walks along the dots",
+}
+
+
 @exercise("11.3", "A hook that the compiler sees")
+@named_by(_LIKELY)
 def a_hook_that_the_compiler_sees(trial: Trial) -> str:
     def put(compiled: nn.Module, name: str) -> Any:
         handle = trial.call(compiled, name, add_hundred, may_hook=True, may_change=True)
         expect_handle(handle, "register_forward_hook")
+        _expect_on_a_layer(handle, compiled)
         expect_unused(handle)
         return handle
 
@@ -97,6 +140,7 @@ def a_hook_that_the_compiler_sees(trial: Trial) -> str:
                         likely=fitting(seen, programs, WHERE),
                     )
     finally:
+        torch.compiler.set_stance("default")
         torch.compiler.reset()
     if trial.faults:
         raise trial.faults[0]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
+
+from torch import Tensor
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.misconceptions import fitting
@@ -35,9 +38,8 @@ def _mean(processes: int) -> float:
 
 truth = _each(lambda rank, processes: _mean(processes))
 PROGRAMS = {
-    "this process's own gradient: a hook on the weight runs before the average; .grad has it after backward()": _each(
-        lambda rank, processes: rank + 1.0
-    ),
+    "this process's own gradient: hooks on the weight run before the average, model.module(x) and no_sync() go without "
+    "it; after the backward of model(x) it is in .grad": _each(lambda rank, processes: rank + 1.0),
     "divided once more: DDP has divided by the number of processes already": _each(
         lambda rank, processes: _mean(processes) / processes
     ),
@@ -64,7 +66,9 @@ def the_gradient_of_everybody(trial: Trial) -> str:
                     f"with {processes} processes, process {rank} does not return the average",
                     expected=repr(wanted),
                     got=repr(got),
-                    likely=fitting(seen, PROGRAMS, NUMBERS),
+                    likely="a tensor: `.tolist()` makes a list of it"
+                    if isinstance(got, Tensor)
+                    else fitting(seen, PROGRAMS, NUMBERS),
                 )
     return "with two processes and with three, each returns the average over all of them"
 
@@ -84,7 +88,7 @@ def _run(answer: Callable[[], Any], processes: int) -> list[Any]:
         lasts = [_last(text) for text in failed.outputs]
         if any(last.startswith("NotImplementedError") for last in lasts):
             raise StillTheStub from failed
-        told = "; ".join(f"process {rank}: {last or 'ended without a word'}" for rank, last in enumerate(lasts))
+        told = "; ".join(f"process {rank}: {last[:120] or 'ended without a word'}" for rank, last in enumerate(lasts))
         raise NotYet(
             f"with {processes} processes, not every one comes to its end",
             expected="each returns a list",
@@ -111,4 +115,4 @@ def _last(output: str) -> str:
     if any(line.startswith("Timeout (") for line in lines):
         at = next((line for line in lines if line.startswith("File") and "site-packages" not in line), "")
         return f"stood still {at}"
-    return lines[-1][:120] if lines else ""
+    return re.sub(r"\[/\S+:\d+\] ", "", lines[-1]) if lines else ""  # without the place in gloo's source

@@ -92,19 +92,28 @@ def _load(world: World, register: Callable[[nn.Module], Any]) -> Any:
 
 
 def _joiner(
-    prefixed: bool = True, careful: bool = True, halves: str = "qk", kinds: str = "weight bias"
+    prefixed: bool = True, careful: bool = True, halves: str = "qk", kinds: str = "weight bias", asks: slice = slice(2)
 ) -> Callable[[nn.Module], Any]:
     def register(module: nn.Module) -> Any:
         def join(module: nn.Module, state: State, prefix: str, *others: Any) -> None:
             prefix = prefix if prefixed else ""
             for kind in kinds.split():
                 names = [f"{prefix}{half}.{kind}" for half in halves]
-                if not careful or all(name in state for name in names):
+                if not careful or all(name in state for name in names[asks]):
                     state[f"{prefix}qk.{kind}"] = torch.cat([state.pop(name) for name in names])
 
         return module.register_load_state_dict_pre_hook(join)
 
     return register
+
+
+def _all_or_none(module: nn.Module) -> Any:
+    def join(module: nn.Module, state: State, prefix: str, *others: Any) -> None:
+        if all(f"{prefix}{half}.{kind}" in state for half in "qk" for kind in ("weight", "bias")):
+            for kind in ("weight", "bias"):
+                state[f"{prefix}qk.{kind}"] = torch.cat([state.pop(f"{prefix}{half}.{kind}") for half in "qk"])
+
+    return module.register_load_state_dict_pre_hook(join)
 
 
 def _keeps_old(module: nn.Module) -> Any:
@@ -123,7 +132,9 @@ PROGRAMS: dict[str, Callable[[nn.Module], Any]] = {
     "only the weight: the bias has two halves, too": _joiner(kinds="weight"),
     "the old names are still there: take them out with pop, for strict loading counts them as unexpected": _keeps_old,
     "joined whether or not the names are there: ask first": _joiner(careful=False),
-    "no hook, or one that changes nothing": lambda module: None,
+    "asked for one half only: the other one may be missing": _joiner(asks=slice(1)),
+    "weight and bias, or nothing: a layer without bias has no entry for it": _all_or_none,
+    "no hook, or one that changes nothing in the dictionary that it is given": lambda module: None,
 }
 
 

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import itertools
 import math
+import warnings
 
 import torch
 from torch.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
@@ -116,6 +117,68 @@ def hides_the_error(loss):
         return search(lambda made, given: has_nan(made))(loss)
 
 
+def over(nodes, hook):
+    """A wrong answer to 10.1: which nodes get a hook, and hook(node, names), which may look at too little."""
+
+    def first_nan(loss):
+        names = []
+        handles = [node.register_hook(hook(node, names)) for node in nodes(loss)]
+        try:
+            loss.backward()
+        finally:
+            for handle in handles:
+                handle.remove()
+        return next(iter(names), None)
+
+    return first_nan
+
+
+def named(node, names):
+    return lambda made, given: names.append(node.name()) if has_nan(made) else None
+
+
+def the_first_way(loss):
+    node = loss.grad_fn
+    while node is not None:
+        yield node
+        node = node.next_functions[0][0] if node.next_functions else None
+
+
+wrong("10.1", "only the first pair of each next_functions")(over(the_first_way, named))
+wrong("10.1", "nothing at that place")(
+    over(
+        every_node, lambda node, names: lambda made, given: named(node, names)(made, given) if made[0] is None else None
+    )
+)
+
+
+@wrong("10.1", "late binding")
+def the_loops_last_node(loss):
+    names, handles = [], []
+    for node in every_node(loss):
+        handles.append(node.register_hook(lambda made, given: names.append(node.name()) if has_nan(made) else None))  # noqa: B023
+    try:
+        loss.backward()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return names[0] if names else None
+
+
+@wrong("10.1", says="run to its end")
+def with_anomaly_mode(loss):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.autograd.set_detect_anomaly(True)
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            return str(error).split("'")[1]
+        finally:
+            torch.autograd.set_detect_anomaly(False)
+    return None
+
+
 @wrong("10.1", "this graph makes no NaN")
 def always_finds_one(loss):
     return search(lambda made, given: has_nan(made), lambda names: names[0])(loss) or [][0]
@@ -159,6 +222,40 @@ wrong("10.4", "absolute values added up")(watching(lambda grads: sum(grad.abs().
 wrong("10.4", "the norms of all, averaged")(watching(lambda grads: sum(grad.norm() for grad in grads) / len(grads)))
 wrong("10.4", "one gradient: with mode")(watching(lambda grads: math.hypot(*(g.norm() for g in grads)), mode="any"))
 wrong("10.4")(watching(lambda grads: 1.5 * math.hypot(*(grad.norm() for grad in grads))))
+
+
+wrong("10.4", "one gradient: with mode")(
+    lambda parameters, norms: register_multi_grad_hook(
+        parameters, lambda grad: norms.append(grad.norm().item()), mode="any"
+    )
+)
+
+
+def over_time(total):
+    """A wrong answer to 10.4: total(norms so far, with this backward's)."""
+
+    def watch_norm(parameters, norms):
+        own = []
+
+        def hook(grads):
+            own.append(math.hypot(*(grad.norm().item() for grad in grads if grad is not None)))
+            norms.append(total(own))
+
+        return register_multi_grad_hook(parameters, hook)
+
+    return watch_norm
+
+
+wrong("10.4", "the first answer, for ever")(over_time(lambda own: own[0]))
+wrong("10.4", "the squares of earlier backwards")(over_time(lambda own: math.hypot(*own)))
+FIRST_CALL = []
+
+
+@wrong("10.4", "what the first call made is kept for ever", "called a second time")
+def one_handle_for_ever(parameters, norms):
+    if not FIRST_CALL:
+        FIRST_CALL.append(watching(lambda grads: math.hypot(*(grad.norm() for grad in grads)))(parameters, norms))
+    return FIRST_CALL[0]
 
 
 @wrong("10.4", "`if grad` asks for the truth")
@@ -229,6 +326,9 @@ wrong("10.2", "pack returns the tensor")(lambda function, x: function(x))
 wrong("10.2", "the function runs again for each value")(checkpoint(always=True))
 wrong("10.2", "the second run saved nothing")(checkpoint(recording=torch.no_grad))
 wrong("10.2", "the second run saved other values")(checkpoint(copy=torch.Tensor.detach))
+wrong("10.2", "the second run saved other values", "returned an invalid gradient")(
+    checkpoint(copy=lambda x: x.detach().requires_grad_())
+)
 wrong("10.2", "detach x before you ask it")(checkpoint(copy=lambda x: (x * 1).requires_grad_(False)))
 wrong("10.2", says="the result is another one")(lambda function, x: checkpoint()(function, x) * 2)
 wrong("10.2", "the result is detached")(lambda function, x: checkpoint()(function, x).detach())
@@ -405,6 +505,29 @@ def the_last_p(parameters, lr):
     return handles
 
 
+@wrong("10.3", "a gradient that is not there")
+def the_last_ps_gradient(parameters, lr):
+    handles = []
+    for p in parameters:
+        if p.requires_grad:
+
+            def step(parameter):
+                p.data -= lr * p.grad  # noqa: B023
+                p.grad = None  # noqa: B023
+
+            handles.append(p.register_post_accumulate_grad_hook(step))
+    return handles
+
+
+@wrong("10.3", "a gradient that is not there")
+def throws_it_away_first(parameters, lr):
+    def step(p):
+        p.grad = None
+        p.data -= lr * p.grad
+
+    return [p.register_post_accumulate_grad_hook(step) for p in parameters if p.requires_grad]
+
+
 @wrong("10.3", "parameters may come one by one")
 def counts_first(parameters, lr):
     which = [parameters[place] for place in range(len(parameters)) if parameters[place].requires_grad]
@@ -485,6 +608,38 @@ wrong("10.5", "negative numbers come back positive", "do not come back well")(
     bytes_of(low=lambda values: values.mean())
 )
 wrong("10.5", "four bytes a number")(lambda: saved_tensors_hooks(torch.Tensor.detach, lambda kept: kept))
+wrong("10.5", "256 does not fit in a byte")(bytes_of(levels=256))
+
+
+def packing(is_packed, back=lambda values, dtype: values.to(dtype)):
+    """An answer to 10.5 that packs what is_packed(tensor) says, and comes back by back(values, dtype)."""
+
+    def eight_bits():
+        def pack(tensor):
+            if not is_packed(tensor):
+                return tensor
+            low, high = tensor.detach().min(), tensor.detach().max()
+            step = ((high - low) / 255).clamp(min=1e-30)
+            return ((tensor.detach() - low) / step).round().byte(), low, step, tensor.dtype
+
+        def unpack(kept):
+            if isinstance(kept, torch.Tensor):
+                return kept
+            values, low, step, dtype = kept
+            return back(values * step + low, dtype)
+
+        return saved_tensors_hooks(pack, unpack)
+
+    return eight_bits
+
+
+wrong("10.5", "a mask is saved, too")(packing(lambda tensor: True))
+wrong("10.5", "another dtype came out of unpack")(
+    packing(torch.Tensor.is_floating_point, back=lambda values, dtype: values.float())
+)
+wrong("10.5", "eight bytes a number", "the saved values are too large, float64")(
+    packing(lambda tensor: tensor.dtype == torch.float32)
+)
 wrong("10.5", says="the saved values are too large")(
     lambda: saved_tensors_hooks(lambda t: t.detach().half(), lambda t: t)
 )

@@ -4,6 +4,7 @@ A wrong answer comes with the beginning of the one reason that is true, or None 
 answers to 11.4 are written into a script, so they stand without decorators.)
 """
 
+import copy
 import functools
 
 import torch
@@ -103,6 +104,36 @@ wrong("11.1", "parameters are listed, too")(
     lambda model: by_dir(model) | {name: memory(one) for name, one in model.named_parameters()}
 )
 
+wrong("11.1", "only tensors that belong to no graph")(
+    lambda model: {
+        name: size
+        for name, size in by_dir(model).items()
+        if not model.get_submodule(name.rpartition(".")[0]).__dict__[name.rpartition(".")[2]].requires_grad
+    }
+)
+wrong("11.1", "a name that begins with a dot")(
+    lambda model: {
+        f"{place}.{name}": memory(value)
+        for place, module in model.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, torch.Tensor)
+    }
+)
+
+
+@wrong("11.1", "what is not in the state dict")
+def not_in_the_state_dict(model):
+    found, saved = {}, model.state_dict()
+    for place, module in model.named_modules():
+        for name in dir(module):
+            value, dotted = getattr(module, name, None), f"{place}.{name}".lstrip(".")
+            if isinstance(value, torch.Tensor) and dotted not in saved:
+                found[dotted] = memory(value)
+    return found
+
+
+wrong("11.1", None, "a UntypedStorage")(of(lambda value: value.untyped_storage()))
+
 # --- 11.2
 
 
@@ -199,6 +230,34 @@ wrong("11.2", "no hook, or one that changes nothing")(
 )
 wrong("11.2", None)(joining(prefix="1."))
 
+
+def hooking(hook):
+    return lambda module: module.register_load_state_dict_pre_hook(hook)
+
+
+@wrong("11.2", "asked for one half only")
+@hooking
+def asks_for_q(module, state, prefix, *rest):
+    for kind in ("weight", "bias"):
+        if f"{prefix}q.{kind}" in state:
+            state[f"{prefix}qk.{kind}"] = torch.cat([state.pop(f"{prefix}{half}.{kind}") for half in "qk"])
+
+
+@wrong("11.2", "weight and bias, or nothing")
+@hooking
+def all_four_or_none(module, state, prefix, *rest):
+    names = [f"{prefix}{half}.{kind}" for kind in ("weight", "bias") for half in "qk"]
+    if all(name in state for name in names):
+        a, b, c, d = (state.pop(name) for name in names)
+        state |= {f"{prefix}qk.weight": torch.cat([a, b]), f"{prefix}qk.bias": torch.cat([c, d])}
+
+
+@wrong("11.2", "no hook, or one that changes nothing in the dictionary")
+@hooking
+def a_dictionary_of_its_own(module, state, prefix, *rest):
+    return {f"{prefix}qk.weight": torch.zeros(4, 2)}
+
+
 # --- 11.3
 
 
@@ -260,6 +319,27 @@ wrong("11.3", "always on the whole model")(putting(lambda compiled, name: compil
 wrong("11.3", "always on the whole model")(putting(lambda compiled, name: compiled._orig_mod))
 wrong("11.3", "registered twice")(putting(times=2))
 wrong("11.3", None)(putting(hook=lambda module, args, output: None))
+wrong("11.3", "another object", "not among the forward hooks of this model")(
+    putting(lambda compiled, name: copy.deepcopy(compiled).get_submodule(name))
+)
+wrong("11.3", "the compiled model's own names begin with")(
+    putting(lambda compiled, name: dict(compiled.named_modules())[name])
+)
+wrong("11.3", "a path instead of an attribute")(putting(lambda compiled, name: getattr(compiled, name)))
+
+
+@wrong("11.3", "a pre-hook", "not among the forward hooks of this model")
+def before_the_layer(compiled, name, hook):
+    torch.compiler.reset()
+    return compiled.get_submodule(name).register_forward_pre_hook(lambda module, args: hook(module, args, args[0]))
+
+
+@wrong("11.3", "the compiler is switched off", "not compiled any more")
+def switches_the_compiler_off(compiled, name, hook):
+    torch.compiler.set_stance("force_eager")
+    return compiled.get_submodule(name).register_forward_hook(hook)
+
+
 wrong("11.3", None)(putting(lambda compiled, name: compiled.get_submodule("1")))
 wrong("11.3", None)(putting(hook=lambda module, args, output: output + 1))
 
@@ -381,6 +461,36 @@ def two_passes():
     return model.module.weight.grad.tolist()
 
 
+def past_ddp():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model.module(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    return model.module.weight.grad.tolist()
+
+
+def returns_a_tensor():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    return model.module.weight.grad
+
+
+def the_script_of_the_card():
+    dist.init_process_group("gloo")
+    rank, seen = dist.get_rank(), []
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model.module.weight.register_hook(seen.append)
+    x = torch.tensor([[1.0, 2.0]]) * (rank + 1)
+    if rank == 0:
+        model(x).sum().backward()
+    del model
+    dist.destroy_process_group()
+    return seen[0].tolist()
+
+
+wrong("11.4", "this process's own gradient: hooks on the weight run before the average, model.module(x)")(past_ddp)
+wrong("11.4", "a tensor: `.tolist()`")(returns_a_tensor)
+wrong("11.4", "some wait for others")(the_script_of_the_card)
 wrong("11.4", "this process's own gradient")(own_gradient)
 wrong("11.4", "this process's own gradient")(without_sync)
 wrong("11.4", "process 0's gradient for everybody")(everybody_with_the_same_data)
@@ -510,17 +620,19 @@ def memory_hook(change):
         def hook(state, bucket):
             parameters, gradient = bucket.parameters(), bucket.buffer()
             sizes = [one.numel() for one in parameters]
-            old = torch.cat([kept.get(one, torch.zeros(one.numel())) for one in parameters])
+            keys = [one.shape if change == "shape" else one for one in parameters]
+            old = torch.cat([kept.get(key, torch.zeros(size)) for key, size in zip(keys, sizes, strict=True)])
             wanted = {"subtract": gradient - old, "none": gradient, "half": gradient + old / 2}.get(
                 change, gradient + old
             )
             message = pack(wanted)
             mine = unpack(message, len(wanted))
-            left = {"gradient": gradient - mine, "wanted": wanted, "sent": mine}.get(change, wanted - mine)
-            kept.update(zip(parameters, left.split(sizes), strict=True))
+            left = {"gradient": gradient - mine, "wanted": wanted, "sent": mine, "twice": wanted - mine + old}
+            kept.update(zip(keys, left.get(change, wanted - mine).split(sizes), strict=True))
 
             def mean(done):
-                parts = torch.stack([unpack(one, len(wanted)) for one in done.value()])
+                messages = done if change == "future" else done.value()
+                parts = torch.stack([unpack(one, len(wanted)) for one in messages])
                 return {"sum": parts.sum(0), "own": mine, "first": parts[0]}.get(change, parts.mean(0))
 
             return gather(message).then(mean)
@@ -540,6 +652,9 @@ for change, likely in {
     "sum": "the sum of the messages",
     "own": "its own message",
     "first": None,
+    "twice": "the old memory counts twice",
+    "shape": "one memory for all parameters of a shape",
+    "future": "the future itself",
 }.items():
     wrong("11.5", likely)(memory_hook(change))
 wrong("11.5", "a future", "your hook returns no Future")(

@@ -142,7 +142,7 @@ def forgets_to_reset_the_model_inside(compiled, name, hook):
     return compiled._orig_mod.get_submodule(name).register_forward_hook(hook)
 
 
-@wrong("11.3", says="the compiled model gives another result")
+@wrong("11.3", says="a copy of the model is another model")
 def hooks_another_model(compiled, name, hook):
     OTHERS.append(copy.deepcopy(compiled._orig_mod))
     torch.compiler.reset()
