@@ -1,7 +1,7 @@
 """The moving picture of one call: from the arguments through pre-hooks, forward and hooks to the output.
 
 `record_call` makes a real call of a module that multiplies by 3, and notes after every station what each value is by
-then and which values share their memory. Lessons 3, 4 and 6 show it.
+then and which values share their memory. Lesson 3 shows a part of it, lesson 6 all.
 """
 
 from __future__ import annotations
@@ -108,27 +108,47 @@ def draw_call(record: Record, step: int = LAST) -> Figure:
     with plots.style():
         figure, axes = canvas(9.6, 2.5)
         axes.set(xlim=(0, 9.6), ylim=(0.4, 2.9))
-        for place, title in enumerate(BOXES):
-            x = 0.55 + 1.7 * place
-            axes.text(x, 1.98, title, ha="center", fontsize=9, color=plots.REST)
-            if place <= step:
-                value = record.values[step][place]
-                text = f"({value:g},)" if place < 2 else f"{value:g}"
-                _box(axes, x, text, plots.CHANGED if record.is_changed(place, step) else plots.FORWARD)
-                axes.text(x, 1.02, f"memory {record.memory[place]}", ha="center", fontsize=9, color=plots.INK)
-        _same_memory(axes, record.memory[: step + 1])
-        for place, title in enumerate(STATIONS):
-            x = 1.4 + 1.7 * place
-            is_there, is_past = bool(record.says[place]), place < step
-            plots.arrow(axes, (x - 0.5, 1.55), (x + 0.5, 1.55), plots.FORWARD if is_past else "#DDDDDD")
-            weight = "bold" if is_there else "normal"
-            shade = plots.INK if is_there and is_past else "#BBBBBB"
-            axes.text(
-                x, 2.64, title if is_there else f"no {title}", ha="center", fontsize=10, color=shade, weight=weight
-            )
-            if is_past:
-                axes.text(x, 2.53, record.says[place], ha="center", va="top", fontsize=8.5, color=plots.INK)
+        _draw(axes, record, step, range(len(BOXES)))
         return figure
+
+
+def draw_hooks(hooks: Sequence[str]) -> Figure:
+    """Draw what some forward hooks do, side by side: what forward makes, the hook, and the output.
+
+    Args:
+        hooks: keys of HOOKS; each is a part's title.
+    """
+    with plots.style():
+        figure, axes = canvas(3.1 * len(hooks), 2.9)
+        axes.set(xlim=(0, 3.1 * len(hooks)), ylim=(0.4, 3.3))
+        for nth, hook in enumerate(hooks):
+            _draw(axes, record_call(hook=hook), LAST, (3, 4), left=3.1 * nth + 0.15)
+            axes.text(3.1 * nth + 1.55, 3.05, hook, ha="center", family="monospace", color=plots.INK)
+        return figure
+
+
+def _draw(axes: Axes, record: Record, step: int, boxes: Sequence[int], left: float = 0.0) -> None:
+    """Draw these boxes of a call and the station before each but the first; they stand side by side."""
+    memory = [record.memory[place] for place in boxes if place <= step]
+    letters = dict(zip(dict.fromkeys(memory), "ABCDEF", strict=False))
+    for nth, place in enumerate(boxes):
+        x = left + 0.55 + 1.7 * nth
+        axes.text(x, 1.98, BOXES[place], ha="center", fontsize=9, color=plots.REST)
+        if place <= step:
+            value = record.values[step][place]
+            text = f"({value:g},)" if place < 2 else f"{value:g}"
+            _box(axes, x, text, plots.CHANGED if record.is_changed(place, step) else plots.FORWARD)
+            axes.text(x, 1.02, f"memory {letters[record.memory[place]]}", ha="center", fontsize=9, color=plots.INK)
+    _same_memory(axes, memory, left)
+    for nth, place in enumerate(box - 1 for box in boxes[1:]):
+        x, title = left + 1.4 + 1.7 * nth, STATIONS[place]
+        is_there, is_past = bool(record.says[place]), place < step
+        plots.arrow(axes, (x - 0.5, 1.55), (x + 0.5, 1.55), plots.FORWARD if is_past else "#DDDDDD")
+        weight = "bold" if is_there else "normal"
+        shade = plots.INK if is_there and is_past else "#BBBBBB"
+        axes.text(x, 2.64, title if is_there else f"no {title}", ha="center", fontsize=10, color=shade, weight=weight)
+        if is_past:
+            axes.text(x, 2.53, record.says[place], ha="center", va="top", fontsize=8.5, color=plots.INK)
 
 
 def describe_call(record: Record, step: int = LAST) -> str:
@@ -182,11 +202,11 @@ def _box(axes: Axes, x: float, text: str, colour: str) -> None:
     axes.text(x, 1.55, text, ha="center", va="center", fontsize=12, color=plots.INK)
 
 
-def _same_memory(axes: Axes, memory: Sequence[str]) -> None:
+def _same_memory(axes: Axes, memory: Sequence[str], start: float) -> None:
     """Draw a bracket below the boxes that share their memory; they stand side by side."""
     for letter in dict.fromkeys(memory):
         first = memory.index(letter)
-        left, right = 0.55 + 1.7 * first, 0.55 + 1.7 * (first + memory.count(letter) - 1)
+        left, right = (start + 0.55 + 1.7 * place for place in (first, first + memory.count(letter) - 1))
         if left < right:
             axes.plot([left, left, right, right], [0.9, 0.8, 0.8, 0.9], color=plots.REST, lw=1.2)
             text = "the same memory"

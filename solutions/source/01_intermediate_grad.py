@@ -199,6 +199,10 @@ plt.show()
 #
 # In `y * y` the value `y` stands twice in `made_from`. Two pieces come to it: add the second to the first.
 # </details>
+# <details><summary>Hint: "unsupported operand type(s) for +=: 'NoneType' and 'float'"</summary>
+#
+# Before the first gradient, a leaf's `grad` is `None`.
+# </details>
 # <details><summary>Hint: KeyError</summary>
 #
 # The first piece finds no entry in `arriving`. `arriving.get(value, 0.0)` gives 0.0 then.

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 
 from hooklab import capture, check, edit, predict, progress, reveal, run_until
+from hooklab.course import one_call
 from hooklab.course.digits import digits, trained_digits_cnn
 from hooklab.course.errors import error_of
 from hooklab.course.lesson03 import explorer, figures
@@ -162,6 +163,14 @@ with model[0].register_forward_hook(half):
 print("usual:", model(x).tolist(), "  with the first layer halved:", changed.tolist())
 assert model(x).tolist() == [20.0, 0.0]
 assert changed.tolist() == [10.0, 0.0]
+
+# %% tags=["figure"]
+figure = one_call.draw_hooks(["return None", "return output + 1", "output.add_(1)"])  # on a module that makes a 6
+display(figure)
+
+# %% [markdown]
+# *What to see:* `None` lets the output be. A returned tensor takes its place, in a memory of its own. The third hook writes in
+# place: what `forward` made has changed as well (purple), for everybody who holds it.
 
 # %% [markdown]
 # Now a hook that only wants to remember the first output that it sees. We run the model on two inputs. By hand you get

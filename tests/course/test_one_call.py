@@ -51,6 +51,15 @@ def test_every_position_can_be_drawn_and_said(chosen):
         assert describe_call(record, step).endswith(".")
 
 
+def test_hooks_side_by_side_show_what_forward_makes_and_what_becomes_of_it():
+    texts = [text.get_text() for text in one_call.draw_hooks(["return None", "output.add_(1)"]).axes[0].texts]
+    assert [text for text in texts if text in BOXES] == ["forward makes", "output"] * 2
+    assert [text for text in texts if text in one_call.STATIONS] == ["forward hook"] * 2
+    assert [text for text in texts if text.isdigit()] == ["6", "6", "7", "7"]
+    assert [text for text in texts if text.startswith("memory")] == ["memory A"] * 4
+    assert texts.count("the same memory") == 2
+
+
 def test_what_shares_memory_stands_side_by_side():
     for chosen in EVERY:
         memory = record_call(*chosen).memory

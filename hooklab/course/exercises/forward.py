@@ -182,6 +182,10 @@ def expect_manager(manager: Any, made_by: str) -> Any:
             likely = "@contextmanager is missing above the function"
         elif manager is None:
             likely = "the function returns nothing: a `return` is missing, or @contextmanager and a `yield`"
+        elif isinstance(manager, dict):
+            likely = (
+                "the dictionary itself was returned: under @contextmanager, `yield` it, and clean up behind the yield"
+            )
         raise NotYet(
             f"what {made_by}(...) gives cannot stand after `with`",
             expected="a context manager",

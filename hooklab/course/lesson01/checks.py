@@ -171,6 +171,8 @@ def strongest_first(trial: Trial) -> str:
             )
         got = list(got)
         shown = {"expected": str(wanted), "got": tensor_text(got)}
+        if not all(isinstance(one, str) for one in got):
+            raise NotYet("the list holds other things than names", **shown)
         if "unused" in got:
             raise NotYet(
                 "`unused` is in your list, and z does not depend on it",

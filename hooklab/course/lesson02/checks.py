@@ -56,7 +56,7 @@ def one_gradient_for_each_loss(trial: Trial) -> str:
         if got is None:
             raise NotYet("your function returned None", **shown, likely="forgotten return")
         if not isinstance(got, list | tuple):
-            raise NotYet("that is not a list", **shown)
+            raise NotYet("that is one tensor, not a list" if isinstance(got, Tensor) else "that is not a list", **shown)
         if not got:
             raise NotYet("your list is empty", **shown, likely=why_empty(x.grad is not None))
         if all(one is None for one in got):

@@ -58,7 +58,8 @@ def norms_over_steps(trainings: Mapping[str, Mapping[str, Any]], ceiling: float,
     """Draw the norm of one layer's gradient over the steps of up to three trainings.
 
     Args:
-        trainings: label -> `norms`, one for each step, and `right`, the share of pictures read right in the end.
+        trainings: label -> `norms`, one for each step, `right`, the share of pictures read right in the end, and for a
+            clipped one `cut`, the share of numbers that were cut.
         ceiling: the largest norm that the clipped training can have; a dashed line.
         quiet: below this norm the vertical axis is linear down to 0, above it logarithmic.
     """
@@ -68,6 +69,8 @@ def norms_over_steps(trainings: Mapping[str, Mapping[str, Any]], ceiling: float,
             trainings.items(), (plots.BACKWARD, plots.CHANGED, plots.FORWARD), strict=False
         ):
             name = f"{label}: {training['right']:.0%} right"
+            if "cut" in training:
+                name += f",\n{training['cut']:.0%} of all numbers cut"
             axes.plot(range(1, len(training["norms"]) + 1), training["norms"], color=colour, linewidth=1.6, label=name)
         axes.axhline(ceiling, color=plots.CHANGED, linewidth=1, linestyle="--")
         axes.set_yscale("symlog", linthresh=quiet)

@@ -162,7 +162,7 @@ def _expect_gradient(now: Tensor, x: Tensor, wanted: Tensor, layer: nn.Conv2d) -
             "no gradient can flow through the new output",
             expected="a tensor with the layer's graph behind it",
             got="requires_grad is False",
-            likely="cut off: detach() or .data in the hook; this layer and all before it would stop learning",
+            likely="cut off: detach(), .data or torch.no_grad() in the hook; all up to this layer would stop learning",
         )
     (got,) = torch.autograd.grad(now.sum(), x, allow_unused=True)
     if got is None:

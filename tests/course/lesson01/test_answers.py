@@ -317,7 +317,7 @@ def zero_is_not_none(self, gradient, arriving):
     pass_on(self.made_from, gradient, arriving)
 
 
-@wrong("1.2", says="backward raised TypeError: unsupported operand type(s) for *:")
+@wrong("1.2", "None taken for a gradient", says="backward raised TypeError: unsupported operand type(s) for *:")
 @arriving_by
 def takes_none_for_a_gradient(self, gradient, arriving):
     for hook in self.hooks:
@@ -439,7 +439,7 @@ def the_first_piece_wins(self, gradient, arriving):
         arriving.setdefault(value, gradient * derivative)
 
 
-@wrong("1.2", says="backward raised KeyError:")
+@wrong("1.2", "nothing there yet", says="backward raised KeyError:")
 @arriving_by
 def no_entry_yet(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
@@ -538,6 +538,35 @@ def catches_what_a_hook_raises(self, gradient, arriving):
     if not self.made_from:
         self.grad = (self.grad or 0.0) + gradient
     pass_on(self.made_from[:1], gradient, arriving)
+
+
+@wrong("1.2", "arrive called by arrive", says="backward raised KeyError:")
+@arriving_by
+def goes_down_by_itself(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    for value, derivative in self.made_from:
+        value.arrive(gradient * derivative, arriving)
+
+
+@wrong("1.2", "kept before the hooks ran", says="when a hook on the leaf x doubles")
+@arriving_by
+def keeps_first(self, gradient, arriving):
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, after_hooks(self.hooks, gradient), arriving)
+
+
+@wrong("1.2", says="when a hook on the leaf x doubles")
+@arriving_by
+def hooks_of_leaves_only_look(self, gradient, arriving):
+    if self.made_from:
+        gradient = after_hooks(self.hooks, gradient)
+    else:
+        after_hooks(self.hooks, gradient)
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
 
 
 # --- 1.3
@@ -941,7 +970,7 @@ def only_the_strongest(z, named):
     return [max(found, key=found.get)]
 
 
-@wrong("1.4", says="these are not the tensors that z depends on")
+@wrong("1.4", says="holds other things than names")
 def pairs(z, named):
     return sorted(norms_of(z, named).items(), key=lambda pair: pair[1], reverse=True)
 

@@ -245,7 +245,7 @@ def forgets_to_return(y, losses):
             loss.backward()
 
 
-@wrong("2.1", says="that is not a list")
+@wrong("2.1", says="that is one tensor, not a list")
 def stacked(y, losses):
     gradients = []
     with y.register_hook(gradients.append):

@@ -54,6 +54,11 @@ def test_norms_of_three_trainings_stand_under_their_results():
     assert [list(line.get_ydata()) for line in axes.lines if line.get_linestyle() == "-"] == [[1.0, 0.0, 2.0]] * 3
 
 
+def test_a_clipped_training_says_how_much_was_cut():
+    (axes,) = norms_over_steps({"a": {"norms": [1.0], "right": 0.9, "cut": 0.5}}, ceiling=0.5, quiet=0.1).axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a: 90% right,\n50% of all numbers cut"]
+
+
 def test_norms_that_are_all_zero_can_be_drawn():
     norms_over_steps({"a": {"norms": [0.0, 0.0], "right": 0.0}}, ceiling=0.5, quiet=0.1).canvas.draw()
 

@@ -1507,7 +1507,7 @@ def only_the_first_call(model, names):
             handle.remove()
 
 
-@wrong("3.5", says="cannot stand after `with`")
+@wrong("3.5", "the dictionary itself was returned", says="cannot stand after `with`")
 def a_function_that_runs_once(model, names):
     captured, handles = capture_with(model, names)
     for handle in handles:
