@@ -23,7 +23,7 @@ from nbformat import v4
 from hooklab.course import words
 from hooklab.course.build.course import FOLDER, Problem, Variant, shortened
 from hooklab.course.build.draft import Draft
-from hooklab.course.build.source import solution_lines, stubbed
+from hooklab.course.build.source import guarded, solution_lines, stubbed
 
 _v4: Any = v4  # nbformat has no types for it
 
@@ -52,6 +52,8 @@ def skeleton(draft: Draft, variant: Variant) -> Any:
     for cell, id in zip(draft.cells, _cell_ids(draft), strict=True):
         open_exercise = variant == "lesson" and "solution" in cell.tags
         text = stubbed(cell.text) if open_exercise else cell.text
+        if variant == "solution" and "check" in cell.tags:
+            text = guarded(text)
         metadata: dict[str, Any] = {"tags": list(cell.tags)} if cell.tags else {}
         if variant == "lesson" and "predict" in cell.tags:
             metadata |= FOLDED

@@ -13,6 +13,7 @@ import tokenize
 from dataclasses import dataclass
 from typing import Literal
 
+import hooklab
 from hooklab.course.build.course import Problem, called_with
 
 TAGS = frozenset(
@@ -112,6 +113,12 @@ def solution_lines(text: str) -> list[str]:
         elif inside and line:
             lines.append(line)
     return lines
+
+
+def guarded(check_cell: str) -> str:
+    """Return the text of a solution's check cell, with a line for graders that nbgrader takes out for students."""
+    line = f'from hooklab.course.graded import check_of; check = check_of("{hooklab.__version__}", check)'
+    return f"### BEGIN HIDDEN TESTS\n{line}  # fails here? then no point counts\n### END HIDDEN TESTS\n{check_cell}"
 
 
 def has_marker(text: str) -> bool:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import atexit
 import json
+import re
 from typing import Any
 
 from nbconvert.preprocessors import Preprocessor
 from nbformat import v4
 
+import hooklab
 from hooklab.course.classroom.confinement import Limits
 from hooklab.course.classroom.lessons import LESSONS, Exercise, lesson_at
 from hooklab.course.classroom.reading import Unreadable, read_notebook
@@ -31,6 +33,7 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 """
+_VERSION = re.compile(r"""\bcheck_of\("([^"]+)", check\)""")  # in the graded cells
 _v4: Any = v4  # nbformat has no types for it
 _workers: list[Worker] = []
 
@@ -43,7 +46,13 @@ class Verdicts(Preprocessor):
         self.enabled = True
 
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
-        """Return the notebook with new outputs. nbgrader gives points to a graded cell that shows no error."""
+        """Return the notebook with new outputs. nbgrader gives points to a graded cell that shows no error.
+
+        Raises RuntimeError, which ends autograde without a score, for a notebook of another version of the course.
+        """
+        versions = {found for cell in nb.cells for found in _VERSION.findall(cell.source)}
+        for version in sorted(versions - {hooklab.__version__}):  # else everybody would get points that mean nothing
+            raise RuntimeError(f"not graded: this is for hooklab {version}, and here is hooklab {hooklab.__version__}")
         told = self._told(nb)
         for cell in nb.cells:
             if cell.cell_type != "code":

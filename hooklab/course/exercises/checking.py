@@ -7,7 +7,8 @@ AssertionError with the same text instead, for everything that is not correct.
 from __future__ import annotations
 
 import html
-import os
+import sys
+from contextlib import nullcontext, redirect_stderr
 from typing import Any
 
 from hooklab.course import words
@@ -22,6 +23,7 @@ from hooklab.course.exercises.state import usual_state
 from hooklab.course.exercises.stopping import stopped_after
 from hooklab.course.exercises.stubs import has_source, is_stub, without_cache
 from hooklab.course.exercises.trial import Trial
+from hooklab.course.graded import by_nbgrader
 
 # What was found in this process, by exercise id: the memory of progress().
 _found: dict[str, State] = {}
@@ -48,9 +50,11 @@ def check(id: str, answer: Any, *, seconds: float | None = 10.0) -> None:
     """
     if callable(id) and isinstance(answer, str):
         raise TypeError(f"the id comes first: check({answer!r}, {name_of(id)})")
-    outcome = attempt(str(id), answer, seconds=seconds)
+    # nbgrader gives no points to a graded cell that has written to stderr, as a warning does.
+    with redirect_stderr(sys.stdout) if by_nbgrader() else nullcontext():
+        outcome = attempt(str(id), answer, seconds=seconds)
     _found[outcome.id] = outcome.state
-    if os.environ.get("NBGRADER_EXECUTION") and outcome.state != "correct":
+    if by_nbgrader() and outcome.state != "correct":
         raise AssertionError(str(outcome))
     show(str(outcome), outcome.as_html())
 

@@ -24,12 +24,14 @@ def test_the_solution_keeps_the_regions_and_the_lesson_has_the_stub(tmp_path: Pa
     )
 
 
-def test_lesson_and_solution_differ_in_the_solution_cells_only(tmp_path: Path) -> None:
+def test_lesson_and_solution_differ_in_the_solution_and_in_what_a_grader_is_told(tmp_path: Path) -> None:
     made = draft_of(tmp_path)
 
     pairs = zip(skeleton(made, "lesson").cells, skeleton(made, "solution").cells, strict=True)
 
-    assert [lesson == solution for lesson, solution in pairs] == [True] * 4 + [False, True]
+    assert [lesson == solution for lesson, solution in pairs] == [True] * 4 + [False, False]
+    hidden = skeleton(made, "solution").cells[5].source.split("### END HIDDEN TESTS\n")
+    assert hidden[0].startswith("### BEGIN HIDDEN TESTS\n") and hidden[1] == 'check("9.1", two)'
 
 
 def test_a_notebook_is_valid_and_has_bare_metadata(tmp_path: Path) -> None:

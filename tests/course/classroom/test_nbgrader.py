@@ -15,6 +15,8 @@ from typing import Any
 import nbformat
 import pytest
 
+import hooklab
+from hooklab.course.build.source import guarded
 from hooklab.course.classroom import for_nbgrader
 from hooklab.course.classroom.for_nbgrader import CONFIG, Verdicts
 from hooklab.course.classroom.lessons import LESSONS, ROOT, lesson_at
@@ -69,6 +71,13 @@ class TestVerdicts:
         _, output = graded(unknown)
 
         assert "no exercise 0.7: another version?" in output["evalue"]
+
+    def test_autograde_stops_for_a_notebook_of_another_version(self) -> None:
+        made = answered()
+        made["cells"][-1]["source"] = guarded(CHECK).replace(hooklab.__version__, "9.9")
+
+        with pytest.raises(RuntimeError, match=f"is for hooklab 9.9, and here is hooklab {hooklab.__version__}"):
+            graded(made)
 
     def test_a_graded_cell_says_that_there_is_no_such_lesson(self) -> None:
         (output,) = graded(notebook(code("check('99.1', f)", "check-99-1")))

@@ -7,9 +7,11 @@ import torch
 from torch import nn
 
 import hooklab
+from hooklab.course import graded
 from hooklab.course.exercises import attempt, checking
 from hooklab.course.exercises.exercise import exercise, find
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, tensor_text
+from hooklab.course.graded import check_of
 from tests.course.exercises.made_up import calls_with_model, calls_with_tensor, outcome_of
 
 
@@ -275,6 +277,36 @@ def test_a_grader_gets_no_error_for_a_correct_answer(monkeypatch, capsys):
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     hooklab.check("1.1", leaves_that_require_grad)
     assert "correct" in capsys.readouterr().out
+
+
+def test_a_grader_sees_nothing_on_stderr(monkeypatch, capfd):
+    def warning(named):
+        print("careful", file=sys.stderr)
+        return leaves_that_require_grad(named)
+
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    hooklab.check("1.1", warning)
+    told = capfd.readouterr()
+    assert told.err == "" and "careful" in told.out
+
+
+def test_a_grader_that_an_answer_hides_is_still_one(monkeypatch):
+    monkeypatch.setattr(graded, "_WHEN_IMPORTED", "autograde")
+    with pytest.raises(AssertionError):
+        hooklab.check("1.1", lambda named: set())
+
+
+def test_a_graded_cell_calls_hooklabs_own_check_whatever_a_student_calls_so(monkeypatch):
+    def check(*anything): ...
+
+    assert check_of(hooklab.__version__, check) is check
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    assert check_of(hooklab.__version__, check) is hooklab.check
+
+
+def test_a_graded_cell_says_that_hooklab_has_another_version():
+    with pytest.raises(RuntimeError, match=f"is for hooklab 9.9, and here is {hooklab.__version__}"):
+        check_of("9.9", hooklab.check)
 
 
 def test_an_empty_grader_variable_means_no_grader(monkeypatch, capsys):
