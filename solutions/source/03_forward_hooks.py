@@ -545,9 +545,9 @@ check("3.3", every_output)
 # ## What stays silent
 #
 # *"I put hooks everywhere, and some never fire."* Here is a model with many things to get wrong. `named_modules()` knows
-# seven modules, the model itself (`""`) among them. Whose hooks run?
+# seven modules, the model itself (`""`) among them, and each gets a hook.
 
-# %% tags=["field", "field-21", "field-22", "field-32"]
+# %%
 class Quiet(nn.Module):
     def __init__(self):
         super().__init__()
@@ -561,6 +561,10 @@ class Quiet(nn.Module):
         return self.last(F.relu(x))
 
 
+# %%
+predict("3.d")
+
+# %% tags=["predict"]
 quiet, heard = Quiet(), []
 names = {module: name for name, module in quiet.named_modules()}
 handles = [m.register_forward_hook(lambda m, a, o: heard.append(names[m])) for m in names]
@@ -568,8 +572,12 @@ result = quiet(torch.tensor([1.0, -1.0]))
 for handle in handles:
     handle.remove()
 
+print("What came out:")
 print("heard: ", heard)
 print("silent:", [name for name in names.values() if name not in heard])
+
+# %% tags=["field", "field-21", "field-22", "field-32"]
+reveal("3.d", len(heard))
 assert heard == ["blocks.0", "blocks.1", "last", ""]
 assert result.tolist() == [300.0, 0.0]  # so `direct` and the relu did their work
 

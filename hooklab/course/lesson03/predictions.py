@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hooklab.course.exercises.predict import Choice, prediction
+from hooklab.course.exercises.predict import Choice, number, prediction
 
 order_of_reports = prediction(
     "3.a",
@@ -68,4 +68,18 @@ channels_nobody_needs = prediction(
         lambda came: came >= 12,
         "The last layer adds up 256 numbers, what are sixteen of them? Yet some pictures are close calls.",
     ),
+)
+
+hooks_that_run = number(
+    "3.d",
+    "The model is called once. Seven modules have a hook: the model, the list `blocks`, the two in it, `direct`, "
+    "`unused` and `last`. How many of the seven hooks run?",
+    {
+        4: "The two blocks, `last` and the model itself. The others are there, but nobody calls them.",
+        5: "`direct` does its work, so its hook runs. But its `forward` is called, and that goes past what runs hooks. "
+        "(Or `blocks` is counted: a list, which nobody calls.)",
+        6: "All but `unused`: whatever is on the way. But a hook needs a call, and two of these are not called.",
+        7: "Registered is registered. But a hook runs when its module is called, and not before.",
+    },
+    otherwise="Go through `forward` and count the calls, `something(x)`; then add the call of the model itself.",
 )
