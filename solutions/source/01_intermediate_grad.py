@@ -185,9 +185,8 @@ plt.show()
 # ### Exercise 1.2 · Pass it on
 # ●●○ · 12 minutes
 #
-# Here is an autograd for single numbers. `backward` comes to a value when every value
-# computed from it is done. Write the heart of it,
-# `arrive`: a `gradient` has arrived at this value.
+# Here is an autograd for single numbers. `backward` comes to a value when every value computed from it is done. Write the heart
+# of it, `arrive`: a `gradient` has arrived at this value.
 #
 # 1. Call the value's `hooks`, one after the other, with the gradient. What a hook returns, unless `None`, is the gradient
 #    from then on.
@@ -618,6 +617,22 @@ def use_several_times(z: torch.Tensor, times: int) -> None:
 
 # %% tags=["check"]
 check("1.5", use_several_times)
+
+# %% [markdown]
+# ### "My parameter's `.grad` is None"
+#
+# A parameter is a leaf, so a gradient that reaches it stays. Three causes: the loss does not depend on it; a `detach()` (or
+# `no_grad()`) is on the way; or `zero_grad()` has put the None there, as it does since 2.0.
+
+# %% tags=["field", "field-151"]
+layers = nn.ModuleDict({name: nn.Linear(1, 1, bias=False) for name in ("used", "unused", "cut off")})
+one = torch.ones(1, 1)
+(layers["used"](one) + layers["cut off"](one).detach()).sum().backward()
+print({name: layer.weight.grad is not None for name, layer in layers.items()})
+assert [name for name, layer in layers.items() if layer.weight.grad is not None] == ["used"]
+
+layers.zero_grad()
+assert layers["used"].weight.grad is None
 
 # %% [markdown]
 # ### One step down

@@ -515,7 +515,7 @@ assert last == {"act": 6.0} and every == [2.0, 6.0]
 # </details>
 # <details><summary>Hint: all my entries are equal, or too large</summary>
 #
-# You kept the memory, not the numbers. See the three captures of the in-place ReLU above.
+# You kept the memory, not the numbers. See what became of the captures before the in-place ReLU above.
 # </details>
 # <details><summary>Hint: the second call returns too many</summary>
 #
@@ -1039,14 +1039,15 @@ assert linear.weight.grad.item() == 1.0
 # %% [markdown]
 # ### "'tuple' object has no attribute 'register_forward_hook'"
 #
-# `named_modules()` gives pairs of a name and a module.
+# `named_modules()` gives pairs of a name and a module; `get_submodule(name)` gives the module that has this name.
 # ([A thread](https://github.com/IvanDrokin/torch-conv-kan/issues/1))
 
-# %% tags=["field", "field-32"]
+# %% tags=["field", "field-150"]
 pair = next(quiet.named_modules())
 message = error_of(lambda: pair.register_forward_hook(report))
 print(message)
 assert message == "AttributeError: 'tuple' object has no attribute 'register_forward_hook'"
+assert quiet.get_submodule("blocks.1") is quiet.blocks[1]  # so are the names made
 
 # %% [markdown]
 # ### "I zip my values with the names that I asked for, and they do not fit"

@@ -31,6 +31,7 @@ HEADINGS = GRADIENTS, TENSOR, FORWARD, BACKWARD, MODEL, MIXING = (
 SYMPTOMS: dict[str, Symptom] = {
     "01": Symptom(GRADIENTS, "`y.grad` is None after `backward()`, with a warning about a non-leaf tensor"),
     "02": Symptom(GRADIENTS, "I set `requires_grad=True`, reshaped or moved the tensor, and its `.grad` stays None"),
+    "151": Symptom(GRADIENTS, "my parameter's `.grad` is None"),
     "145": Symptom(GRADIENTS, "element 0 of tensors does not require grad and does not have a grad_fn"),
     "141": Symptom(GRADIENTS, "trying to backward through the graph a second time"),
     "142": Symptom(GRADIENTS, "a leaf Variable that requires grad is being used in an in-place operation"),
@@ -58,6 +59,9 @@ SYMPTOMS: dict[str, Symptom] = {
     "22": Symptom(FORWARD, "`F.relu` or an operator: there is no module to put a hook on"),
     "23": Symptom(FORWARD, "one ReLU is used several times: I see its last call only, or the calls in a strange order"),
     "24": Symptom(FORWARD, "my forward hook computes a new output, and the network's result stays the same"),
+    "150": Symptom(
+        FORWARD, "how do I get at a layer by its name? 'tuple' object has no attribute 'register_forward_hook'"
+    ),
     "146": Symptom(FORWARD, "is a layer's output taken before or after the activation?"),
     "147": Symptom(FORWARD, "my hook runs twice in one pass"),
     "26": Symptom(FORWARD, "'tuple' object has no attribute 'detach' (or 'shape')"),
