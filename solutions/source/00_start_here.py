@@ -133,7 +133,8 @@ plt.show()
 # %% [markdown]
 # ## Every kind of hook
 #
-# Each with the part of a lesson in which you run it.
+# Each with the part of a lesson in which you run it. Left out are those that have to do with other things than values and
+# gradients: what `torch.package` puts into a file, how data pipes are pickled, and, from torch 2.15 on, the hooks of CUDA graphs.
 #
 # <!-- all kinds of hooks -->
 

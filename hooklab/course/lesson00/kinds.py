@@ -87,6 +87,14 @@ KINDS: dict[str, Kind] = {
     "ddp-comm": Kind(
         SYSTEM, "DistributedDataParallel.register_comm_hook", "a bucket of gradients is complete: it says what is sent"
     ),
+    "fsdp-comm": Kind(
+        SYSTEM,
+        "FullyShardedDataParallel.register_comm_hook",
+        "a unit's gradient is complete: it fills this process's piece (the older FSDP)",
+    ),
+    "fully-shard-all-reduce": Kind(
+        SYSTEM, "FSDPModule.set_all_reduce_hook", "copies of a model in pieces have averaged a gradient: it may look"
+    ),
 }
 
 

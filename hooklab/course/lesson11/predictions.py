@@ -70,3 +70,35 @@ which_gradient = prediction(
         "Both run before the processes have talked. The average is there when backward() has returned.",
     ),
 )
+
+a_hundredth = prediction(
+    "11.d",
+    "Three networks learn to read digits in two processes. One sends every number of its gradients; one the largest "
+    "hundredth, and forgets the rest; one the largest hundredth, and keeps the rest for the next step. After five "
+    "epochs, who is far behind?",
+    Choice(
+        "both that send a hundredth: the rest of the gradient is missing",
+        lambda came: _behind(came, "1 % with feedback") and _behind(came, "1 % without"),
+        "What is not sent as lost. With a memory it is not lost: it comes later.",
+    ),
+    Choice(
+        "nobody: the largest numbers are those that count",
+        lambda came: not _behind(came, "1 % with feedback") and not _behind(came, "1 % without"),
+        "A gradient as a list of which the top is enough. But the same few are the largest in every step, and the "
+        "other weights never move.",
+    ),
+    Choice(
+        "only the one that forgets",
+        lambda came: not _behind(came, "1 % with feedback") and _behind(came, "1 % without"),
+        "The rest adds up until it is among the largest, so that every weight gets its turn.",
+    ),
+    Choice(
+        "the one that keeps the rest most of all: it steps along gradients that are old",
+        lambda came: came["1 % with feedback"] < came["1 % without"] - 0.02,
+        "An old gradient as a wrong one. Weights move little in a few steps, and so do gradients.",
+    ),
+)
+
+
+def _behind(came: dict[str, float], way: str) -> bool:
+    return came[way] < max(came.values()) - 0.1

@@ -19,7 +19,7 @@ from tests.course.browser.explorer import Explorer
 from tests.course.browser.reading import errors
 
 HOME = {"backward_steps": "01", "call_order": "06", "feature_maps": "03", "border": "05", "mixing": "07"}
-HOME |= {"what_it_looks_at": "09", "heads_at_work": "09", "going_wrong": "08", "over_time": "10"}
+HOME |= {"what_it_looks_at": "09", "heads_at_work": "09", "going_wrong": "08", "over_time": "10", "what_is_owed": "11"}
 NAMES = list(HOME)
 WITH_SLIDERS = [name for name in NAMES if name != "call_order"]
 SETUP = "import torch\n"

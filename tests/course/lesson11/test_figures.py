@@ -1,10 +1,14 @@
-"""What lesson 11's figure shows, and the helpers of its cells."""
+"""What lesson 11's figure and its explorer show, and the helpers of its cells."""
+
+import itertools
 
 import matplotlib.pyplot as plt
+import pytest
 import torch
 from torch import nn
 
 from hooklab.course.lesson11 import figures
+from hooklab.course.lesson11.explorer import LAST, draw, exchanges, say, what_is_owed
 from hooklab.course.lesson11.helpers import load, replace_weight, saved_bytes, still_fires
 
 
@@ -31,3 +35,51 @@ def test_a_tensor_on_a_module_is_in_its_file():
     before = saved_bytes(model)
     model.seen = torch.zeros(1000)
     assert saved_bytes(model) > before + 4000
+
+
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_what_has_not_arrived_is_what_the_memory_holds_and_without_one_it_is_lost(number):
+    remembering, without = exchanges(number, remembers=True), exchanges(number, remembers=False)
+    for before, after in itertools.pairwise(remembering):
+        assert torch.equal(before.owed, after.kept)
+        assert int((after.sent != 0).sum()) == number
+    assert not any(step.kept.any() for step in without)
+    assert without[-1].never > remembering[-1].never
+    assert without[-1].owed.abs().sum() > 2 * remembering[-1].owed.abs().sum()
+
+
+def test_a_number_that_turns_its_sign_need_not_be_sent_and_owes_nothing():
+    last = exchanges(2, remembers=True)[-1]
+    assert not last.ever[7] and last.owed[7] == 0 and last.never == 1
+
+
+def test_the_picture_has_the_numbers_of_its_step():
+    without, remembering = exchanges(2, False)[5], exchanges(2, True)[5]
+    above, above_so_far, below, below_so_far = draw(without, remembering, 6).axes
+    kept, gradient, sent = below.containers
+    assert [bar.get_height() for bar in kept] == remembering.kept.tolist()
+    assert [bar.get_height() for bar in gradient] == remembering.gradient.tolist()
+    assert [bar.get_height() for bar in sent] == [16, -9]
+    assert [bar.get_height() for bar in below_so_far.containers[1]] == remembering.arrived.tolist()
+    assert not any(bar.get_height() for bar in above.containers[0]) and above_so_far.get_title("left") == "all 6 steps"
+    for axes in (above, below):
+        low, high = axes.get_ylim()
+        for number in (1, 2, 4):
+            for step in exchanges(number, True):
+                assert low < (step.kept + step.gradient).min() and (step.kept + step.gradient).max() < high
+
+
+def test_every_position_of_the_explorer_has_its_own_picture_and_the_sentence_of_its_step():
+    _, controls, picture, sentence = (getattr(one, "children", one) for one in what_is_owed().children)
+    _, slider, number = controls
+    seen = set()
+    for number.value in (1, 2, 4):
+        for slider.value in (1, 6, LAST):
+            seen.add(bytes(picture.value))
+            said = say(
+                exchanges(number.value, False)[slider.value - 1],
+                exchanges(number.value, True)[slider.value - 1],
+                slider.value,
+            )
+            assert said in sentence.value
+    assert len(seen) == 9
