@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 
-from hooklab.trees import describe, map_tensors, tensors
+from hooklab.trees import describe, map_tensors, passed_over, tensors
 
 Lam: TypeAlias = "float | Tensor"  # one for the batch, or one for each example: shape (n,)
 Part: TypeAlias = "Callable[[Any], Any]"  # output -> those of its tensors that are to be mixed
@@ -32,14 +33,41 @@ def blend_all(tree: Any, lam: Lam, permutation: Tensor, what: str, dim: int = 0,
     picked = None if part is None else _pick(part, tree, what)
     if not isinstance(tree, Tensor):
         require_a_tensor(tree, what, "choose a layer that returns a tensor, or a tuple, list or dict of tensors")
+        if picked is None:
+            _require_nothing_passed_over(tree, len(permutation), what, dim)
+    done: dict[int, Tensor] = {}  # a tensor that comes twice stays one
 
     def check_and_blend(tensor: Tensor) -> Tensor:
         if picked is not None and id(tensor) not in picked:
             return tensor
-        check_mixable(tensor, len(permutation), what, dim)
-        return blend(tensor, lam, permutation, dim)
+        if id(tensor) not in done:
+            check_mixable(tensor, len(permutation), what, dim)
+            done[id(tensor)] = _blend_if_torch_can(tensor, lam, permutation, what, dim)
+        return done[id(tensor)]
 
-    return map_tensors(check_and_blend, tree)
+    return map_tensors(check_and_blend, tree, copies=False)
+
+
+def _blend_if_torch_can(tensor: Tensor, lam: Lam, permutation: Tensor, what: str, dim: int) -> Tensor:
+    try:
+        return blend(tensor, lam, permutation, dim)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{what} holds a {type(tensor).__name__} of dtype {tensor.dtype} and layout {tensor.layout}, which torch "
+            f"cannot mix ({str(error).splitlines()[0] if str(error) else type(error).__name__}); choose another layer"
+        ) from error
+
+
+def _require_nothing_passed_over(tree: Any, length: int, what: str, dim: int) -> None:
+    for owner, tensor in passed_over(tree):
+        if not tensor.is_nested and tensor.ndim > dim and tensor.shape[dim] == length and tensor.is_floating_point():
+            raise ValueError(
+                f"{what} holds a tensor of shape {tuple(tensor.shape)} in an attribute of a {owner}, where mixing does "
+                "not look, and which would stay as it is. Say which tensors are to be mixed, as in "
+                "part=lambda output: output[0], or choose another layer"
+            )
 
 
 def paste_all(tree: Any, box: tuple[slice, slice], permutation: Tensor) -> Any:
@@ -71,6 +99,8 @@ def require_a_tensor(tree: Any, what: str, advice: str) -> None:
 
 
 def check_mixable(tensor: Tensor, length: int, what: str, dim: int = 0, *, must_be_float: bool = True) -> None:
+    if tensor.is_nested:
+        raise ValueError(f"{what} holds a nested tensor, whose examples have different lengths; choose another layer")
     if tensor.ndim <= dim or tensor.shape[dim] != length:
         raise ValueError(
             f"{what} holds a tensor of shape {tuple(tensor.shape)}, but y has length {length}: "

@@ -47,7 +47,7 @@ def capture(
         grads: also record the gradient of each output, when ``backward`` runs inside the block.
         clone: copy every value. Without it nothing is copied: values share memory with the model's own tensors, and
             reading one that was changed in place since then raises.
-        device: move every value there, for instance ``"cpu"``.
+        device: move every value there, for instance ``"cpu"``. (One on the meta device has no values, and stays.)
         detach: with False, outputs and inputs stay part of the autograd graph, to compute a loss from them; the graph
             then lives as long as they do. A full backward hook on the module itself sees nothing of such a loss: it
             belongs to what the module passes on, which is made after its forward hooks.
@@ -150,18 +150,19 @@ class Capture(Block):
             kept = tensor.detach() if self.detach else tensor
         except Exception:  # a subclass that refuses
             return tensor, None
-        if self.device is not None:
-            kept = kept.to(self.device)
+        kept = self.moved(kept)
         if kept.is_inference():  # counts no versions, so a later change could not be noticed
             return kept.clone(), None
         if self.clone:
             kept = kept.clone()
         return kept, kept._version
 
+    def moved(self, tensor: Tensor) -> Tensor:
+        # on the meta device there are no values that could be moved
+        return tensor if self.device is None or tensor.is_meta else tensor.to(self.device)
+
     def keep_gradient(self, grad: Tensor) -> Kept:
-        grad = grad.detach()
-        if self.device is not None:
-            grad = grad.to(self.device)
+        grad = self.moved(grad.detach())
         if self.clone:
             grad = grad.clone()
         return grad, grad._version

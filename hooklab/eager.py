@@ -29,7 +29,13 @@ def run_eagerly() -> None:
     global _stance, _open_sessions
     with _stance_lock:
         if _stance is None and "torch._dynamo" in sys.modules:
-            _stance = torch.compiler.set_stance("force_eager")
+            try:
+                _stance = torch.compiler.set_stance("force_eager")
+            except RuntimeError as error:
+                raise RuntimeError(
+                    "this block stands inside a function that torch.compile compiles, where no hook can come or go: "
+                    "compile the model or its stages, and leave the function with the block uncompiled"
+                ) from error
         _open_sessions += 1
 
 

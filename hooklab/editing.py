@@ -7,6 +7,7 @@ features = run_until(model, "layer1", x)
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.selecting import MissingName, What, each_once, first_few, require_module, select_for_hooks, uncompiled
-from hooklab.sessions import Block, Hook, Session
+from hooklab.sessions import Block, Hook, Session, will_run_again
+from hooklab.stale import what_changed
 from hooklab.torch_private import backward_number
-from hooklab.trees import DEEPEST, children, describe, is_tensor
+from hooklab.trees import DEEPEST, children, describe, is_tensor, shape_of
 
 
 def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> Edit:
@@ -41,8 +43,9 @@ def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> E
         TypeError: in the forward, if it returns another structure (a tensor for a tuple, other keys, ...).
 
     Hooks run in the order in which they were registered: open ``capture`` after ``edit`` to see the new values, before
-    it to see the old ones. An edit takes part in what a checkpoint computes again, and only in calls from the thread
-    that opened the block. While it is open, compiled functions run eagerly, as in :func:`hooklab.capture`.
+    it to see the old ones. An edit takes part only in calls from the thread that opened the block, and in what a
+    checkpoint computes again, if ``backward`` runs inside the block (else a warning says so). Compiled functions run
+    eagerly meanwhile, as in :func:`hooklab.capture`.
 
     Example:
         >>> import torch
@@ -187,6 +190,17 @@ class Edit(Block):
         self._enter(session)
         return self
 
+    def _over(self, session: Session) -> None:
+        assert isinstance(session, _EditSession)
+        if session.to_run_again:
+            warnings.warn(
+                f"{first_few(session.to_run_again)} was edited in a checkpoint, which computes it again in the "
+                "backward pass, then unedited: gradients would be wrong. Call backward() inside the block.",
+                stacklevel=3,
+            )
+        if changed := what_changed(self.steps, "edit"):
+            warnings.warn(f"{changed} What was put there while the block was open was not edited.", stacklevel=3)
+
     def __repr__(self) -> str:
         return f"edit of {len(self.modules)} modules of {type(self.model).__name__}: {', '.join(self.modules)}"
 
@@ -198,6 +212,7 @@ class _EditSession(Session):
         self.modules = each_once(options.modules)
         self.names = {id(module): name for name, module in self.modules.items()}
         self.uses: Counter[int] = Counter()
+        self.to_run_again: set[str] = set()
         self.pass_index = 0
         self.has_run = False
 
@@ -231,9 +246,12 @@ class _OnOutput(Hook):
             session.note_outside_call()
             session.has_run = True
         call = EditCall(name, module, args, kwargs, session.index_of_use(module), session.pass_index)
+        session.to_run_again.discard(name)
         new = session.fn(output, call)
         if new is not None:
             _require_alike(new, output, name)
+            if backward_number() == -1 and will_run_again():
+                session.to_run_again.add(name)
         return new
 
 
@@ -285,7 +303,7 @@ def _difference(
     if new is old or depth == DEEPEST or (id(new), id(old)) in compared:
         return None
     if is_tensor(new) and is_tensor(old):
-        alike = new.shape == old.shape and new.dtype == old.dtype and new.device == old.device
+        alike = shape_of(new) == shape_of(old) and new.dtype == old.dtype and new.device == old.device
         return None if alike else (path, new, old)
     new_parts, old_parts = children(new) or [], children(old) or []
     if type(new) is not type(old) or [key for key, _ in new_parts] != [key for key, _ in old_parts]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from hooklab.selecting import require_module, without_compile_prefix
+from hooklab.selecting import all_modules, require_module, without_compile_prefix
 from hooklab.torch_private import WrappedHook, global_hooks
 
 # kind, in the words of the method that registers it -> the module's attribute that holds it
@@ -73,7 +73,7 @@ def leftover_hooks(model: nn.Module) -> list[Leftover]:
     require_module(model)
     found: list[Leftover] = []
     seen: set[int] = set()  # a tied parameter has two names but one set of hooks
-    for raw_name, module in model.named_modules(memo=_ById()):
+    for raw_name, module in all_modules(model):
         name = without_compile_prefix(raw_name)
         for kind, function in _registered(module, MODULE_TABLES):
             is_old = kind == "full_backward_hook" and module._is_full_backward_hook is False
@@ -87,16 +87,6 @@ def leftover_hooks(model: nn.Module) -> list[Leftover]:
         is_old = kind == "full_backward_hook" and global_hooks._global_is_full_backward_hook is False
         found.append(Leftover("(every module)", "backward_hook" if is_old else kind, function))
     return found
-
-
-class _ById(set[Any]):
-    """A set for torch's walk over the modules, of which some may define equality and hash."""
-
-    def __contains__(self, module: object) -> bool:
-        return super().__contains__(id(module))
-
-    def add(self, module: object) -> None:
-        super().add(id(module))
 
 
 def _registered(owner: Any, tables: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -6,26 +6,30 @@ import sys
 import threading
 import warnings
 from typing import Any
+from weakref import WeakValueDictionary
 
-import torch
 from torch import Tensor, nn
 
 from hooklab.blending import Part, blend_all
 from hooklab.eager import run_eagerly, stop_running_eagerly
 from hooklab.mixed import INPUT, Mixed
-from hooklab.sessions import Handle, Hook, is_foreign, remove_all
+from hooklab.sessions import Handle, Hook, is_foreign, remove_all, will_run_again
 from hooklab.torch_private import backward_number
 from hooklab.trees import tensors
 
 # A block is entered once: its batch has been drawn, and one batch is mixed once.
 _NEW, _OPEN, _OVER = "new", "open", "over"
-_being_mixed: set[int] = set()  # the models with an open block, by id
+# The open blocks, by model and thread. Weakly, since a block that is dropped without an end must not refuse another
+# model that gets the number of the first.
+_being_mixed: WeakValueDictionary[tuple[int, int], MixBlock] = WeakValueDictionary()
 
 
 class MixBlock:
     """One batch, mixed at a layer, at the input, or nowhere."""
 
-    __slots__ = ("eagerly", "given_x", "handles", "layer", "mixed", "mixer", "model", "state", "thread", "watches")
+    __slots__ = (
+        "__weakref__", "eagerly", "given_x", "handles", "layer", "mixed", "mixer", "model", "state", "thread", "watches"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -55,14 +59,14 @@ class MixBlock:
     def __enter__(self) -> Mixed:
         if self.state is not _NEW:
             raise RuntimeError("this batch was mixed already: write `with mix(x, y) as mixed` anew for each batch")
-        if id(self.model) in _being_mixed:
+        if (id(self.model), self.thread) in _being_mixed:
             raise RuntimeError(
                 "another batch of this model is being mixed, and a block inside its block would mix twice: end that "
                 "one first. For a second view with the same draw: `with mix(x2, y, like=mixed) as second`"
             )
         if self.eagerly:
-            _run_eagerly()
-        _being_mixed.add(id(self.model))
+            run_eagerly()
+        _being_mixed[id(self.model), self.thread] = self
         try:
             if self.watches:
                 self.handles.append(
@@ -86,7 +90,7 @@ class MixBlock:
 
     def _close(self) -> None:
         remove_all(self.handles)
-        _being_mixed.discard(id(self.model))
+        _being_mixed.pop((id(self.model), self.thread), None)
         if self.eagerly:
             stop_running_eagerly()
 
@@ -104,8 +108,8 @@ class MixBlock:
             )
         if self.mixer.must_run_again:
             raise RuntimeError(
-                f"layer {mixed.layer!r} is in a reentrant checkpoint, which computes it again in the backward pass, "
-                "then unmixed: call backward() inside the block"
+                f"layer {mixed.layer!r} is in a checkpoint, which computes it again in the backward pass, then "
+                "unmixed: call backward() inside the block"
             )
 
 
@@ -129,8 +133,7 @@ class _MixOutput(Hook):
         mixed = self.block.mixed
         if backward_number() == -1:
             self.runs += 1
-            if not torch.is_grad_enabled():
-                self.must_run_again = _in_a_reentrant_checkpoint()
+            self.must_run_again = will_run_again()
         else:  # a checkpoint computes its part again, and needs the same mixing again
             self.must_run_again = False
         if self.runs > 1:
@@ -185,20 +188,10 @@ class _WatchCalls(Hook):
             )
 
 
-def _run_eagerly() -> None:
-    try:
-        run_eagerly()
-    except RuntimeError as error:
-        raise RuntimeError(
-            "this block stands inside a function that torch.compile compiles, where no hook can come or go: compile "
-            "the model or its stages, and leave the step with the block uncompiled"
-        ) from error
-
-
 def refuse_two_batch_dims(tree: Any, length: int, what: str, place: str) -> None:
     """Raise where the batch may be the first or the second dimension, since both have its length."""
     for tensor in tensors(tree):
-        if tensor.ndim >= 3 and tensor.shape[0] == tensor.shape[1] == length:
+        if tensor.ndim >= 3 and not tensor.is_nested and tensor.shape[0] == tensor.shape[1] == length:
             raise ValueError(
                 f"{what} holds a tensor of shape {tuple(tensor.shape)}, in a model where a layer has the batch "
                 f"second: which of the two is the batch here? Say it, with batch_dim={{{place!r}: 0}} or 1"
@@ -212,16 +205,3 @@ def _refuse_eval_mode(model: nn.Module) -> None:
 
 def _ids(tree: Any) -> set[int]:
     return {id(tree)} if isinstance(tree, Tensor) else {id(tensor) for tensor in tensors(tree)}
-
-
-def _in_a_reentrant_checkpoint() -> bool:
-    checkpoint = sys.modules.get("torch.utils.checkpoint")
-    if checkpoint is None:
-        return False
-    code = checkpoint.CheckpointFunction.forward.__code__
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code is code:
-            return True
-        frame = frame.f_back  # type: ignore[assignment]
-    return False

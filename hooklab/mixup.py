@@ -23,7 +23,7 @@ from hooklab.drawing import Dice, draw_box, draw_lambda
 from hooklab.mixed import INPUT, NOWHERE, Mixed
 from hooklab.mixing import MixBlock, refuse_two_batch_dims
 from hooklab.places import find_layers, for_each, has_batch_second, require_what_sequence_layers_need, warn_of_insides
-from hooklab.selecting import What, require_module, uncompiled
+from hooklab.selecting import What, all_modules, require_module, uncompiled
 from hooklab.stale import require_unchanged, steps_to
 from hooklab.trees import describe, tensors
 
@@ -193,7 +193,7 @@ class ManifoldMixup:
                 require_a_tensor(x, "x", "for such an input set include_input=False")
             for tensor in (x,) if isinstance(x, Tensor) else tensors(x):
                 check_mixable(tensor, length, "x", self._batch_dims.get(INPUT, 0))
-        elif isinstance(x, Tensor) and length not in x.shape:
+        elif isinstance(x, Tensor) and not x.is_nested and length not in x.shape:
             check_mixable(x, length, "x", must_be_float=False)
         if INPUT in self._may_be_second:
             refuse_two_batch_dims(x, length, "x", INPUT)
@@ -213,9 +213,9 @@ class ManifoldMixup:
             mixed._x = blend_all(x, mixed.lam, mixed.permutation, "the input x", dim)
             return
         sizes = {tuple(tensor.shape[-2:]) for tensor in tensors(x) if tensor.ndim >= 3}
-        if len(sizes) != 1 or any(tensor.ndim < 3 for tensor in tensors(x)):
+        if len(sizes) != 1 or 0 in next(iter(sizes)) or any(tensor.ndim < 3 for tensor in tensors(x)):
             raise ValueError(
-                f"cutmix needs images of shape (n, ..., height, width), all of one size, but x is {describe(x)}"
+                f"cutmix needs images of shape (n, ..., height, width), all of one size above 0, but x is {describe(x)}"
             )
         ((height, width),) = sizes
         rows, columns = mixed._box = (
@@ -249,12 +249,12 @@ def _as_list(layers: Any) -> list[What]:
 
 def _outermost_wrapper(model: nn.Module, layer: nn.Module) -> nn.Module:
     """The wrapper by which ``model`` calls ``layer`` if torch.compile wrapped it, else ``layer`` itself."""
-    return next(module for module in model.modules() if uncompiled(module) is layer)
+    return next(module for _, module in all_modules(model) if uncompiled(module) is layer)
 
 
 def _modules_around(model: nn.Module, layer: nn.Module) -> list[nn.Module]:
     """``layer`` and every module of ``model`` that contains it."""
-    return [module for module in model.modules() if any(inner is layer for inner in module.modules())]
+    return [module for _, module in all_modules(model) if any(inner is layer for _, inner in all_modules(module))]
 
 
 def _is_inside_compiled(wrapper: nn.Module, around: list[nn.Module]) -> bool:

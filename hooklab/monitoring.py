@@ -9,14 +9,14 @@ How the numbers get there is in ``watching.py``, what they are in ``tallies.py``
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
 from hooklab.health import Health
-from hooklab.selecting import What, each_once, first_few, select_for_hooks
+from hooklab.selecting import What, all_modules, each_once, first_few, select_for_hooks
 from hooklab.sessions import Block
 from hooklab.tallies import range_of
 from hooklab.watching import MonitorSession
@@ -115,7 +115,7 @@ class Monitor(Block):
         self.on_nonfinite = on_nonfinite
         self.optimizers = _optimizers(updates)
         self.updated = [(one, self._parameters_of(one)) for one in self.optimizers]
-        has_parameters = any(True for module in self.hooked.values() for _ in module.parameters())
+        has_parameters = any(True for module in self.hooked.values() for _ in _parameters(module))
         if self.updated and has_parameters and not any(parameters for _, parameters in self.updated):
             raise LookupError(
                 f"updates: no parameter of {first_few(list(self.hooked))} is in the optimizer. Was it made for "
@@ -131,14 +131,22 @@ class Monitor(Block):
         """Module, own name and parameter, of all that the optimizer has."""
         known = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         named = [
-            (module, name, parameter)
-            for module, part in self.hooked.items()
-            for name, parameter in part.named_parameters()
+            (module, name, parameter) for module, part in self.hooked.items() for name, parameter in _parameters(part)
         ]
         return [one for one in named if id(one[2]) in known]
 
     def __repr__(self) -> str:
         return f"monitor of {len(self.modules)} modules of {type(self.model).__name__}: {', '.join(self.modules)}"
+
+
+def _parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """``module.named_parameters()``, by the modules' identity."""
+    seen: set[int] = set()
+    for path, part in all_modules(module):
+        for name, parameter in part._parameters.items():
+            if parameter is not None and id(parameter) not in seen:
+                seen.add(id(parameter))
+                yield f"{path}.{name}" if path else name, parameter
 
 
 def _optimizers(updates: Any) -> list[Optimizer]:

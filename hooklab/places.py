@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from hooklab.bypassing import goes_past
-from hooklab.selecting import What, first_few, has_forward, named_modules, select_for_hooks
+from hooklab.selecting import What, all_modules, first_few, has_forward, named_modules, select_for_hooks
 
 _SEQUENCE_LAYERS = (
     nn.RNNBase,
@@ -116,7 +116,11 @@ def require_what_sequence_layers_need(
 
 def has_batch_second(model: nn.Module) -> bool:
     """Is there a module with ``batch_first=False`` in it?"""
-    return any(getattr(module, "batch_first", True) is False for module in model.modules())
+    # not by getattr: a module may answer to every name
+    return any(
+        vars(module).get("batch_first", getattr(type(module), "batch_first", True)) is False
+        for _, module in all_modules(model)
+    )
 
 
 def for_each(choices: Sequence[str], given: Any, option: str) -> dict[str, Any]:

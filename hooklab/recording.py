@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
-from hooklab.trees import describe, map_tensors, nbytes, tensors
+from hooklab.selecting import first_few
+from hooklab.trees import describe, map_tensors, nbytes, objects, passed_over, tensors
 
 if TYPE_CHECKING:
     from hooklab.capturing import CaptureSession
@@ -205,9 +206,12 @@ class Call:
 
     def _why_no_gradient(self) -> str:
         if not each(self._gradients()):
+            output = self._end[1] if self._end is not None else None
+            inside = first_few(dict.fromkeys([*objects(output), *(owner for owner, _ in passed_over(output))]))
             return (
                 f"the output of {self} did not require a gradient: it was computed under no_grad or inference_mode, "
-                "from frozen parameters, or holds no floating-point tensor."
+                "from frozen parameters, or holds no floating-point tensor"
+                + (f" but inside of {inside}, which is kept as it is and not looked into." if inside else ".")
             )
         view = ""
         if any(gradient.is_view for gradient in each(self._gradients())):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hooklab.recording import Call, Inputs, Record, Use
 from hooklab.selecting import MissingName, near_names, without_compile_prefix
+from hooklab.stale import what_changed
 
 if TYPE_CHECKING:
     from hooklab.capturing import Capture, CaptureSession
@@ -145,9 +146,12 @@ class Pass(Mapping[str, Any]):
             )
         if not self._record.events and not self._session.has_run:
             return f"{name!r} has no value: no selected module ran yet. Call the model inside the block, then read."
+        if changed := what_changed(self._options.steps, "capture"):
+            return f"{name!r} did not run in this pass. {changed}"
         return (
-            f"{name!r} did not run in this pass. Nothing called it, or it was called by .forward(...), or its weights "
-            f"were used directly: none of these run hooks. {self._session.what_was_called()}".rstrip()
+            f"{name!r} did not run in this pass. Nothing called it, or it was called by .forward(...), has a "
+            "__call__ of its own, or its weights were used directly: none of these run hooks. "
+            f"{self._session.what_was_called()}".rstrip()
         )
 
 

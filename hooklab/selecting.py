@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from torch import nn
 
@@ -113,7 +114,7 @@ def require_module(model: object) -> None:
 
 def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Every name of every module, a shared module under each of its names; compiled wrappers are looked through."""
-    yield from _walk(model, "", ())
+    yield from _walk(model, "", (), Counter())
 
 
 def uncompiled(module: nn.Module) -> nn.Module:
@@ -148,14 +149,40 @@ def first_few(names: Collection[str]) -> str:
     return ", ".join(map(repr, list(names)[:5])) + more
 
 
-def _walk(module: nn.Module, name: str, above: tuple[nn.Module, ...]) -> Iterator[tuple[str, nn.Module]]:
+def all_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """``model.named_modules()`` by identity: each module once, and compiled wrappers too."""
+    named: Iterator[tuple[str, nn.Module]] = model.named_modules(memo=_ById())
+    return named
+
+
+class _ById(set[Any]):
+    """A set for torch's walk over the modules, of which some may define equality and hash."""
+
+    def __contains__(self, module: object) -> bool:
+        return super().__contains__(id(module))
+
+    def add(self, module: object) -> None:
+        super().add(id(module))
+
+
+# Modules that refer to each other have names without end, nearly: 12 of them that all do have half a billion. What is
+# inside a module is listed under so many names of it, no more.
+_NAMES_WALKED = 100
+
+
+def _walk(
+    module: nn.Module, name: str, above: tuple[nn.Module, ...], walked: Counter[int]
+) -> Iterator[tuple[str, nn.Module]]:
     module = uncompiled(module)
     if any(module is one for one in above):  # a module that contains itself: torch's own walk ends here as well
         return
     yield name, module
+    walked[id(module)] += 1
+    if walked[id(module)] > _NAMES_WALKED:
+        return
     for child_name, child in module._modules.items():
         if child is not None:
-            yield from _walk(child, f"{name}.{child_name}" if name else child_name, (*above, module))
+            yield from _walk(child, f"{name}.{child_name}" if name else child_name, (*above, module), walked)
 
 
 def _layers(named: list[tuple[str, nn.Module]]) -> set[str]:

@@ -10,7 +10,9 @@ import sys
 import threading
 from types import FrameType, TracebackType
 from typing import Any, ClassVar, Protocol
+from weakref import ReferenceType
 
+import torch
 from torch import nn
 
 from hooklab.eager import never_compile, run_eagerly, stop_running_eagerly
@@ -20,6 +22,8 @@ from hooklab.torch_private import backward_number, call_code
 
 
 class Handle(Protocol):
+    hooks_dict_ref: ReferenceType[Any]
+
     def remove(self) -> None: ...
 
 
@@ -100,8 +104,12 @@ class Session:
         if not self.is_open:
             return
         self.is_open = False
+        # a model may have put another table in the place of the one that holds our hooks, which its handle cannot know
+        are_lost = any(handle.hooks_dict_ref() is None for handle in self.handles)
         try:
             remove_all(self.handles)
+            if are_lost:
+                self._sweep()
         finally:
             stop_running_eagerly()
 
@@ -154,7 +162,7 @@ class Session:
         return [] if any(call is self.root for call in calls) else calls
 
     def _sweep(self) -> None:
-        # an interrupt can strike after a hook was registered and before its handle was kept
+        # as after an interrupt between registering a hook and keeping its handle
         for _, module in named_modules(self.root):
             for table in (module._forward_pre_hooks, module._forward_hooks):
                 for key, hook in list(table.items()):
@@ -176,11 +184,11 @@ class Block:
     def __init__(self, model: nn.Module, modules: dict[str, nn.Module]) -> None:
         self.model = uncompiled(model)
         self.modules = modules
-        self._steps = steps_to(self.model, modules)
+        self.steps = steps_to(self.model, modules)
         self._open: list[Session] = []
 
     def _enter(self, session: Session) -> None:
-        require_unchanged(self._steps, self.tool)
+        require_unchanged(self.steps, self.tool)
         self._open.append(session)
         try:
             session.open()
@@ -200,6 +208,11 @@ class Block:
             session.close()
         finally:
             self._open.remove(session)
+        if kind is None:
+            self._over(session)
+
+    def _over(self, session: Session) -> None:
+        """A block has ended without an error; the place for a last word."""
 
 
 class _PassBegins(Hook):
@@ -228,6 +241,19 @@ def _running_calls() -> list[nn.Module]:
             calls.append(frame.f_locals["self"])
         frame = frame.f_back
     return calls
+
+
+def will_run_again() -> bool:
+    """Whether this code runs inside a checkpoint, whose part the backward will compute again."""
+    checkpoint = sys.modules.get("torch.utils.checkpoint")
+    frame: FrameType | None = sys._getframe(1)
+    while checkpoint is not None and frame is not None:
+        if frame.f_code is checkpoint.CheckpointFunction.forward.__code__:
+            return any(frame.f_locals["ctx"].needs_input_grad)
+        if frame.f_code.co_filename == checkpoint.__file__:
+            return torch.is_grad_enabled()
+        frame = frame.f_back
+    return False
 
 
 def is_foreign(thread: int) -> bool:

@@ -85,7 +85,7 @@ def numbers_of(tensor: Tensor) -> Tensor | None:
     elif values.is_nested:
         values = torch.cat([part.reshape(-1) for part in values.unbind()])
     if values.is_complex():
-        values = torch.view_as_real(values)
+        values = torch.view_as_real(values.resolve_conj())
     if not values.is_floating_point() or values.numel() == 0:
         return None
     return values.float() if values.dtype.itemsize < 4 else values  # sums of half precision overflow

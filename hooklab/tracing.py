@@ -40,8 +40,9 @@ def timeline(model: nn.Module, *what: What) -> Tracer:
     - ``backward-pre``: the gradient of its output arrives (of the first part of it, if there are several);
     - ``backward``: the gradients of its inputs are complete and all events inside the module are over.
 
-    The backward events are read by tensor hooks on the module's inputs and outputs. So they come for any output
-    structure and for in-place modules, where full backward hooks fail or stay silent. A module's inputs are complete
+    The backward events are read by tensor hooks on the module's inputs and outputs. So they come for any structure of
+    tensors (see :func:`hooklab.capture`; not for those inside an object of the model's own) and for in-place modules,
+    where full backward hooks fail or stay silent. A module's inputs are complete
     only when every other user of the same tensor has done its part: where a model branches, a full backward hook may
     run earlier than the ``backward`` event here.
 
@@ -238,7 +239,7 @@ class _TraceSession(Session):
 
     def expect(self, tree: Any, kind: str, call: _Call) -> None:
         for tensor in tensors(tree):
-            if not tensor.requires_grad:
+            if not tensor.requires_grad or tensor.is_inference():  # of the latter no backward comes
                 continue
             arrival = self.arrivals.get(id(tensor))
             if arrival is None or not arrival.belongs_to(tensor):

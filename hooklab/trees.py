@@ -8,14 +8,20 @@ parts. No method that a subclass defines is called: one that raises, or says wha
 from __future__ import annotations
 
 import dataclasses
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 DEEPEST = 50
+
+_PLAIN = (type(None), int, float, complex, str, bytes, torch.dtype, torch.device, Tensor)
+_HOLDERS = (set, frozenset, deque, MappingProxyType)
+# their attributes are no values that flow
+_NO_VALUES = (type, nn.Module)
 
 
 def is_tensor(thing: Any) -> bool:
@@ -29,9 +35,14 @@ def is_tensor(thing: Any) -> bool:
         return False
 
 
-def map_tensors(fn: Callable[[Any], Any], tree: Any, is_one: Callable[[Any], bool] = is_tensor) -> Any:
-    """A new tree of the same structure, each tensor ``t`` in it (or what ``is_one`` says) replaced with ``fn(t)``."""
-    return _mapped(fn, tree, is_one, {}, 0)
+def map_tensors(
+    fn: Callable[[Any], Any], tree: Any, is_one: Callable[[Any], bool] = is_tensor, *, copies: bool = True
+) -> Any:
+    """A new tree of the same structure, each tensor ``t`` in it (or what ``is_one`` says) replaced with ``fn(t)``.
+
+    Without ``copies``, a container in which nothing was replaced is the object it was.
+    """
+    return _mapped(fn, tree, is_one, {}, 0, copies)
 
 
 def tensors(tree: Any, is_one: Callable[[Any], bool] = is_tensor) -> Iterator[Any]:
@@ -39,6 +50,38 @@ def tensors(tree: Any, is_one: Callable[[Any], bool] = is_tensor) -> Iterator[An
     found: list[Any] = []
     map_tensors(found.append, tree, is_one)
     return iter(found)
+
+
+def objects(tree: Any) -> list[str]:
+    """The types of what is neither a tensor nor a container that is walked, nor a plain value, and may hold tensors."""
+    return list(dict.fromkeys(type(one).__name__ for one in tensors(tree, _is_object)))
+
+
+def _is_object(thing: Any) -> bool:
+    return not is_tensor(thing) and _parts(thing) is None and not issubclass(type(thing), _PLAIN)
+
+
+def passed_over(tree: Any, met: set[int] | None = None) -> Iterator[tuple[str, Any]]:
+    """Tensors that :func:`map_tensors` does not reach though they are in plain sight: in an attribute of an object that
+    is a leaf, or in one of a container beside its parts. Each with the name of the type that has it."""
+    met = set() if met is None else met
+    kind = type(tree)
+    if id(tree) in met or is_tensor(tree) or issubclass(kind, _NO_VALUES):
+        return
+    met.add(id(tree))
+    parts = _parts(tree) or []
+    mapped = {id(part) for _, part in parts}
+    try:
+        aside = [*_attributes(tree).values(), *_slots(tree).values()]
+        if issubclass(kind, _HOLDERS):
+            aside += tree.values() if kind is MappingProxyType else tree
+    except Exception:
+        return
+    for value in aside:
+        if id(value) not in mapped:
+            yield from ((kind.__name__, tensor) for tensor in tensors(value))
+    for _, part in parts:
+        yield from passed_over(part, met)
 
 
 def children(tree: Any) -> list[tuple[str, Any]] | None:
@@ -59,9 +102,7 @@ def describe(tree: Any, above: tuple[int, ...] = ()) -> str:
         "((2, 3) float32, None, {'k': (1,) int64})"
     """
     if is_tensor(tree):
-        # only a nested tensor of the jagged kind has a shape
-        shape = "nested" if tree.is_nested and tree.layout == torch.strided else tuple(tree.shape)
-        return f"{shape} {str(tree.dtype).removeprefix('torch.')}"
+        return f"{shape_of(tree)} {str(tree.dtype).removeprefix('torch.')}"
     kind, parts = type(tree), _parts(tree)
     if parts is None:
         return "None" if tree is None else kind.__name__
@@ -76,13 +117,18 @@ def describe(tree: Any, above: tuple[int, ...] = ()) -> str:
     return f"({inside})" if kind is tuple else f"{kind.__name__}({inside})"
 
 
+def shape_of(tensor: Tensor) -> tuple[int, ...] | str:
+    """The shape, or "nested": only a nested tensor of the jagged kind has one."""
+    return "nested" if tensor.is_nested and tensor.layout == torch.strided else tuple(tensor.shape)
+
+
 def nbytes(tree: Any) -> int:
     """Bytes of all the elements in a tree (views and sparse tensors count in full)."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors(tree))
 
 
 def _mapped(
-    fn: Callable[[Any], Any], tree: Any, is_one: Callable[[Any], bool], done: dict[int, Any], depth: int
+    fn: Callable[[Any], Any], tree: Any, is_one: Callable[[Any], bool], done: dict[int, Any], depth: int, copies: bool
 ) -> Any:
     if is_one(tree):
         return fn(tree)
@@ -91,8 +137,9 @@ def _mapped(
         return tree
     if id(tree) not in done:
         done[id(tree)] = tree  # for the place where it holds itself
-        new = [_mapped(fn, part, is_one, done, depth + 1) for _, part in parts]
-        done[id(tree)] = _rebuilt(tree, parts, new)
+        new = [_mapped(fn, part, is_one, done, depth + 1, copies) for _, part in parts]
+        if copies or any(part is not old for part, (_, old) in zip(new, parts, strict=True)):
+            done[id(tree)] = _rebuilt(tree, parts, new)
     return done[id(tree)]
 
 

@@ -90,14 +90,14 @@ class MonitorSession(Session):
         _, kind, name = key
         bounds = self.options.ranges[name] if kind == OUTPUT else None
         try:
-            values = numbers_of(tensor)
+            values = None if is_being_traced() else numbers_of(tensor)
             if values is None:
                 return None
             if must_wait(values.device) and self.options.on_nonfinite != "raise":
                 self.waiting.append((key, values.numel(), sample_later(values, bounds)))
                 return None
             sample = sample_now(values, bounds)
-        except (RuntimeError, TypeError):  # as under vmap, where a tensor has no numbers that can be read
+        except Exception:  # as under vmap, where a tensor has no numbers that can be read, or of an odd subclass
             self.unreadable.add(name)
             return None
         self.tallies[key].add(sample)
@@ -136,6 +136,11 @@ class MonitorSession(Session):
         return not any(
             tally.total.nonfinite for (at, kind, _), tally in self.tallies.items() if (at, kind) == (step, OUTPUT)
         )
+
+
+def is_being_traced() -> bool:
+    """Whether torch.jit.trace or torch.export writes down what is computed: statistics must not get into that."""
+    return bool(torch.jit.is_tracing()) or torch.compiler.is_compiling()  # type: ignore[attr-defined,no-untyped-call]
 
 
 def must_wait(device: torch.device) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections import Counter, OrderedDict, defaultdict
+import enum
+from collections import ChainMap, Counter, OrderedDict, UserDict, defaultdict, deque
 from collections.abc import Callable, Iterator
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from hooklab import capture, edit, leftover_hooks, run_until, timeline
+from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, run_until, timeline
 from hooklab.trees import describe, map_tensors, tensors
 from tests.nets import ModelOutput, Pair, Result
 from tests.test_odd_modules import Empty, Equal, Refusing, Unhashable, refuse
@@ -197,6 +199,7 @@ def all_blocks(model: nn.Module) -> contextlib.ExitStack:
     blocks.enter_context(edit(model, lambda output, call: output, everything))
     blocks.enter_context(edit(model, lambda output, call: None, everything))
     blocks.enter_context(timeline(model))
+    blocks.enter_context(monitor(model, everything, grads=True))
     return blocks
 
 
@@ -365,3 +368,125 @@ def test_no_container_and_no_module_is_changed_or_broken_by_our_blocks(recipe: A
         assert (tensor.requires_grad, tensor._version) == (grad, version)
         assert not tensor._backward_hooks
     assert leftover_hooks(model) == []
+
+
+# objects that are no containers, but hold tensors
+
+OBJECTS: dict[str, Callable[[Tensor], Any]] = {
+    "UserDict": lambda x: UserDict(a=x),
+    "mappingproxy": lambda x: MappingProxyType({"a": x}),
+    "SimpleNamespace": lambda x: SimpleNamespace(a=x),
+    "ChainMap": lambda x: ChainMap({"a": x}),
+    "deque": lambda x: deque([x]),
+    "frozenset": lambda x: frozenset([x]),
+}
+each_object = pytest.mark.parametrize(("name", "make"), OBJECTS.items(), ids=OBJECTS)
+
+
+class Inner(nn.Module):
+    def __init__(self, make: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.make = make
+
+    def forward(self, x: Tensor) -> Any:
+        return self.make(x * 2)
+
+
+def mixed_at_0(model: nn.Module) -> None:
+    with ManifoldMixup(model, "0", include_input=False)(torch.rand(4, 2), torch.zeros(4)) as mixed:
+        model(mixed.x)
+
+
+@each_object
+def test_that_there_is_no_gradient_inside_an_object_has_its_own_reason(name: str, make: Callable[..., Any]) -> None:
+    model = Inner(make)
+    with capture(model, "", grads=True) as seen:
+        model(torch.ones(2, requires_grad=True))
+    with pytest.raises(RuntimeError, match=f"inside of '{name}', which is kept as it is and not looked into"):
+        seen.grad("")
+
+
+@each_object
+def test_a_layer_that_hides_a_tensor_in_an_object_is_not_mixed_by_half(name: str, make: Callable[..., Any]) -> None:
+    model = nn.Sequential(Inner(lambda x: (x, make(x))), nn.Identity())
+    with pytest.raises(ValueError, match=rf"in an attribute of a {name}, .* part=lambda output: output\[0\]"):
+        mixed_at_0(model)
+
+
+def test_an_attribute_beside_the_parts_is_not_left_unmixed_in_silence() -> None:
+    def with_attribute(x: Tensor) -> Any:
+        boxes = Boxes("t", [x])
+        boxes.hidden = x * 3  # type: ignore[attr-defined]
+        return boxes
+
+    with pytest.raises(ValueError, match="in an attribute of a Boxes"):
+        mixed_at_0(nn.Sequential(Inner(with_attribute)))
+
+
+class Mode(tuple[int, int], enum.Enum):
+    FAST = (1, 2)
+
+
+@dataclasses.dataclass
+class Count:
+    calls: int = 0
+
+
+def test_what_holds_no_tensor_goes_through_mixing_as_the_object_it_is() -> None:
+    count, given = Count(), []
+    model = nn.Sequential(Inner(lambda x: (x, Mode.FAST, count)), Inner(lambda _: None))
+    model[1].forward = given.append  # type: ignore[assignment]
+    mixed_at_0(model)
+    assert given[0][1] is Mode.FAST
+    assert given[0][2] is count
+
+
+def test_a_tensor_that_an_output_holds_twice_is_mixed_once() -> None:
+    model, given = nn.Sequential(Inner(lambda x: (x, [x])), nn.Identity()), []
+    model[1].forward = given.append  # type: ignore[assignment]
+    mixed_at_0(model)
+    assert given[0][0] is given[0][1][0]
+
+
+# tensors of unusual kinds
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_a_nested_output_can_be_edited_and_is_refused_for_mixing() -> None:
+    lengths = [torch.ones(2, 3), torch.ones(1, 3)]
+    model = nn.Sequential(Inner(lambda x: torch.nested.nested_tensor(lengths)), nn.Identity())
+    with edit(model, lambda output, call: output * 2, "0"):
+        assert model(torch.ones(1))[0].sum() == 12
+    with pytest.raises(ValueError, match="a nested tensor, whose examples have different lengths"):
+        mixed_at_0(model)
+
+
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.sparse_csr], ids=str)
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
+def test_what_torch_cannot_mix_is_named(kind: Any) -> None:
+    make = (lambda x: x.to(kind)) if isinstance(kind, torch.dtype) else (lambda x: x.to_sparse(layout=kind))
+    with pytest.raises(ValueError, match=r"holds a Tensor of dtype .* which torch cannot mix .*choose another layer"):
+        mixed_at_0(nn.Sequential(Inner(make)))
+
+
+def test_values_on_the_meta_device_stay_there_when_values_are_moved() -> None:
+    model = nn.Linear(2, 2, device="meta")
+    with capture(model, device="cpu", grads=True) as seen:
+        model(torch.ones(1, 2, device="meta")).sum().backward()
+    assert seen[""].is_meta
+    assert seen.grad("").is_meta
+
+
+def test_a_parameter_made_in_inference_mode_may_be_an_output() -> None:
+    with torch.inference_mode():
+        weight = nn.Linear(2, 2).weight
+    model = Give(weight)
+    with all_blocks(model):
+        assert model() is weight
+
+
+def test_a_complex_output_is_measured_also_where_it_is_conjugated() -> None:
+    model = Inner(lambda x: torch.complex(x, x).conj())
+    with monitor(model, "") as health:
+        model(torch.ones(2))
+    assert (health.rows[0].mean, health.rows[0].std) == (0, 2)

@@ -245,6 +245,25 @@ def test_an_edit_takes_part_in_what_a_checkpoint_computes_again(use_reentrant: b
     assert torch.allclose(model.stem.weight.grad, expected)
 
 
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_an_edit_that_a_checkpoint_would_do_without_is_told_at_the_end_of_the_block(use_reentrant: bool) -> None:
+    model = Checkpointed(use_reentrant)
+    with pytest.warns(match=r"'block\.0' was edited in a checkpoint.*Call backward\(\) inside the block"):  # noqa: SIM117
+        with edit(model, zero, "block.0"):
+            model(ones(2, 3))
+
+
+@pytest.mark.filterwarnings("error")
+def test_where_no_backward_follows_nothing_is_said_of_a_checkpoint() -> None:
+    model = Checkpointed(use_reentrant=False)
+    with edit(model, zero, "block.0"), torch.no_grad():
+        model(ones(2, 3))
+    with edit(model, lambda output, call: None, "block.0"):
+        model(ones(2, 3))
+    with edit(model, zero, "block.0"):
+        model(ones(2, 3)).sum().backward()
+
+
 def test_which_use_a_checkpoint_computes_again_cannot_be_told() -> None:
     model = Checkpointed(use_reentrant=False)
     model.block = nn.Sequential(model.block[0], model.block[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import warnings
 
@@ -323,6 +324,15 @@ def test_a_block_of_the_same_model_inside_another_is_an_error(model: SmallCNN, i
         model(mixed.x)
 
 
+def test_a_block_that_was_dropped_without_an_end_refuses_no_other_model() -> None:
+    x, y = digits_like()
+    for _ in range(20):  # the number of a model that is gone is soon that of another
+        model = SmallCNN()
+        mixer(model, "input")(x, y).__enter__()
+        del model
+        gc.collect()
+
+
 def test_blocks_of_two_models_may_stand_inside_each_other(model: SmallCNN) -> None:
     (x, y), other = digits_like(), SmallCNN()
     with mixer(model, "stage1")(x, y) as mixed, mixer(other, "stage1")(x, y) as other_mixed:
@@ -397,7 +407,7 @@ def test_the_union_of_masks_counts_what_either_example_has() -> None:
 def test_a_reentrant_checkpoint_whose_backward_comes_after_the_block_is_an_error() -> None:
     model, x = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), torch.rand(4, 2, requires_grad=True)
     with (
-        pytest.raises(RuntimeError, match=r"reentrant checkpoint.*call backward\(\) inside the block"),
+        pytest.raises(RuntimeError, match=r"in a checkpoint.*call backward\(\) inside the block"),
         mixer(model, "1")(x, torch.zeros(4)) as mixed,
     ):
         checkpoint(model, mixed.x, use_reentrant=True)
@@ -421,7 +431,7 @@ def test_a_block_inside_a_compiled_function_is_an_error_that_says_what_to_compil
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own, about what it does not trace
-        with pytest.raises(RuntimeError, match="compile the model or its stages, and leave the step"):
+        with pytest.raises(RuntimeError, match="compile the model or its stages, and leave the function"):
             step()
     assert eager._open_sessions == 0
     assert hooks_in(model) == 0

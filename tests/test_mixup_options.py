@@ -286,3 +286,9 @@ def test_with_class_weights_the_loss_equals_that_of_soft_targets_for_each_exampl
     assert torch.allclose(mixed.loss(each, logits), each(logits, mixed.soft_targets(3)), atol=1e-5)
     assert abs(mixed.loss(mean, logits) - mean(logits, mixed.soft_targets(3))) > 0.1
     assert "weight=" in (Mixed.loss.__doc__ or "")
+
+
+def test_cutmix_of_images_without_pixels_is_an_error() -> None:
+    mix = ManifoldMixup(nn.Flatten(), [], cutmix=True)
+    with pytest.raises(ValueError, match="all of one size above 0"):
+        mix(torch.ones(4, 3, 0, 5), torch.zeros(4))

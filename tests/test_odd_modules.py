@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hooklab import capture, edit, leftover_hooks, run_until, select, timeline
+from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, run_until, select, timeline
 from tests.nets import ones
 
 
@@ -123,4 +123,45 @@ def test_a_block_that_cannot_open_leaves_no_hook_on_them(model: Chain) -> None:
     model.add_module("3", Interrupting())
     with pytest.raises(KeyboardInterrupt), capture(model):
         pytest.fail("the block must not begin")
+    assert leftover_hooks(model) == []
+
+
+def test_they_are_monitored(model: Chain) -> None:
+    with monitor(model, grads=True) as health:
+        model(torch.randn(2, 3)).sum().backward()
+    assert [row.module for row in health.rows if row.kind == "output"] == NAMES
+
+
+def test_they_are_mixed(model: Chain) -> None:
+    mix = ManifoldMixup(model, ["2"], include_input=False)
+    with mix(torch.randn(4, 3), torch.zeros(4)) as mixed:
+        model(mixed.x)
+    assert leftover_hooks(model) == []
+
+
+def test_a_module_that_answers_to_no_strange_name_is_mixed() -> None:
+    class Strict(nn.ReLU):
+        def __getattr__(self, name: str) -> object:
+            raise ZeroDivisionError(name)
+
+    model = Chain(Strict(), nn.Linear(3, 3))
+    with ManifoldMixup(model, ["0"], include_input=False)(torch.randn(4, 3), torch.zeros(4)) as mixed:
+        model(mixed.x)
+
+
+def test_modules_that_all_refer_to_each_other_are_found_in_a_moment() -> None:
+    parts = [nn.ReLU() for _ in range(11)]
+    for part in parts:
+        for index, other in enumerate(parts):
+            if other is not part:
+                part.add_module(f"peer{index}", other)
+    model = Chain(*parts)
+    assert len(select(model, *parts)) == 11
+
+
+def test_hooks_leave_a_module_that_changed_its_tables_inside_the_block(model: Chain) -> None:
+    with capture(model, inputs=True), edit(model, lambda output, call: None), timeline(model), monitor(model):
+        for table in ("_forward_hooks", "_forward_pre_hooks"):
+            setattr(model._modules["0"], table, getattr(model._modules["0"], table).copy())
+        model(ones(2, 3))
     assert leftover_hooks(model) == []

@@ -100,3 +100,19 @@ def test_a_module_whose_equality_lies_is_compared_by_identity() -> None:
     model[0] = Same()
     with pytest.raises(RuntimeError, match="'0' was a Same"):
         enter(tool)
+
+
+def test_a_layer_that_is_replaced_inside_the_block_is_named_by_reading() -> None:
+    model = network()
+    with capture(model, "0") as seen:
+        model[0] = Lora(nn.Linear(2, 3))
+        model(torch.ones(1, 2))
+    with pytest.raises(LookupError, match="'0' was a Linear when this capture was made, and is a Lora now"):
+        seen["0"]
+
+
+def test_an_edit_whose_layer_is_replaced_inside_the_block_says_so_at_its_end() -> None:
+    model = network()
+    with pytest.warns(match="is a Lora now.* was not edited"):  # noqa: SIM117
+        with edit(model, lambda output, call: output * 0, "0"):
+            model[0] = Lora(nn.Linear(2, 3))

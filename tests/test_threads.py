@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, run_until, timeline
+from tests.mixing import SmallCNN, digits_like, mixer
 
 
 @contextmanager
@@ -179,3 +180,27 @@ def test_another_threads_forward_is_not_mixed() -> None:
         model(mixed.x)
     assert len(got) == 1
     assert torch.equal(got[0], expected)
+
+
+def test_threads_may_mix_batches_of_their_own_at_the_same_time() -> None:
+    model, refused = SmallCNN(), []
+    x, y = digits_like()
+
+    def train() -> None:
+        try:
+            for _ in range(5):
+                with mixer(model, "stage1")(x, y) as mixed:
+                    meet.wait(10)
+                    model(mixed.x)
+                    meet.wait(10)
+        except RuntimeError as error:
+            refused.append(error)
+            meet.abort()
+
+    meet = threading.Barrier(2)
+    threads = [threading.Thread(target=train) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert refused == []
