@@ -13,8 +13,8 @@ import inspect
 import textwrap
 from collections.abc import Iterable
 
-_SUMS = {"add", "add_"}
-_JOINS = {"cat", "concat", "concatenate"}
+_SUMS = {"add", "add_", "sub", "sub_", "lerp", "lerp_"}
+_JOINS = {"cat", "concat", "concatenate", "stack"}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -24,14 +24,16 @@ def goes_past(parent: type, child: str) -> bool:
     if forward is None:
         return False
     helpers = {
-        name
+        name: method
         for name in _methods_called(forward)
         if (method := _definition(getattr(parent, name, None))) is not None and _mentions(method, child)
     }
-    reading = _Reading(_own_name(forward), {child, *helpers}, _local_names(forward))
-    for statement in forward.body:
-        reading.visit(statement)
-    return reading.found
+    for method in (forward, *helpers.values()):
+        reading = _Reading(_own_name(method), {child, *helpers}, _local_names(method))
+        reading.visit_all(method.body)
+        if reading.found:
+            return True
+    return False
 
 
 class _Reading(ast.NodeVisitor):
@@ -61,17 +63,43 @@ class _Reading(ast.NodeVisitor):
         if any(map(self.touches, parts)) and any(map(self.is_other, parts)):
             self.found = True
 
+    def visit_all(self, statements: Iterable[ast.AST]) -> None:
+        for statement in statements:
+            self.visit(statement)
+
+    def visit_either(self, *branches: list[ast.stmt]) -> None:
+        """Of several ways that the forward may go, what went through in one of them may have."""
+        before, after = set(self.went_through), set()
+        for branch in branches:
+            self.went_through = set(before)
+            self.visit_all(branch)
+            after |= self.went_through
+        self.went_through = after
+
+    def visit_If(self, node: ast.If) -> None:
+        self.visit(node.test)
+        self.visit_either(node.body, node.orelse)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        if self.touches(node):
+            self.went_through.add(node.name)
+
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        if isinstance(node.op, ast.Add):
+        if isinstance(node.op, ast.Add | ast.Sub):
             self.meet([node.left, node.right])
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Attribute):
             if node.func.attr in _SUMS:
-                self.meet([*node.args, node.func.value] if len(node.args) == 1 else node.args[:2])
+                given = [*node.args[:2], *(keyword.value for keyword in node.keywords if keyword.arg != "alpha")]
+                self.meet([*given, node.func.value] if len(given) == 1 else given)
             elif node.func.attr in _JOINS and node.args and isinstance(node.args[0], (ast.List, ast.Tuple)):
                 self.meet(node.args[0].elts)
+        elif (
+            isinstance(node.func, ast.Name) and node.func.id == "sum" and isinstance(node.args[0], ast.List | ast.Tuple)
+        ):
+            self.meet(node.args[0].elts)
         self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
@@ -79,17 +107,21 @@ class _Reading(ast.NodeVisitor):
         for target in node.targets:
             self.assign(target, self.touches(node.value))
 
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+            self.assign(node.target, self.touches(node.value))
+
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self.visit(node.value)
-        if isinstance(node.op, ast.Add):
+        if isinstance(node.op, ast.Add | ast.Sub):
             self.meet([node.target, node.value])
         if self.touches(node.value):
             self.assign(node.target, True)
 
     def visit_For(self, node: ast.For) -> None:
         self.assign(node.target, self.touches(node.iter))
-        for statement in node.body + node.orelse:
-            self.visit(statement)
+        self.visit_all(node.body + node.orelse)
 
     def assign(self, target: ast.AST, through: bool) -> None:
         for part in ast.walk(target):

@@ -162,16 +162,18 @@ class _WatchCalls(Hook):
             return
         mixed, kwargs = self.block.mixed, rest[0] if rest else {}
         _refuse_eval_mode(self.block.model)
-        given = [*args, *kwargs.values()] if kwargs else args
-        got, x, y = _ids(given), _ids(self.block.given_x), _ids(mixed.y)
+        named = _named(module, args, kwargs)
+        got, x, y = _ids([*args, *kwargs.values()]), _ids(self.block.given_x), _ids(mixed.y)
         if mixed.layer == INPUT and not got.isdisjoint(x):
             raise RuntimeError("the input was chosen, but the model was called with x itself: call model(mixed.x)")
-        if kwargs.get("labels") is not None or not got.isdisjoint(y - x):  # an autoencoder's targets are its input
+        if any(name == "labels" and value is not None for name, value in named) or not got.isdisjoint(
+            y - x
+        ):  # an autoencoder's targets are its input
             raise RuntimeError(
                 "the model was given the targets, and a loss that it computes itself would not be mixed: call it "
                 "without them, and take mixed.loss(fn, its prediction)"
             )
-        for name, value in kwargs.items() if kwargs else ():
+        for name, value in named:
             if "mask" in name and isinstance(value, Tensor):
                 self._warn_of_padding(name, value)
 
@@ -201,6 +203,15 @@ def refuse_two_batch_dims(tree: Any, length: int, what: str, place: str) -> None
 def _refuse_eval_mode(model: nn.Module) -> None:
     if not model.training:
         raise RuntimeError("the model was put into eval mode inside the block, which mixes: validate after the block")
+
+
+def _named(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The arguments with their names, and the items of those that are dicts, as a batch may be."""
+    code = getattr(getattr(type(module), "forward", None), "__code__", None)
+    names = code.co_varnames[1 : code.co_argcount] if code is not None else ()
+    named = [*zip(names, args, strict=False), *kwargs.items()]
+    dicts = [value for value in (*args, *kwargs.values()) if isinstance(value, dict)]
+    return named + [item for each in dicts for item in each.items() if isinstance(item[0], str)]
 
 
 def _ids(tree: Any) -> set[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -224,6 +225,50 @@ def test_a_branch_is_seen_through_methods_loops_and_sums_in_place(name: str) -> 
         ManifoldMixup(Attending(), name)
 
 
+class Forms(nn.Module):
+    """The ways in which a branch and what goes past it are written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in FORMS:
+            self.add_module(name, nn.Linear(2, 2))
+
+    def inside_a_helper(self, x: Tensor) -> Tensor:
+        return x + self.helper(x)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        branch: Tensor = self.annotated(x)
+        if self.training:
+            hidden = self.chosen(x)
+            chosen = hidden
+        else:
+            chosen = x
+
+        def nested(h: Tensor) -> Tensor:
+            return self.inner(h)
+
+        return (
+            x - self.minus(x),
+            torch.add(input=x, other=self.keywords(x)),
+            torch.lerp(x, self.lerp(x), 0.5),
+            sum([x, self.listed(x)]),
+            torch.stack([x, self.stacked(x)]).sum(0),
+            branch + x,
+            chosen + x,
+            nested(x) + x,
+            self.inside_a_helper(x),
+        )
+
+
+FORMS = ["minus", "keywords", "lerp", "listed", "stacked", "annotated", "chosen", "inner", "helper"]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_branch_is_seen_in_each_way_of_writing_it(name: str) -> None:
+    with pytest.warns(UserWarning, match="features go past 1 of the 1 layers"):
+        ManifoldMixup(Forms(), name)
+
+
 def test_layers_one_after_the_other_get_no_warning(model: SmallCNN) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -363,14 +408,24 @@ class LossInside(nn.Module):
         return logits if labels is None else F.cross_entropy(logits, labels)
 
 
-@pytest.mark.parametrize("how", ["labels=y", "labels=a copy", "positional"])
-def test_a_model_that_is_given_the_targets_is_an_error(how: str) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda model, x, y: model(x, labels=y),
+        lambda model, x, y: model(x, labels=y.clone()),
+        lambda model, x, y: model(x, y),
+        lambda model, x, y: model(x, y.clone()),
+        lambda model, x, y: model({"x": x, "labels": y.clone()}),
+    ],
+    ids=["labels=y", "labels=a copy", "positional", "a copy, positional", "a batch"],
+)
+def test_a_model_that_is_given_the_targets_is_an_error(given: Callable[[nn.Module, Tensor, Tensor], Tensor]) -> None:
     model, x, y = LossInside(), torch.rand(4, 2), torch.tensor([0, 1, 2, 0])
     with (
         pytest.raises(RuntimeError, match=r"the model was given the targets.*mixed\.loss"),
         mixer(model, "layer")(x, y) as mixed,
     ):
-        model(mixed.x, y) if how == "positional" else model(mixed.x, labels=y if how == "labels=y" else y.clone())
+        given(model, mixed.x, y)
 
 
 def test_an_autoencoder_whose_targets_are_its_input_is_no_error() -> None:
@@ -382,11 +437,12 @@ def test_an_autoencoder_whose_targets_are_its_input_is_no_error() -> None:
 def test_a_padding_mask_of_the_examples_themselves_warns_and_that_of_both_does_not() -> None:
     model, x, y = LossInside(), torch.rand(3, 2), torch.tensor([0, 1, 2])
     mask = torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0]])
-    with (
-        pytest.warns(UserWarning, match=r"attention_mask=mixed\.union\(attention_mask\)"),
-        mixer(model, "layer")(x, y) as mixed,
-    ):
-        model(mixed.x, attention_mask=mask)
+    for given in (lambda x: model(x, attention_mask=mask), lambda x: model(x, None, mask)):
+        with (
+            pytest.warns(UserWarning, match=r"attention_mask=mixed\.union\(attention_mask\)"),
+            mixer(model, "layer")(x, y) as mixed,
+        ):
+            given(mixed.x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with mixer(model, "layer")(x, y) as mixed:
