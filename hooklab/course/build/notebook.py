@@ -33,6 +33,8 @@ METADATA = {
 }
 # A stored output that JupyterLab shows as three dots; running the cell opens it. "collapsed" is Jupyter's older word.
 FOLDED = {"collapsed": True, "jupyter": {"outputs_hidden": True}}
+# Code that JupyterLab shows as three dots behind its first line, `reveal(…)`: its asserts would tell the answer.
+HIDDEN = {"jupyter": {"source_hidden": True}}
 
 Finding = tuple[int, str]  # the cell's index, and what is wrong
 WANTED: dict[Variant, str] = {"lesson": words.OUTCOMES["not attempted"], "solution": words.OUTCOMES["correct"]}
@@ -57,6 +59,8 @@ def skeleton(draft: Draft, variant: Variant) -> Any:
         metadata: dict[str, Any] = {"tags": list(cell.tags)} if cell.tags else {}
         if variant == "lesson" and "predict" in cell.tags:
             metadata |= FOLDED
+        if variant == "lesson" and cell.called_with("reveal"):
+            metadata |= HIDDEN
         if cell.number in graded:
             metadata["nbgrader"] = graded[cell.number]
         new = _v4.new_markdown_cell if cell.kind == "markdown" else _v4.new_code_cell

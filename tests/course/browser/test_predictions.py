@@ -11,7 +11,7 @@ from nbformat.v4 import new_code_cell, new_output
 
 from hooklab.course.browser.jupyter import Server
 from hooklab.course.browser.lab import DARK, LIGHT, Lab, Notebook
-from hooklab.course.build.notebook import FOLDED, METADATA
+from hooklab.course.build.notebook import FOLDED, HIDDEN, METADATA
 from tests.course.browser.contrast import too_faint
 from tests.course.browser.reading import errors, says
 
@@ -43,7 +43,7 @@ def opened(lab: Lab, server: Server) -> Iterator[Notebook]:
         new_code_cell(SETUP),
         new_code_cell('predict("1.a")'),
         new_code_cell("two = 1 + 1\ntwo", metadata={"tags": ["predict"]} | FOLDED, outputs=STORED, execution_count=3),
-        new_code_cell('reveal("1.a", two)'),
+        new_code_cell('reveal("1.a", two)\nassert two == 2', metadata=HIDDEN),
         new_code_cell('predict("1.b")'),
         new_code_cell('reveal("1.b", two)'),
     ]
@@ -93,9 +93,11 @@ def test_a_choice_is_made_with_the_keyboard_and_held_against_what_came_out(
     buttons.nth(choice).get_by_text("◉").wait_for()
 
     run(notebook, CODE)
-    run(notebook, MEANING)
+    notebook.run_cell()  # the next one, whose code is folded
 
     assert says_so in says(notebook.cells()[MEANING])
+    folded = notebook.show(MEANING).locator(".jp-InputPlaceholder")
+    assert 'reveal("1.a", two)' in folded.inner_text() and "assert" not in folded.inner_text()
     notebook.show(ASKING)
     assert buttons.nth(1).is_disabled()
 

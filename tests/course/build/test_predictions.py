@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nbformat.v4 import new_output
@@ -82,6 +83,17 @@ def test_what_a_prediction_puts_out_is_stored_folded_in_the_lesson_and_open_in_t
     assert made["solutions"]["metadata"] == {"tags": ["predict"]}
     assert made["lessons"]["outputs"] == made["solutions"]["outputs"] != []
     assert main(["--check"], tmp_path) == 0
+
+
+def test_the_code_that_tells_is_folded_in_the_lesson_and_open_in_the_solution(tmp_path: Path) -> None:
+    made = draft_of(tmp_path, TINY + ASKED, predictions=PREDICTIONS)
+    lesson, solution = ([cell.metadata for cell in _telling(skeleton(made, one))] for one in ("lesson", "solution"))
+    assert lesson == [{"jupyter": {"source_hidden": True}}]
+    assert solution == [{}]
+
+
+def _telling(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.source.startswith("reveal(")]
 
 
 def test_a_folded_output_that_is_one_line_is_refused_since_that_line_is_shown(tmp_path: Path) -> None:
