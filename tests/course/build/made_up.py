@@ -114,6 +114,9 @@ def make_course(
         for path, content in text.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
+    graded = root / "hooklab" / "course" / "graded.py"  # the course's own hooklab hides ours from its kernels
+    graded.parent.mkdir(parents=True, exist_ok=True)
+    graded.write_text("def check_of(version, check):\n    return check\n", encoding="utf-8")
     (root / "README.md").write_text("".join(map(row, sources)), encoding="utf-8")
     return Course(root)
 
