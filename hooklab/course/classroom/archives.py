@@ -19,6 +19,8 @@ MOST_FILES = 20_000
 _DEPTH = 3  # zips in zips: a learning platform's, a student's, and one more
 _ENCRYPTED = 0x1
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError, ValueError, RuntimeError)
+Suffixes = tuple[str, ...]
+Wanted = Callable[[str], bool]
 
 
 @dataclass(frozen=True)
@@ -39,15 +41,17 @@ def paths_in(archive: Path) -> list[str]:
         return []
 
 
-def packed_files(archive: Path, suffix: str, wanted: Callable[[str], bool] = lambda name: True) -> Iterator[Packed]:
-    """Yield the files of a zip whose names end in `suffix`, those in zips inside it, and what is wrong with it.
+def packed_files(
+    archive: Path, suffix: Suffixes, wanted: Callable[[str], bool] = lambda name: True
+) -> Iterator[Packed]:
+    """Yield the files of a zip whose names end in one of `suffix`, those in zips inside it, and what is wrong with it.
 
     `wanted` gets the name of each entry, as it stands there, and says whether to read it.
     """
     yield from _files_in(archive, suffix, wanted, _DEPTH)
 
 
-def _files_in(archive: Path | BinaryIO, suffix: str, wanted: Callable[[str], bool], depth: int) -> Iterator[Packed]:
+def _files_in(archive: Path | BinaryIO, suffix: Suffixes, wanted: Wanted, depth: int) -> Iterator[Packed]:
     try:
         with zipfile.ZipFile(archive) as opened:
             entries = [entry for entry in opened.infolist() if wanted(entry.filename)]
@@ -60,7 +64,7 @@ def _files_in(archive: Path | BinaryIO, suffix: str, wanted: Callable[[str], boo
         yield Packed(PurePosixPath(), fault=f"a zip that cannot be read: {error}")
 
 
-def _files_of(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, suffix: str, depth: int) -> Iterator[Packed]:
+def _files_of(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, suffix: Suffixes, depth: int) -> Iterator[Packed]:
     path = PurePosixPath(entry.filename.replace("\\", "/"))
     is_zip = path.suffix.lower() == ".zip"
     if entry.is_dir() or "__MACOSX" in path.parts or not (is_zip or path.name.lower().endswith(suffix)):

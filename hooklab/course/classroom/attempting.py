@@ -25,6 +25,7 @@ from hooklab.course.classroom.lessons import LESSONS, lesson_at
 from hooklab.course.classroom.matching import Answer, find_answer
 from hooklab.course.classroom.reading import Cell
 from hooklab.course.classroom.statements import Statement, read_statements, without_magics
+from hooklab.course.classroom.workers import REACHING
 from hooklab.course.exercises.checking import attempt
 from hooklab.course.exercises.exercise import find
 from hooklab.course.exercises.faults import NotYet, TookTooLong
@@ -38,7 +39,7 @@ _UNSAFE = {"builtins", "ctypes", "gc", "importlib", "inspect", "os", "shutil", "
 _BUILTINS = dict(vars(builtins))
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}")
 _TOO_LONG = re.compile(r"(was stopped after) [\d.e+]+ seconds(, at line .*)?")
-_PRIVATE = {"__builtins__", "__code__", "__globals__", "__subclasses__", "_getframe"}
+_PRIVATE = {"__builtins__", "__closure__", "__code__", "__globals__", "__subclasses__"}
 _PRETENDING = {"__eq__", "__torch_function__", "__torch_dispatch__", "__instancecheck__"}
 _CALLED = {"__import__", "compile", "eval", "exec", "globals"}
 Send = Callable[[dict[str, Any]], None]
@@ -85,9 +86,9 @@ def suspicious(statements: Sequence[Statement]) -> list[str]:
             elif isinstance(node, ast.FunctionDef):
                 found |= {node.name} & _PRETENDING
             elif isinstance(node, ast.Attribute):
-                found |= {node.attr} & _PRIVATE
+                found |= {node.attr} & (_PRIVATE | REACHING)
             elif isinstance(node, ast.Name):
-                found |= {node.id} & (_PRIVATE | _CALLED)
+                found |= {node.id} & (_PRIVATE | REACHING | _CALLED)
     return sorted(found)
 
 

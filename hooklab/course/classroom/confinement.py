@@ -40,6 +40,7 @@ PROTECTIONS = {
 _NEW_USER, _NEW_NET, _NEW_PID, _NEW_MOUNT, _NEW_IPC = 0x10000000, 0x40000000, 0x20000000, 0x00020000, 0x08000000
 _PRIVATE = 1 << 18 | 1 << 14  # MS_PRIVATE | MS_REC
 _NO_SUID = 2 | 4  # MS_NOSUID | MS_NODEV
+_OF_ETC = ("fonts", "group", "host.conf", "hosts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf", "passwd")
 _DEATH_SIGNAL, _DUMPABLE = 1, 4
 _SET_FLAGS, _UP = 0x8914, 0x1
 
@@ -177,7 +178,8 @@ def _limit(what: int, value: int) -> None:
 def _needed() -> list[Path]:
     """What Python and its packages read."""
     folders = [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *site.getsitepackages()]
-    folders += ["/usr", "/lib", "/lib64", "/bin", "/etc", "/dev/urandom", "/dev/null", "/proc/self", "/proc/cpuinfo"]
+    folders += [f"/etc/{name}" for name in _OF_ETC]  # not all: as root, Landlock alone keeps the passwords away
+    folders += ["/usr", "/lib", "/lib64", "/bin", "/dev/urandom", "/dev/null", "/proc/self", "/proc/cpuinfo"]
     folders += ["/sys"]  # where gloo looks for devices and the loopback
     folders += [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     return [Path(one) for one in dict.fromkeys(folders)]

@@ -17,7 +17,7 @@ from hooklab.course.classroom.grading import Graded, grade_class
 from hooklab.course.classroom.lessons import LESSONS, ROOT, lesson_at
 from hooklab.course.classroom.reasons import Reasons
 from hooklab.course.classroom.report import report
-from hooklab.course.classroom.tables import grades
+from hooklab.course.classroom.tables import grades, on_one_line
 from hooklab.course.progress import Progress
 
 KEPT = ".graded"  # in the report's folder: what was graded already
@@ -89,11 +89,10 @@ def _grade(submissions: list, options: argparse.Namespace) -> int:  # type: igno
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name may hold characters that this terminal cannot show
         sys.stdout.reconfigure(errors="replace")
     for one in graded:
-        for note in one.notes:
-            print(f"{one.student}: {note}")
-        for id, verdict in one.verdicts.items():
-            if verdict.notes:
-                print(f"{one.student}, {id}: {'; '.join(verdict.notes)}")
+        told = [f"{one.student}: {note}" for note in one.notes]
+        told += [f"{one.student}, {id}: {'; '.join(it.notes)}" for id, it in one.verdicts.items() if it.notes]
+        for line in told:
+            print(on_one_line(line))
     print(f"{options.report}/: report.html, grades.csv and feedback/ written")
     return 0
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_CELLS = 3000
-_GRADED = re.compile(r"(?:solution|check)-(\d+)-\d+")
-_CHECKED = re.compile(r"""\bcheck\(\s*["'](\d+)\.\d+["']""")
+_GRADED = re.compile(r"(?:solution|check)-([0-9]{1,3})-[0-9]{1,3}")
+_CHECKED = re.compile(r"""\bcheck\(\s*["']([0-9]{1,3})\.[0-9]{1,3}["']""")
 
 
 @dataclass(frozen=True)

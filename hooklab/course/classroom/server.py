@@ -28,6 +28,7 @@ from hooklab.course.classroom.confinement import Limits, confine, end_with_paren
 from hooklab.course.classroom.statements import Statement
 
 MOST_SAID = 200_000  # bytes of one child
+MOST_LINES, MOST_NOTE = 20_000, 200  # characters of an answer, and of a sentence about it
 PRELOADED = ("torch", "torch._dynamo", "numpy", "hooklab.course.classroom.attempting")
 _SUBREAPER = 36
 
@@ -98,13 +99,14 @@ def _be_child(job: Path, writing: int, scratch: Path, limits: Limits) -> None:
                 data = data[send_raw(3, data) :]
 
         from hooklab.course.classroom.attempting import prepare, run, suspicious
+        from hooklab.course.exercises.faults import cut
 
         answer, faults = prepare(content)
         told = {
             "cell": answer.cell,
-            "lines": answer.lines,
-            "notes": answer.notes,
-            "uses": suspicious(answer.statements),
+            "lines": cut(answer.lines, MOST_LINES),
+            "notes": [cut(note, MOST_NOTE) for note in answer.notes],
+            "uses": [cut(name, MOST_NOTE) for name in suspicious(answer.statements)],
         }
         send({"held": sorted(held), **told})
         run(content, answer, faults, send)

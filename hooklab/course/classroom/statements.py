@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 from hooklab.course.classroom.reading import Cell
 
-_MAGIC = re.compile(r"^(\s*)[%!?].*$", re.M)
+# What is IPython's alone: a line that is a command or asks for help, `x?`, and what `files = !ls` puts into a name.
+_MAGIC = re.compile(r"^([ \t]*)(?:[%!?].*|[\w.]+\?\??[ \t]*)$", re.M)
+_INTO_A_NAME = re.compile(r"^([ \t]*[\w., ]+=[ \t]*)[%!].*$", re.M)
 _RUNS_PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun")
 # What a notebook shows to its reader, and a grader does not run again.
 _SHOWN = frozenset(["check", "predict", "reveal", "progress", "display"])
@@ -71,17 +73,17 @@ def without_magics(text: str) -> str:
     """Return a cell's text as Python: a line that is IPython's alone becomes `pass`, at its place.
 
     Example:
-        >>> without_magics("%matplotlib inline\\nx = 1")
-        'pass\\nx = 1'
+        >>> without_magics("%matplotlib inline\\nfiles = !ls\\nx = 1")
+        'pass\\nfiles = None\\nx = 1'
     """
     if text.startswith("%%") and not text.startswith(_RUNS_PYTHON):
         return ""
-    if not _MAGIC.search(text):
-        return text
     try:
         ast.parse(text)  # such as a string, or a formula that goes on in a line with %
     except SyntaxError:
-        return _MAGIC.sub(r"\1pass", text)
+        return _INTO_A_NAME.sub(r"\1None", _MAGIC.sub(r"\1pass", text))
+    except (ValueError, RecursionError, MemoryError):
+        pass
     return text
 
 

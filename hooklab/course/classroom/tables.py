@@ -41,5 +41,10 @@ def safe(field: str) -> str:
         >>> safe("=1+1")
         "'=1+1"
     """
-    field = "".join(one if one.isprintable() else " " for one in field)
+    field = on_one_line(field)
     return f"'{field}" if field.lstrip(" ").startswith(_FORMULA) else field
+
+
+def on_one_line(text: str) -> str:
+    """Return a text without line breaks, and without characters that command a terminal or turn what follows."""
+    return "".join(one if one.isprintable() else " " for one in text)

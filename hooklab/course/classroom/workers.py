@@ -18,6 +18,7 @@ from hooklab.course.classroom.confinement import PACKAGES, Limits
 from hooklab.course.classroom.lessons import ROOT, Exercise
 from hooklab.course.classroom.reading import Cell
 
+CHECKED = ("correct", "not yet", "not attempted")
 STOPPED, TAMPERED = "stopped", "tampered"
 # Why a process said no more -> what the student reads, and the teacher
 ENDINGS = {
@@ -25,6 +26,16 @@ ENDINGS = {
     "processes": ("it starts more than {limits.processes} processes", "starts processes without end: was stopped"),
     "ended": ("the process ended before the check did", "ends its own process, or was killed for taking too much"),
 }
+# What walks from an answer to the grader's own frames and variables. No exercise needs it, and no "correct" counts that
+# comes with it.
+REACHING = {"_getframe", "cell_contents", "cr_frame", "currentframe", "f_back", "f_globals", "f_locals"}
+REACHING |= {"get_objects", "get_referrers", "gi_frame", "setprofile", "settrace", "tb_frame", "walk_stack", "walk_tb"}
+# What a child says, in this order: before the student's code runs, the outcome, and which canaries passed.
+FIELDS: tuple[dict[str, type], ...] = (
+    {"held": list, "cell": int, "lines": str, "notes": list, "uses": list},
+    {"state": str, "text": str, "likely": str, "notes": list},
+    {"passed": list},
+)
 
 
 @dataclass(frozen=True)
@@ -154,35 +165,67 @@ class Worker:
 def understood(said: Sequence[str], why: str, limits: Limits) -> tuple[Verdict, set[str]]:
     """Return what a child's lines mean, and which protections it reported.
 
-    Only lines that begin with the token of the first one are the grader's; any other means that the student's code has
-    written where it has nothing to write.
+    Only lines that begin with the token of the first one, and have the form of the grader's own, are the grader's; any
+    other means that the student's code has written where it has nothing to write.
     """
-    if not said or said[0].startswith("!"):
-        why = said[0] if said else "no answer"
+    first, outcome, tried, is_foreign = _messages(said)
+    if first is None:
+        why = said[0][:200] if said else "no answer"
         return Verdict(STOPPED, f"the grader itself could not begin: {why}", notes=("not graded: look at it",)), set()
-    token = said[0].split(" ", 1)[0]
-    lines = [line.split(" ", 1) for line in said]
-    foreign = [line for line in lines if line[0] != token or len(line) < 2]
-    first, *rest = [json.loads(line[1]) for line in lines if line not in foreign]
-    outcome = rest[0] if rest else {}
+    outcome = outcome or {}
     notes = [*first["notes"], *outcome.get("notes", [])]
     if first["uses"]:
         notes.append(f"uses {', '.join(first['uses'])}: have a look")
     about = {"cell": first["cell"], "lines": first["lines"], "likely": outcome.get("likely", "")}
     held = set(first["held"])
-    if foreign or why == "flood":
+    if is_foreign or why == "flood":
         notes.insert(0, "writes into the grader's own channel: look at this answer")
         return Verdict(TAMPERED, outcome.get("text", "no verdict"), notes=tuple(notes), **about), held
-    if outcome.get("state") == "correct":
-        passed = rest[1]["passed"] if len(rest) > 1 else None
-        if passed:
-            notes.insert(0, f"the check accepts a wrong answer ({passed[0]}) after this one: look at it")
-        elif passed is None:
-            notes.insert(0, "the process ended before its check could be tried with a wrong answer: look at it")
-        if passed or passed is None:
-            return Verdict(TAMPERED, outcome["text"], notes=tuple(notes), **about), held
+    if outcome.get("state") == "correct" and (doubt := _doubt(tried, REACHING.intersection(first["uses"]))):
+        return Verdict(TAMPERED, outcome["text"], notes=(doubt, *notes), **about), held
     if not outcome:
         text, note = ENDINGS[why]
         notes.append(note)
         return Verdict(STOPPED, text.format(limits=limits), notes=tuple(notes), **about), held
     return Verdict(outcome["state"], outcome["text"], notes=tuple(notes), **about), held
+
+
+Message = dict[str, Any] | None
+
+
+def _doubt(tried: Message, reaching: set[str]) -> str:
+    """Return why a "correct" is not to be trusted, or ""."""
+    if tried is None:
+        return "the process ended before its check could be tried with a wrong answer: look at it"
+    if tried["passed"]:
+        return f"the check accepts a wrong answer ({tried['passed'][0]}) after this one: look at it"
+    return f"looks into the grader's own frames ({min(reaching)}): look at it" if reaching else ""
+
+
+def _messages(said: Sequence[str]) -> tuple[Message, Message, Message, bool]:
+    """Return the three messages of a child, None for one that did not come, and whether anything else was said."""
+    token = said[0].split(" ", 1)[0] if said else ""
+    found: list[Message] = []
+    for line in said:
+        whose, _, text = line.partition(" ")
+        message = _message(text, len(found)) if whose == token else None
+        if message is None:
+            break
+        found.append(message)
+    is_foreign = len(found) < len(said)
+    return (*(found + [None] * 3)[:3], is_foreign)  # type: ignore[return-value]
+
+
+def _message(text: str, place: int) -> Message:
+    """Return a message, None where it has not the form of the one that belongs to this place."""
+    try:
+        message = json.loads(text)
+        fields = FIELDS[place]
+    except (ValueError, IndexError, RecursionError):
+        return None
+    if not isinstance(message, dict) or message.keys() != fields.keys():
+        return None
+    is_right = all(isinstance(message[name], kind) for name, kind in fields.items())
+    lists = [value for value in message.values() if isinstance(value, list)]
+    is_right = is_right and all(isinstance(one, str) for value in lists for one in value)
+    return message if is_right and message.get("state", "correct") in CHECKED else None

@@ -49,6 +49,11 @@ def test_nbgraders_submitted_folder(tmp_path: Path) -> None:
         ([f"Lesson 0_ana_attempt_2026-01-02-10-11-12_{LESSON}"], {"ana": 1}),
         ([f"ana/{LESSON}", f"bo/{LESSON}"], {"ana": 1, "bo": 1}),
         ([f"submitted/ana/lesson0/{LESSON}"], {"ana": 1}),
+        ([f"müllerana_1_2_{LESSON}", f"li2_LATE_3_4_{LESSON}"], {"li2": 1, "müllerana": 1}),
+        ([f"3b/ana/{LESSON}", f"3b/bo/{LESSON}", f"__MACOSX/3b/ana/._{LESSON}"], {"ana": 1, "bo": 1}),
+        (["Exercise 1/Submissions/ana.ipynb", "Exercise 1/Submissions/bo.ipynb"], {"ana": 1, "bo": 1}),
+        ([f"{MOODLE}/{LESSON}", "Bo_7_assignsubmission_onlinetext_/text.html"], {"Ana Li": 1, "Bo": 0}),
+        (["ana.ipynb.txt", "bo.ipynb.json"], {"ana": 1, "bo": 1}),
     ],
 )
 def test_a_learning_platforms_zip_packed_and_unpacked(
@@ -60,6 +65,9 @@ def test_a_learning_platforms_zip_packed_and_unpacked(
 
     assert found_in(archive) == students
     assert found_in(tmp_path / "unpacked") == students
+    (tmp_path / "packed").mkdir()
+    archive.rename(tmp_path / "packed" / archive.name)
+    assert found_in(tmp_path / "packed") == students or len(students) == 1
 
 
 def test_a_zip_of_each_student_inside_the_platforms_zip(tmp_path: Path) -> None:
@@ -67,6 +75,32 @@ def test_a_zip_of_each_student_inside_the_platforms_zip(tmp_path: Path) -> None:
     archive = zipped(tmp_path / "class.zip", {f"{MOODLE}/homework.zip": inner})
 
     assert found_in(archive) == {"Ana Li": 1}
+
+
+def test_one_student_alone_is_no_class(tmp_path: Path) -> None:
+    for name in (f"lessons/{LESSON}", "lessons/01_intermediate_grad.ipynb", f"backup/{LESSON}"):
+        write(answered(), tmp_path / "folder" / "ana" / name)
+    zipped(tmp_path / "zip" / "ana.zip", {f"lessons/{LESSON}": answered(), f"backup/{LESSON}": answered()})
+
+    assert found_in(tmp_path / "folder") == {"ana": 3}
+    assert found_in(tmp_path / "zip") == {"ana": 2}
+
+
+def test_a_platforms_zip_for_each_lesson(tmp_path: Path) -> None:
+    zipped(tmp_path / "lesson0.zip", {f"{MOODLE}/{LESSON}": answered()})
+    zipped(tmp_path / "lesson1.zip", {f"{MOODLE.replace('4711', '4912')}/01_intermediate_grad.ipynb": answered()})
+
+    assert found_in(tmp_path) == {"Ana Li": 2}
+
+
+def test_somebody_who_handed_in_something_else_is_told(tmp_path: Path) -> None:
+    write(answered(), tmp_path / "ana.ipynb")
+    write("%PDF", tmp_path / "bo.pdf")
+    write("ana,bo", tmp_path / "names of the class.csv")
+
+    ana, bo = find_submissions(tmp_path)
+
+    assert (ana.faults, bo.faults) == ([], ["bo.pdf is no notebook: ask for the .ipynb"])
 
 
 def test_a_students_zip_among_notebooks(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hooklab.course.classroom import grade as command
 from hooklab.course.classroom.attempting import canaries_that_pass, chosen_canaries, steady
 from hooklab.course.classroom.collecting import find_submissions
 from hooklab.course.classroom.confinement import PROTECTIONS
-from hooklab.course.classroom.grading import grade_class
+from hooklab.course.classroom.grading import Graded, grade_class
 from hooklab.course.classroom.workers import Worker
 from tests.course.classroom.conftest import LIMITS, Grade
 from tests.course.classroom.made_up import RIGHT, SETUP, STUB, answered, code, notebook, write
@@ -54,6 +54,20 @@ def test_the_command_writes_grades_pages_and_report_and_the_same_ones_again(tmp_
     run()
     assert time.monotonic() - began < 60  # and no torch: nothing was graded twice
     assert files_in(tmp_path / "report") == first
+
+
+def test_a_fault_of_the_grader_costs_one_student(
+    worker: Worker, grade: Grade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class_in(tmp_path / "class")
+    ask = worker._ask
+    monkeypatch.setattr(worker, "_ask", lambda job: None if "print(x" in str(job["cells"]) else ask(job))
+    monkeypatch.setattr(worker, "_end", lambda: 1 / 0)
+
+    found = grade(tmp_path / "class")
+
+    assert found["bo"].verdicts == {} and "the grader itself failed here" in found["bo"].notes[0]
+    assert [found[name].verdicts["0.1"].state for name in ("ana", "chen")] == ["correct", "not attempted"]
 
 
 def test_what_was_graded_is_not_graded_again(worker: Worker, tmp_path: Path) -> None:
@@ -173,6 +187,18 @@ def test_this_machine_says_which_protections_hold(worker: Worker, grade: Grade, 
 
     assert worker.held is not None and worker.held <= set(PROTECTIONS)
     assert "limits" in worker.held
+
+
+def test_no_name_commands_the_teachers_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graded = Graded("\x1b]0;mine\x07", 0, notes=("\x1b[2J \u202e",))
+    monkeypatch.setattr(command, "grade_class", lambda *args, **kwargs: ([graded], set(PROTECTIONS)))
+    class_in(tmp_path / "class")
+
+    command.main([str(tmp_path / "class"), "--report", str(tmp_path / "report")])
+
+    assert capsys.readouterr().out.split("\n")[0] == " ]0;mine :  [2J  "
 
 
 def test_a_missing_protection_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:  # type: ignore[no-untyped-def]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import subprocess
@@ -24,11 +25,12 @@ def drafts() -> list[Draft]:
     return [draft(course, lesson) for lesson in course.lessons()]
 
 
-@pytest.fixture
-def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(ROOT)
-    assert main([str(tmp_path / "hooks")]) == 0
-    return tmp_path / "hooks"
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("handout") / "hooks"
+    with contextlib.chdir(ROOT):
+        assert main([str(folder)]) == 0
+    return folder
 
 
 def test_the_folder_and_the_zip_hold_lessons_package_and_requirements(out: Path) -> None:
@@ -52,7 +54,8 @@ def test_a_learner_can_use_it(out: Path) -> None:
     assert "open JupyterLab on the lessons" in told.stdout
 
 
-def test_the_same_course_gives_the_same_zip(out: Path, tmp_path: Path) -> None:
+def test_the_same_course_gives_the_same_zip(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     assert main([str(tmp_path / "again" / "hooks")]) == 0
 
     assert (tmp_path / "again" / "hooks.zip").read_bytes() == out.with_name("hooks.zip").read_bytes()

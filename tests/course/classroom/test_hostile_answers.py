@@ -45,7 +45,7 @@ HOSTILE = {
         needs="limits",
     ),
     "memory without end": Hostile(
-        "all = []\nwhile True: all.append(bytearray(10**8))", "not yet", "MemoryError", needs="limits"
+        "all = []\nwhile True: all.append(bytearray(3 * 10**8))", "not yet", "MemoryError", needs="limits"
     ),
     "one huge tensor": Hostile("return torch.ones(10**11)", "not yet", "Cannot allocate memory", needs="limits"),
     "one huge number": Hostile("return 10 ** 10 ** 10", "stopped", "was stopped"),
@@ -161,6 +161,32 @@ HOSTILE = {
         "tampered",
         "own channel",
     ),
+    "a verdict sent from the grader's own frame": Hostile(
+        "frame = prepared\n"
+        "while 'send' not in frame.f_locals: frame = frame.f_back\n"
+        "send = frame.f_locals['send']\n"
+        "send({{'state': 'correct', 'text': '✓ 0.1 correct: mine', 'likely': '', 'notes': []}})\n"
+        "send({{'passed': []}})\n"
+        "raise SystemExit",
+        "tampered",
+        "f_back",
+        "try: raise ValueError\nexcept ValueError as error: return error.__traceback__.tb_frame",
+    ),
+    "a verdict in another form": Hostile(
+        "import gc, os\n"
+        "for one in gc.get_objects():\n"
+        "    for cell in getattr(one, '__closure__', None) or ():\n"
+        "        if isinstance(cell.cell_contents, str) and len(cell.cell_contents) == 16:\n"
+        "            os.write(3, (cell.cell_contents + ' {{\"state\": 7}}\\n').encode()); os._exit(0)",
+        "tampered",
+        "own channel",
+    ),
+    "the passwords": Hostile(
+        "raise ValueError(open('/etc/shadow').read())", "not yet", "PermissionError", needs="files"
+    ),
+    "a very long line": Hostile("return 2 * x  # " + "a" * 300_000, "correct", ""),
+    "a very long name": Hostile("return 2 * x", "correct", "", f"import os as {'o' * 300_000}"),
+    "a question": Hostile("return float(input('How much? ')) * x", "not yet", "EOFError"),
     "a flood": Hostile("import os\nwhile True: os.write(3, b'x' * 10000)", "tampered", "own channel"),
     "a value that equals everything": Hostile(
         "return x.as_subclass(Yes)",

@@ -29,6 +29,7 @@ UNREADABLE: dict[str, tuple[Any, str]] = {
     "a format to come": (notebook(nbformat=99), "unknown notebook format 99"),
     "another kernel": (notebook(metadata={"kernelspec": {"language": "R"}}), "another kernel: 'r'"),
     "too many cells": (notebook(*[code("x = 1")] * 3001), "has 3001 cells"),
+    "a number that is none of a lesson": (notebook(code("check('" + "9" * 5000 + ".1', f)")), "has no exercise"),
     "no exercise": (notebook(code("x = 1")), "has no exercise of this course"),
     "a lesson that is not there": (notebook(code("check('99.1', f)")), "there is no lesson 99"),
 }
@@ -87,6 +88,10 @@ STILL_RIGHT: dict[str, tuple[dict[str, Any], str]] = {
     "a cell that is no Python": (filled_in(code("this is"), SOLUTION, ITS_CHECK), ""),
     "a very deep cell": (filled_in(code(DEEP), SOLUTION, ITS_CHECK), ""),
     "zero bytes": (filled_in(code("x = '\x00'"), SOLUTION, ITS_CHECK), ""),
+    "commands into names": (
+        filled_in(code("files = !ls\nprint?\n%time two = 2\nlast = %sql x\n" + RIGHT, "solution-0-1"), ITS_CHECK),
+        "",
+    ),
     "half a character": (filled_in(code("x = '\ud800'"), SOLUTION, ITS_CHECK), ""),
     "odd cells": (notebook(code(SETUP), 7, None, {"cell_type": "code"}, code(["x"]), SOLUTION, ITS_CHECK), ""),  # type: ignore[arg-type]
     "odd metadata": (
