@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10 · What can I hook when there is no module?
 #
-# **Time** 50 minutes, and 65 for the hardest exercise and what comes after the recap &nbsp;·&nbsp; **You need** lessons 2 and 5 (tensor hooks, `grad_input`)
+# **Time** 53 minutes, and 66 for the hardest exercise and what comes after the recap &nbsp;·&nbsp; **You need** lessons 2 and 5 (tensor hooks, `grad_input`)
 #
 # After this lesson you can
 #
@@ -32,7 +32,7 @@ torch.set_num_threads(1)
 #
 # A loss made of functions alone: the square root where `x` is positive, else 0. The loss is fine; one gradient is not.
 
-# %%
+# %% tags=["field", "field-170"]
 def cautious_root(x):
     return torch.where(x > 0, x.sqrt(), 0.0)
 
@@ -104,7 +104,7 @@ assert (a.grad, b.grad) == (3.0, 2.0)
 # Both may return others. What a node's hook returns is **always a tuple**, with one gradient for each place, as with a module's
 # full backward hook (lesson 5). One tensor alone, which a tensor hook or a forward hook may return, is refused.
 
-# %% tags=["hook-node", "hook-node-prehook"]
+# %% tags=["field", "field-172", "hook-node", "hook-node-prehook"]
 def gradients_with(pre=None, post=None):
     a.grad = b.grad = None
     handles = [node.register_prehook(pre)] if pre else [node.register_hook(post)]
@@ -223,7 +223,7 @@ assert order == ["tensor hook", "node pre-hook", "node hook"]
 # %%
 steps = figures.order_at_two_nodes()
 for number, step in enumerate(steps, start=1):
-    print(f"{number}  {step.place:<15} {step.what:<18} {step.finds}")
+    print(f"{number}  {step.place:<18} {step.what:<18} {step.finds}")
 
 assert [step.what for step in steps[:3]] == ["tensor hook", "node pre-hook", "node hook"]
 assert [step.what for step in steps[3:]] == ["tensor hook", "node pre-hook", "post-accumulate", "node hook"]
@@ -268,7 +268,7 @@ assert seen == ["tensor hook", "tensor hook"]
 # and all, at the end of that line. Between two steps of a training, when one graph is gone and the next is not there yet, the same
 # happens. The hooks of the tensor itself are put on each new node.
 
-# %% tags=["hook-node"]
+# %% tags=["field", "field-160", "hook-node"]
 kept = get_gradient_edge(w).node  # now somebody keeps it
 kept.register_hook(lambda *grads: seen.append("node hook"))
 first, second = 3 * w, 5 * w
@@ -518,7 +518,7 @@ explorer.over_time(mine)
 # %% tags=["figure"]
 runs = {parts: memory.run(parts, mine) for parts in (1, 2, 4, 8, 16)}
 peaks = {parts: run.peak / memory.ONE_LAYER for parts, run in runs.items()}
-figure = figures.valley(plain, runs)  # without a kernel: three positions, and the peaks of all
+figure = figures.valley(plain, runs)  # no checkpoint, one part, four parts; and the peaks of all
 plt.show()
 print("peak, in layers' outputs:", {parts: round(peak) for parts, peak in peaks.items()})
 
@@ -615,7 +615,7 @@ assert round(after / 1000) == round(16 * one_layer / 1000) + 1 and 8_000 < insid
 # computed at weights that have moved. And no **clipping by the
 # global norm**, which needs all gradients before the first step: when the last gradient comes, other weights have moved.
 
-# %% tags=["hook-post-accumulate", "hook-multi-grad"]
+# %% tags=["field", "field-165", "hook-post-accumulate", "hook-multi-grad"]
 def step(parameter):
     parameter.data.sub_(0.5 * parameter.grad)
     parameter.grad = None
@@ -859,7 +859,7 @@ check("10.5", eight_bits)
 # And if your pack wants to leave parameters alone: `tensor is layer.weight` is never true for a linear layer, which saves a
 # transposed **view** of its weight. Compare `data_ptr()`.
 
-# %% tags=["field", "field-55", "hook-saved-tensors"]
+# %% tags=["field", "field-166", "hook-saved-tensors"]
 def stays_in_memory(pack):
     with saved_tensors_hooks(pack, lambda packed: packed):
         y = torch.ones(1000, requires_grad=True).exp()
@@ -986,7 +986,7 @@ assert same_mask(with_the_same_numbers)
 # Random numbers are one way to run differently the second time; a counter, a cache, a mode that was switched in between are
 # others. Torch's checkpoint compares number, shapes and dtypes of what both runs save, and refuses. What does yours do?
 
-# %%
+# %% tags=["field", "field-167"]
 import functools
 
 import torch.utils.checkpoint

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 11 · Why did my hook vanish, fire twice, or stop the compiler?
 #
-# **Time** 58 minutes, and 47 for what stands behind the recap &nbsp;·&nbsp; **You need** lessons 3 and 5; lesson 2 for tensor hooks
+# **Time** 58 minutes, and 50 for what stands behind the recap &nbsp;·&nbsp; **You need** lessons 3 and 5; lesson 2 for tensor hooks
 #
 # After this lesson you can
 #
@@ -130,7 +130,7 @@ assert error_of(saved_bytes, layer) == "no error"  # a tensor's hooks are not wr
 # all of it, even if only one row was kept, for a row is a view into the memory of the whole. And if what was put there belongs to a
 # graph, not even a copy can be made:
 
-# %% tags=["field", "field-38"]
+# %% tags=["field", "field-38", "field-171"]
 def after_a_pass(keep):
     """Return a model on which a hook, removed by now, has kept something."""
     model = nn.Linear(4, 4)
@@ -190,7 +190,7 @@ check("11.1", carried)
 # Your new model calls a layer `body`; the checkpoints of last year call it `fc`. Must everybody convert their files? A module
 # can do it while it loads. Four hooks stand around a state dict. Watch them, in the order in which they run:
 
-# %% tags=["hook-state-dict-pre", "hook-state-dict", "hook-load-state-dict-pre", "hook-load-state-dict-post"]
+# %% tags=["field", "field-162", "hook-state-dict-pre", "hook-state-dict", "hook-load-state-dict-pre", "hook-load-state-dict-post"]
 def before_load(module, state_dict, prefix, metadata, strict, missing, unexpected, errors):
     order.append("load pre")
     for name in [name for name in state_dict if name.startswith(prefix + "fc.")]:
@@ -385,7 +385,7 @@ both = launch(two_gradients)
 print("process 0 saw", both[0])
 print("process 1 saw", both[1])
 
-# %%
+# %% tags=["field", "field-164"]
 reveal("11.c", list(both[0].values()))
 assert both[0] == {"tensor_hook": 1.0, "post_accumulate": 1.0}
 assert both[1] == {"tensor_hook": 3.0, "post_accumulate": 3.0}
@@ -412,7 +412,7 @@ print(by_torchrun(two_gradients))
 # default. `launch` has a time limit; it ends all of them when one has failed, and shows what each said. Here process 1 takes another way through
 # the program than process 0, as happens with an `if rank == 0:` around too much:
 
-# %%
+# %% tags=["field", "field-168"]
 def only_one_talks():
     dist.init_process_group("gloo")
     if dist.get_rank() == 0:
@@ -784,6 +784,37 @@ assert came["by hand"][1] < 1e-6 < came["float16"][1] < 1e-3
 assert came["PowerSGD, rank 1"][0] < 3818 and 0.1 < came["PowerSGD, rank 1"][1] < 1
 
 # %% [markdown]
+# ### "KeyError: 'bucket'"
+#
+# Three errors of comm hooks: the second argument has another name, what comes back is no `Future`, and a second hook on one model.
+# (One process is enough to see them.)
+
+# %% tags=["field", "field-163"]
+def three_mistakes():
+    def other_name(state, b):
+        return dist.all_reduce(b.buffer(), async_op=True).get_future()
+
+    def no_future(state, bucket):
+        return bucket.buffer()
+
+    def told(*hooks):
+        model = DistributedDataParallel(nn.Linear(1, 1))
+        try:
+            for hook in hooks:
+                model.register_comm_hook(None, hook)
+            model(torch.ones(1, 1)).sum().backward()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+    dist.init_process_group("gloo")
+    return told(other_name), told(no_future), told(no_future, no_future)
+
+
+name, kind, second = launch(three_mistakes, processes=1)[0]
+print(name, kind[:37] + " …", second, sep="\n")
+assert name == "KeyError: 'bucket'" and "Unable to cast Python instance" in kind and "can only be called once" in second
+
+# %% [markdown]
 # ### A process that hangs when all is done
 #
 # A DDP model that outlives `destroy_process_group()` hangs its process at the end **now and then**, too seldom for a cell to show
@@ -953,7 +984,7 @@ assert after[0] == ["0", "2"] and after[1].count("0") == 2
 # batch: what stands for it must not leave the function. Backward hooks of modules are refused, tensor hooks on the parameters do not
 # run: it is not those parameters that take part.
 
-# %%
+# %% tags=["field", "field-161"]
 from torch.func import functional_call, grad, vmap
 
 model, log = nn.Linear(2, 2), []
@@ -975,7 +1006,7 @@ assert log == [(2,), (5, 2)] and "functorch" in message
 # What *may* a recorded hook do? Arithmetic on tensors is recorded with the rest. What leaves the graph, such as a `print`, cuts it in two: a
 # **graph break**; it works, and costs speed. With `fullgraph=True` it is an error.
 
-# %%
+# %% tags=["field", "field-169"]
 def compiles_whole(hook):
     torch.compiler.reset()
     model = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
@@ -991,6 +1022,29 @@ answers = compiles_whole(sevens), compiles_whole(prints)
 print("arithmetic:", answers[0])
 print("a print:", answers[1].split(":")[0])
 assert answers[0] == "no error" and answers[1].startswith("Unsupported")
+
+# %% [markdown]
+# ### "torch.compile ignores my backward hooks"
+#
+# A module's backward hooks are recorded in the forward, as its forward hooks are: late ones are ignored. A hook on a parameter is
+# asked when its gradient arrives, whenever it came. ([A report](https://github.com/pytorch/pytorch/issues/117265))
+
+# %% tags=["field", "field-57"]
+def ran(register, late):
+    torch.compiler.reset()
+    layer, ran = nn.Linear(1, 1), []
+    compiled, x = torch.compile(layer, backend="aot_eager"), torch.ones(1, 1, requires_grad=True)
+    if late:
+        compiled(x)
+    register(layer, lambda *args: ran.append("it"))
+    compiled(x).sum().backward()
+    return ran == ["it"]
+
+
+full = [ran(nn.Linear.register_full_backward_hook, late) for late in (False, True)]
+of_weight = [ran(lambda layer, hook: layer.weight.register_hook(hook), late) for late in (False, True)]
+print("early, late: full backward hook", *full, "  tensor hook on the weight", *of_weight)
+assert full == [True, False] and of_weight == [True, True]
 
 # %% [markdown]
 # ### A block compiled by itself
