@@ -153,20 +153,24 @@ def by_torchrun(main: Callable[[], Any], *uses: Any, processes: int = 2, seconds
             try:
                 out, err = run.communicate(timeout=seconds)
                 end: int | str = run.returncode
-            except subprocess.TimeoutExpired:
-                run.terminate()  # torchrun ends its processes then
-                try:
-                    out, err = run.communicate(timeout=30)
-                except subprocess.TimeoutExpired:
-                    os.killpg(run.pid, signal.SIGKILL)
-                    out, err = run.communicate()
+            except BaseException as stopped:  # too late, or Jupyter's stop button
+                out, err = _ended(run)
+                if not isinstance(stopped, subprocess.TimeoutExpired):
+                    raise
                 end = _STOPPED
-            except BaseException:
-                run.terminate()
-                raise
         if end != 0:
             raise ProcessesFailed([end], [out + err])
         return "\n".join(sorted(out.splitlines()))
+
+
+def _ended(run: subprocess.Popen[str]) -> tuple[str, str]:
+    """Let torchrun end its processes and itself, and wait for it; return what all of them have printed."""
+    run.terminate()
+    try:
+        return run.communicate(timeout=40)  # those that do not heed it are killed by torchrun after 30 seconds
+    except subprocess.TimeoutExpired:
+        os.killpg(run.pid, signal.SIGKILL)
+        return run.communicate()
 
 
 def together(outputs: Sequence[str]) -> str:

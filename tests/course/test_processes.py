@@ -6,9 +6,13 @@ The functions are written into scripts, which know torch, dist, nn and Distribut
 from __future__ import annotations
 
 import os
+import runpy
+import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -197,6 +201,67 @@ def test_when_the_one_who_asked_dies_everything_ends(tmp_path):
     while are_alive([server]) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert are_alive([server]) == []
+
+
+@contextmanager
+def interrupted_when(begun):
+    """Send this process what Jupyter's stop button sends, as soon as begun() is true."""
+
+    def wait():
+        deadline = time.monotonic() + 60
+        while not begun() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        thread.join()
+
+
+@pytest.mark.skipif(not processes.CAN_FORK, reason="looks into /proc")
+def test_the_stop_button_ends_every_process_and_the_next_launch_works():
+    launch(uses_twice, twice)  # a server is there
+    asked, found = processes._server.pid, []
+
+    def both_have_begun():
+        found[:] = children_of_the_server()
+        return len(found) == 2
+
+    begun = time.monotonic()
+    with interrupted_when(both_have_begun):
+        launch(one_sleeps, seconds=300)
+    assert time.monotonic() - begun < 100
+    assert len(found) == 2 and are_alive([asked, *found]) == []
+    assert launch(uses_twice, twice) == [0, 2]
+
+
+def writes_its_pid(folder):
+    """A program for torchrun: each process leaves its pid in the folder, and sleeps."""
+    return f"""
+def sleeps():
+    import os, pathlib, time
+
+    pathlib.Path({str(folder)!r}, os.environ["RANK"]).write_text(str(os.getpid()))
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not processes.CAN_FORK, reason="looks into /proc")
+def test_the_stop_button_ends_torchrun_and_its_processes(tmp_path):
+    source = tmp_path / "program.py"
+    source.write_text(writes_its_pid(tmp_path))
+    namespace = runpy.run_path(str(source))
+
+    def both_have_begun():
+        return all((tmp_path / name).exists() and (tmp_path / name).read_text() for name in "01")
+
+    with interrupted_when(both_have_begun):
+        by_torchrun(namespace["sleeps"])
+    assert are_alive([int((tmp_path / name).read_text()) for name in "01"]) == []
 
 
 def test_a_server_that_was_stopped_is_started_anew():
