@@ -248,9 +248,8 @@ def guard_against_bad_numbers(layer: nn.Module) -> torch.utils.hooks.RemovableHa
 check("4.2", guard_against_bad_numbers)
 
 # %% [markdown]
-# One document says that pre-hooks serve "Norm layers". Today's BatchNorm, LayerNorm and the like have none (the old
-# `weight_norm` and `spectral_norm` do: "If you want more" builds one). But you can build a normalisation with them: scale
-# each row to length 1 before the layer sees it.
+# A pre-hook may also normalise: here it scales each row to length 1 before the layer sees it. (S2 says that pre-hooks serve "Norm
+# layers". BatchNorm, LayerNorm and the like have none today; "If you want more" builds one that had.)
 
 # %% tags=["claim-S2.3"]
 def to_unit_length(module, args):
@@ -423,15 +422,16 @@ assert shares["conv1"][0]["first"] > 0.9 and shares["conv1"][8]["other"] > 0.9
 assert at_half["neither"] > 0.2
 
 # %% tags=["figure"]
-figure = figures.flips(shares)
+figure = figures.flips(shares, figures.third_digits(cnn, images, labels))
 plt.show()
 
 # %% [markdown]
 # *What to see:* the answers do not flip at once. With half of the rows swapped the two digits are level, and about a third of
-# the answers, the grey lines, are **a third digit**, which is in neither picture. With five rows the other digit
-# leads, with six it has most of the answers. Swapped further inside, at the door of `conv2` (dashed), it is much the same: that layer still sees the picture
-# as a picture. This is called *activation patching*. It is how people ask which part of a large network
-# carries an answer, and all it takes is a pre-hook.
+# the answers, the grey lines, are **a third digit**, which is in neither picture. Three are on the right: would you
+# read them otherwise? Swapped further inside, at the door of `conv2` (dashed), it is much the same: that layer still sees the picture as a picture.
+#
+# This is called *activation patching*. It is how people ask which part of a large network carries an answer, and all it takes is
+# a pre-hook.
 
 # %% [markdown]
 # ## The same with `hooklab`

@@ -247,35 +247,26 @@ assert b.grad is None
 # %% [markdown]
 # ## When to register, when to remove
 #
-# One document says: a backward hook is called in `backward()`, so call `remove()` after it. Its code also *registers* the
-# hook right before `loss.backward()`. Below, `calls` takes three orders, each with a new layer, and counts how often
-# its hook runs.
+# A backward hook runs in `backward()`. When must it be there? `calls` takes three orders, each with a new layer, and counts how
+# often its hook runs:
 
-# %%
+# %% tags=["claim-S3.12"]
 orders = [
     "register forward backward remove",
     "forward register backward remove",
     "register forward remove backward",
 ]
-
-# %%
-predict("5.c")
-
-# %% tags=["predict"]
 ran = [calls(steps) for steps in orders]
 for steps, count in zip(orders, ran, strict=True):
     print(f"{steps}   calls of the hook: {count}")
 
-# %% tags=["claim-S3.12"]
-reveal("5.c", ran)
-old = [calls(steps, "register_backward_hook") for steps in orders]
-print("the older hook that the document uses, in the same orders:", old)
-assert ran == old == [1, 0, 1]
+assert ran == [1, 0, 1]
+assert [calls(steps, "register_backward_hook") for steps in orders] == ran  # nor does the older hook do better
 
 # %% [markdown]
-# The document's own order, the second, gives no call and no error, with today's hook and with its own: the hook has come too
-# late for this pass. And the third shows that after the forward it is also too late to leave. So `remove()` need not wait for
-# `backward()`; what matters is that the hook is there *before the forward*. A `with` block around both does it right.
+# What counts is that it is there **in the forward**. Registered later, it misses this pass, without an error (so it is with the code
+# of one document, S3, which registers right before `loss.backward()`). And after the forward it is too late to leave. A `with` block
+# around both does it right.
 #
 # Why in the forward? Because that is when a module with backward hooks puts **two nodes** of its own into the graph. Let us
 # call them doors: the **first door** stands in front of everything that `forward` records, the **second door** behind it.
@@ -317,8 +308,7 @@ assert [step.active for step in asks_nothing if step.hook] == ["second door"]  #
 # %% [markdown]
 # ## Change what leaves the module
 #
-# What a full backward hook returns **replaces `grad_input`**, for everything before the module. (One document says that a
-# backward hook cannot change data, and that its result is found in `Module.grad_input`. There is no such attribute.)
+# What a full backward hook returns **replaces `grad_input`**, for everything before the module.
 
 # %% tags=["claim-S2.5"]
 def turn_around(module, grad_input, grad_output):
@@ -337,8 +327,7 @@ assert arrived[2] == 2.0  # the module's own weight does not notice
 assert not hasattr(after, "grad_input")
 
 # %% [markdown]
-# Return a **tuple** with one entry for each entry of `grad_input`. The document's signature, `-> Tensor or None`, is not
-# enough: of a bare tensor, the rows are taken for the entries.
+# Return a **tuple** with one entry for each entry of `grad_input`. Of a bare tensor, the rows are taken for the entries:
 
 # %% tags=["claim-S2.5"]
 def returns_a_tensor(rows: int) -> None:
@@ -383,8 +372,8 @@ check("5.2", scale_input_gradient)
 # %% [markdown]
 # ## Two lines of hook, two domains
 #
-# What is `turn_around` good for? One document names *transfer learning* as a use of hooks. Here are two domains: photos and
-# drawings, say, or the scanners of two hospitals. Each has two classes, but only in domain 0 do we have labels.
+# What is `turn_around` good for? For *transfer learning*, for one (S2 names it). Here are two domains: photos and drawings, say, or
+# the scanners of two hospitals. Each has two classes, but only in domain 0 do we have labels.
 #
 # Our network has three parts. `features` makes two numbers of each point; from these, `classes` guesses the class and
 # `domains` the domain. It learns both at once: the classes from domain 0, the domains from all points. Then we train a
@@ -392,7 +381,7 @@ check("5.2", scale_input_gradient)
 # apart, as before. What comes back *out* of it tells the features the opposite.
 
 # %%
-predict("5.d")
+predict("5.c")
 
 # %% tags=["predict"]
 plain = transfer.train(transfer.Network())
@@ -406,7 +395,7 @@ print("What came out:")
 print("more than 9 in 10 right in domain 1:", right[0] > 0.9, "without the hook,", right[1] > 0.9, "with it")
 
 # %%
-reveal("5.d", right)
+reveal("5.c", right)
 assert right[0] < 0.8 and right[1] > 0.95
 
 # %% [markdown]
@@ -485,8 +474,7 @@ check("5.3", scale_parameter_gradients)
 # %% [markdown]
 # So a single parameter's gradient needs no hook of the module. To change **all that follows from what comes in**, the
 # parameters' gradients and `grad_input` alike, there is the **full backward pre-hook**, at the second door:
-# `hook(module, grad_output)`. What it returns replaces `grad_output`, before the module computes anything from it. (One
-# document says that `grad_out` cannot be changed. By a backward hook, no; this one is younger.)
+# `hook(module, grad_output)`. What it returns replaces `grad_output`, before the module computes anything from it.
 
 # %% tags=["claim-S3.11"]
 def ten_times(module, grad_output):
@@ -544,8 +532,7 @@ check("5.4", clip_incoming_gradient)
 # ## Why three? The old hook
 #
 # Where did that document get three gradients from? It uses `register_backward_hook`, the **legacy hook**, which still exists.
-# (Its heading reads `register_backward_hook(module, grad_in, grad_out)`. Those are the arguments of the hook, not of the
-# method.) The hook doubles the second gradient and triples the third. We put it on three layers with a single weight, 5, and
+# The hook doubles the second gradient and triples the third. We put it on three layers with a single weight, 5, and
 # send four ones through each: the true gradients are 5 for an input, 4 for the weight and 4 for the bias.
 
 # %% tags=["claim-S3.11"]
@@ -572,9 +559,9 @@ assert got[0] == [(1, 1, 2, 2), (1, 1, 1, 1), (1,)]  # input, weight, bias
 assert got[1] == [(1,), (4, 1), (1, 1)]  # bias, input, weight
 
 # %% [markdown]
-# The same hook doubles the weight's gradient in the first layer, the input's in the second, and fails in the third. Another
-# document knows why: the hook is registered on the `grad_fn` of the output. So it sits on **one node**, the last one, and
-# what it is given are the gradients that leave *that node*. A node takes hooks as well. Hook it by hand, and you get the same:
+# The same hook doubles the weight's gradient in the first layer, the input's in the second, and fails in the third. For it is
+# registered on the `grad_fn` of the output (S4 knows). So it sits on **one node**, the last one, and what it is given are the
+# gradients that leave *that node*. A node takes hooks as well. Hook it by hand, and you get the same:
 
 # %% tags=["claim-S4.3", "figure"]
 layer, x, leaving = linear([[5.0, 7.0]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True), []
@@ -944,6 +931,8 @@ assert [own for (_, own), _ in pairs] == [[1.0, 0.5], [-2.0, 0.5]] and stack == 
 
 # %% [markdown]
 # ### More of the old hook
+#
+# (Should you read S3: its heading `register_backward_hook(module, grad_in, grad_out)` has the arguments of the hook, not of the method.)
 #
 # Is what a legacy hook is given ever the gradient of the module's own input? Yes, where an argument goes straight into the
 # last node. And the last node of *what*, if there are several outputs? Of the first tensor in them.

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 6 · How does `__call__` run hooks? Build it yourself
 #
-# **Time** 60 minutes, and 24 for the ●●● exercise and what stands behind the recap &nbsp;·&nbsp; **You need** lessons 3 to 5
+# **Time** 58 minutes, and 25 for the ●●● exercise and what stands behind the recap &nbsp;·&nbsp; **You need** lessons 3 to 5
 #
 # After this lesson you can
 #
@@ -58,9 +58,9 @@ assert layer.forward(torch.tensor(1.0)).item() == 10.0  # past the hook
 assert nn.Module.__call__ is nn.Module._wrapped_call_impl
 
 # %% [markdown]
-# Python takes `__call__` from the **class**, so the 99 on the layer is never asked for. The lines that run hooks stand there:
-# `nn.Module.__call__`, in the source `_wrapped_call_impl`. It asks the *object* for `forward`, and so finds your `x * 10`, and
-# runs the hooks around it. Without hooks, all of it would be this:
+# Python takes `__call__` from the **class**, so the 99 on the layer is never asked for. There stand the lines that run hooks:
+# `nn.Module.__call__` asks the *object* for `forward`, finds your `x * 10`, and runs the hooks around it. Without hooks, all of it
+# would be this:
 
 # %%
 class Bare:
@@ -68,12 +68,11 @@ class Bare:
         return self.forward(*args)
 
 # %% [markdown]
-# In this lesson it grows, exercise by exercise, until random programs cannot tell it from PyTorch's. Almost: one difference
-# will be left.
+# Exercise by exercise it grows, until random programs can hardly tell it from PyTorch's.
 #
 # ## One call in slow motion
 #
-# What does the call have to do? Go through it: the module multiplies by 3, and it gets a 2.
+# Go through a call, step by step: the module multiplies by 3, and it gets a 2.
 
 # %% tags=["explorer"]
 one_call.moving_call()
@@ -89,8 +88,8 @@ assert in_place.values[-1][0] == 20.0 and "".join(in_place.memory) == "AAABBB"
 
 # %% [markdown]
 # *What to see:* what a hook returns goes on in place of what was there; `None` lets it be. A hook that writes in place
-# changes everything that shares the memory (purple), your own tensor too. With a backward hook, the tensors are
-# *wrapped*: another tensor, the same memory.
+# changes all that shares the memory, your own tensor too. With a backward hook, the tensors are *wrapped*: another tensor,
+# the same memory.
 
 # %% [markdown]
 # ## Where hooks wait
@@ -223,10 +222,9 @@ check("6.2", WithHooks)
 # %% [markdown]
 # ## Three eras
 #
-# You have just written PyTorch of 2019. There was an era before: in the `__call__` that the notes "pytorch hook" print, a hook
-# may only look. What a pre-hook returns is thrown away, and a forward hook that returns anything **raises**. Release 1.2
-# turned the rule around: a returned value **replaces**. "pytorch 中 hook 的使用" prints that version, and warns that a return
-# value spoils the forward. Today manifold mixup lives on it.
+# You have just written PyTorch of 2019. There was an era before (document S4 prints its `__call__`), in which a hook may only
+# look: what a pre-hook returns is thrown away, and a forward hook that returns anything **raises**. Release 1.2 turned the rule
+# around: a returned value **replaces**. The third era is today's.
 
 # %% tags=["claim-S4.1"]
 class FirstEra(ReadyTables):  # your Tables, with a handle that is written already
@@ -249,9 +247,9 @@ assert scripts.hooks_that_return_100(FirstEra) == {"pre-hook": 3, "forward hook"
 assert scripts.hooks_that_return_100(nn.Module) == {"pre-hook": 300, "forward hook": 100}
 
 # %% [markdown]
-# The third era is today's. What does your class still lack? Ask chance.
-#
 # ## Beside torch
+#
+# What does your class still lack? Ask chance.
 #
 # `beside_torch` draws small programs: a few hooks on a module, a few calls. Some hooks look, some replace, some take each
 # other off while they run. Each program runs on your class and on PyTorch's, and all that a hook or the caller could see is
@@ -262,8 +260,8 @@ duel = beside_torch(WithHooks, ["look", "replace", "come and go"])
 print(duel)
 
 # %% [markdown]
-# Is your third number smaller than the others? So was mine: exercise 6.2 has not said everything. What does PyTorch do when a
-# hook takes off another one, in the middle of the loop?
+# Is your third number smaller than the others? Exercise 6.2 has not said everything. What does PyTorch do when a hook takes off
+# another one, in the middle of the loop?
 
 # %%
 predict("6.b")
@@ -314,8 +312,7 @@ assert log[:2] == ["pre-hook got x: True", "forward got x: False"]
 assert log[2:] == ["hook got MulBackward0", "caller got BackwardHookFunctionBackward"]
 
 # %% [markdown]
-# So the order is: pre-hooks, *inputs cross*, `forward`, forward hooks, *output crosses*. (In the older listings backward hooks
-# were attached at the very end, to the output's `grad_fn`: the legacy hook of lesson 5.)
+# So the order is: pre-hooks, *inputs cross*, `forward`, forward hooks, *output crosses*.
 #
 # Here is such a node, ready to use. `cross` sends the tensors of a tuple through it. When their gradients come back there, it
 # calls your function, and what that returns goes on.
@@ -383,8 +380,8 @@ check("6.3", WithBorder)
 # ## Whatever happens
 #
 # A pre-hook loads weights, a forward hook unloads them. Such a pair gets out of step when something raises in between. For the
-# second half there is `always_call=True`. Threads say that such a hook gets `None` as the output, and so it does when `forward`
-# raises. But `forward` is not all that can raise:
+# second half there is `always_call=True`. When `forward` raises, such a hook gets `None` as the output. But `forward` is not all
+# that can raise:
 
 # %%
 predict("6.c")
@@ -405,15 +402,8 @@ print("the always_call hook got", got)
 reveal("6.c", got)
 assert got == [[0.0, 5.0]]
 
-layer, got = nn.ReLU(), []
-layer.register_forward_pre_hook(lambda module, args: raises(module, args, None))
-layer.register_forward_hook(lambda m, args, output: got.append(output), always_call=True)
-print(error_of(layer, torch.ones(1)), "  the hook got", got)
-assert got == [None]  # a pre-hook raised: there is no output yet
-
 # %% [markdown]
-# ([The thread](https://github.com/pytorch/pytorch/issues/103997) in which people asked for it.) An `always_call` hook is there
-# to clean up, not to rescue: the error goes on to the caller.
+# An `always_call` hook is there to clean up, not to rescue: the error goes on to the caller.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 6.4 · Whatever happens
@@ -490,29 +480,11 @@ display(figures.draw_duels(duels))
 print(duels[-1].first_difference())
 
 # %% [markdown]
-# All the differences that are left are of this kind: `y` needs no gradient, `x` does. Your hook says that the gradient of `y`
-# is 3, PyTorch's says 0. Who is right? The output is three times the sum of the arguments.
-
-# %%
-class Triple(nn.Module):
-    def forward(self, x, y):
-        return (x + y) * 3
-
-
-def grad_input_of_y(y_requires_grad):
-    seen, triple = [], Triple()
-    triple.register_full_backward_hook(lambda m, grad_input, grad_output: seen.append(grad_input[1].item()))
-    triple(torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=y_requires_grad)).backward()
-    return seen[0]
-
-
-print("y requires a gradient:", grad_input_of_y(True), "  y requires none:", grad_input_of_y(False))
-assert grad_input_of_y(True) == 3.0 and grad_input_of_y(False) == 0.0
-
-# %% [markdown]
-# You are. It is the zero of lesson 5, and here is where it is made: PyTorch's node marks what needs no gradient as *not
-# differentiable*, so that nothing is computed for it in vain, and fills in a zero that nobody computed. With a node that does
-# this, no program finds a difference:
+# All the differences that are left are of this kind: `y` needs no gradient, `x` does. `forward` gives three times the sum. Your hook
+# says that the gradient of `y` is 3, PyTorch's says 0. Who is right?
+#
+# You are. It is the zero of lesson 5, and here it is made: PyTorch's node marks what needs no gradient as *not differentiable*, so
+# that nothing is computed for it in vain, and fills in a zero. With such a node, no program finds a difference:
 
 # %%
 class LikeTorch(Mine):
@@ -525,9 +497,9 @@ assert "mark_non_differentiable" in inspect.getsource(BackwardHookFunction.forwa
 # %% [markdown]
 # ## Read the real one
 #
-# `_wrapped_call_impl` asks whether the module was compiled, and goes on to `_call_impl`. That one is longer than yours, for
-# keyword arguments, global hooks and compilers, but its parts come in your order. Here they are, from the PyTorch that is
-# installed; `nn.Module._call_impl??` in a cell of your own shows all of it.
+# `nn.Module.__call__` is `_wrapped_call_impl`, which asks whether the module was compiled, and goes on to `_call_impl`. That one is
+# longer than yours, for keyword arguments, global hooks and compilers, but its parts come in your order. (All of it:
+# `nn.Module._call_impl??`.)
 
 # %%
 reading.show(1, 2, 3)
@@ -547,7 +519,7 @@ reading.show(4, 5, 6, 7)
 reading.show(8, 9, 10)
 
 # %% [markdown]
-# 8 is the legacy hook. 9 and 10 are exercise 6.4. All but the 8th you have written.
+# 8 is the legacy hook of lesson 5. 9 and 10 are exercise 6.4.
 
 # %% [markdown]
 # ## In the field
@@ -644,7 +616,6 @@ check("6.5", trace)
 # | `always_call` | 始终调用 | run the hook even if a pre-hook, `forward` or another hook has raised |
 # | global hook | 全局钩子 | runs for every module of the process |
 # | prepend | 前置 | register at the front of the line |
-# | full backward hook | 完整反向钩子 | runs between two extra nodes, one at the inputs and one at the output |
 
 # %% [markdown] tags=["quiz"]
 # ### Three questions
@@ -663,13 +634,11 @@ check("6.5", trace)
 # A pre-hook or `forward` has raised (or `forward` returned `None`). If a forward hook had raised, the output would be there.
 # </details>
 #
-# **3.** A module with a full backward hook is called as `module(x, mask)`; `x` requires a gradient, `mask` does not. Are the
-# tensors that `forward` gets the ones that you passed?
+# **3.** A `forward` asks `x is self.last_x`, and works, until somebody puts a full backward hook on the module. What has happened?
 #
 # <details><summary>Answer</summary>
 #
-# Neither is: as soon as one tensor argument requires a gradient, all positional tensors cross, and come out as new tensors
-# with the same memory. If none does, or under `no_grad`, `forward` gets your own. Keyword arguments never cross.
+# The inputs cross, so `forward` gets another tensor with the same memory. Which inputs do, is shown below.
 # </details>
 
 # %%
@@ -678,7 +647,8 @@ progress(6)
 # %% [markdown]
 # ## If you want more
 #
-# The third question, asked of PyTorch:
+# **Which inputs cross?** As soon as one tensor argument requires a gradient, all positional tensors do. If none does, or under
+# `no_grad`, `forward` gets your own. Keyword arguments never cross.
 
 # %%
 class Same(nn.Module):
@@ -718,6 +688,17 @@ assert order == ["pre-hook", "global forward hook", "prepend", "forward hook", "
 # %% [markdown]
 # *What to see:* the global hook first, then the prepended one, then the order of registration. When `first.forward` raises,
 # only the `always_call` hook is left.
+
+# %% [markdown]
+# **"My `always_call` hook gets `None` in place of the output."** Then a pre-hook or `forward` has raised, and there is none yet.
+# ([The thread in which people asked for the option](https://github.com/pytorch/pytorch/issues/103997))
+
+# %% tags=["field"]
+layer, got = nn.ReLU(), []
+layer.register_forward_pre_hook(lambda module, args: raises(module, args, None))
+layer.register_forward_hook(lambda m, args, output: got.append(output), always_call=True)
+print(error_of(layer, torch.ones(1)), "  the hook got", got)
+assert got == [None]
 
 # %% [markdown]
 # **"I stop the forward half-way, and offloaded layers stay loaded."** Hooks load a layer's weights before it runs and unload

@@ -16,6 +16,7 @@ from hooklab.course.exercises.varying import every_pass, returns_of_pre_hooks
 from hooklab.course.lesson04.calls import REGISTER, registered, run, why_as_it_was
 
 NOTHING_FILLED_IN = "nothing was filled in"
+_REFUSED = (TypeError, RuntimeError)  # by forward, or by torch, which wants both parts back from the hook
 Names = dict[str, Any]  # the arguments that a call names
 
 CALLS: list[Names] = [
@@ -66,7 +67,7 @@ class _Call(NamedTuple):
 
     which: str
     names: Names
-    got: tuple[Tensor, float, float] | TypeError | None
+    got: tuple[Tensor, float, float] | TypeError | RuntimeError | None
     output: Any = None
 
     def __str__(self) -> str:
@@ -106,7 +107,7 @@ def a_default_for_a_keyword(trial: Trial) -> str:
 def _judge(calls: list[_Call], module: nn.Module, default: float, x: Tensor) -> None:
     for call in calls:
         scale, shift = call.names.get("scale", default), call.names.get("shift", 0.0)
-        if isinstance(call.got, TypeError):
+        if isinstance(call.got, _REFUSED):
             raise _explained(call, module, x) from call.got
         if call.got is None:
             raise NotYet(f"{call} does not run forward once", expected="one run of forward for each call")
@@ -126,7 +127,7 @@ def _call(which: str, module: Any, handle: Any, x: Tensor, names: Names) -> _Cal
     before = len(module.seen)
     try:
         output = run(module, *(() if "x" in names else (x,)), handle=handle, **names)
-    except TypeError as error:
+    except _REFUSED as error:
         if learners_line(error) is not None:
             raise
         return _Call(which, names, error)
@@ -135,7 +136,7 @@ def _call(which: str, module: Any, handle: Any, x: Tensor, names: Names) -> _Cal
 
 def _explained(call: _Call, module: nn.Module, x: Tensor) -> NotYet:
     """Say why forward could not even be called."""
-    assert isinstance(call.got, TypeError)
+    assert isinstance(call.got, _REFUSED)
     args = () if "x" in call.names else (x,)
     returned = returns_of_pre_hooks(module, set(), *args, **call.names)
     pairs = [one for one in returned if isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], Tensor)]
@@ -158,7 +159,7 @@ def _likely(calls: list[_Call], module: nn.Module, default: float, x: Tensor) ->
 
         return program
 
-    came = ["TypeError" if isinstance(call.got, TypeError) else call.got and call.got[1:] for call in calls]
+    came = ["TypeError" if isinstance(call.got, _REFUSED) else call.got and call.got[1:] for call in calls]
     guesses = {name: what_forward_gets(change) for name, change in _guesses(default).items()}
     found = fitting(came, guesses, [call.names for call in calls])
     return why_as_it_was(module, set(), x) if found == NOTHING_FILLED_IN else found

@@ -86,7 +86,7 @@ def first_in_the_line(trial: Trial) -> str:
         first = layer.register_forward_pre_hook(lambda module, args, plus=plus: (args[0] + plus,))
         second = layer.register_forward_pre_hook(lambda module, args, kwargs: (args, kwargs), with_kwargs=True)
         last = layer.register_forward_hook(lambda module, args, output: None)
-        handle = registered(trial, layer, lambda module, args, times=times: (args[0] * times,))
+        handle = registered(trial, layer, lambda module, args, *, times=times: (args[0] * times,))
         if not {first.id, second.id} <= set(layer._forward_pre_hooks) or last.id not in layer._forward_hooks:
             raise NotYet(
                 "a hook that was there is gone",

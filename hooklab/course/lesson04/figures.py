@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
@@ -75,10 +76,7 @@ def swapped(
     Returns:
         For 0 to 8 rows the shares of the answers: the `first` image's label, the `other`'s, or `neither`.
     """
-    half = len(images) // 2
-    unlike = labels[:half] != labels[half : 2 * half]
-    first, other = images[:half][unlike], images[half : 2 * half][unlike]
-    own, others = labels[:half][unlike], labels[half : 2 * half][unlike]
+    (first, own), (other, others) = _pairs(images, labels)
     module, stored = model.get_submodule(layer), []
     shares = []
     with torch.no_grad():
@@ -93,27 +91,77 @@ def swapped(
     return shares
 
 
-def flips(shares: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
-    """Draw whose answer comes out against the number of rows that were swapped.
+class ThirdDigit(NamedTuple):
+    """A picture of two halves, the labels of its upper and its lower one, and what the model reads."""
+
+    picture: Tensor
+    upper: int
+    lower: int
+    answer: int
+
+
+def third_digits(model: nn.Module, images: Tensor, labels: Tensor, count: int = 3) -> list[ThirdDigit]:
+    """Return mixed pictures that the model takes for a third digit, each for another one, the surest first.
+
+    The upper half comes from the other picture of a pair: at the door of the first layer, that is what swapping half
+    of the rows makes. Arguments as for `swapped`.
+    """
+    (first, own), (other, others) = _pairs(images, labels)
+    middle = images.shape[2] // 2
+    pictures = torch.cat([other[:, :, :middle], first[:, :, middle:]], dim=2)
+    with torch.no_grad():
+        sureness, answers = model(pictures).softmax(dim=1).max(dim=1)
+    found: dict[int, ThirdDigit] = {}
+    for place in sureness.argsort(descending=True).tolist():
+        one = ThirdDigit(pictures[place, 0], *(int(each[place]) for each in (others, own, answers)))
+        if one.answer not in (one.upper, one.lower):
+            found.setdefault(one.answer, one)
+    return list(found.values())[:count]
+
+
+def _pairs(images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The first half of the images and the second one with their labels, without the pairs that have one label."""
+    half = len(images) // 2
+    unlike = labels[:half] != labels[half : 2 * half]
+    return [(images[part][unlike], labels[part][unlike]) for part in (slice(half), slice(half, 2 * half))]
+
+
+def flips(shares: Mapping[str, Sequence[Mapping[str, float]]], third: Sequence[ThirdDigit]) -> Figure:
+    """Draw whose answer comes out against the number of rows that were swapped, and pictures with a third answer.
 
     Args:
         shares: name of the layer -> what `swapped` gave; the first is drawn solid, the second dashed.
+        third: pictures to show on the right.
     """
     colours = {"first": plots.FORWARD, "other": plots.CHANGED, "neither": plots.REST}
     labels = {"first": "the first digit", "other": "the one that gave the rows", "neither": "a third digit"}
     with plots.style():
-        figure, axes = plt.subplots(figsize=(8.6, 3.6))
+        figure = plt.figure(figsize=(9.2, 3.9))
+        grid = figure.add_gridspec(len(third) or 1, 3, width_ratios=(5, 1, 1.2))
+        axes = figure.add_subplot(grid[:, 0])
         for line, (layer, counted) in zip(("-", "--"), shares.items(), strict=False):
             for whose, colour in colours.items():
-                name = (
-                    labels[whose]
-                    if line == "-"
-                    else f"(dashed: at the door of {layer})"
-                    if whose == "neither"
-                    else None
-                )
                 values = [100 * share[whose] for share in counted]
+                name = f"{labels[whose]}" if line == "-" else f"dashed: at {layer}" if whose == "neither" else None
                 axes.plot(range(len(values)), values, line, color=colour, label=name)
         axes.set(xlabel="rows that come from the other picture", ylabel="% of the answers", ylim=(0, 102))
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+        figure.legend(loc="outside lower center", ncols=4, fontsize=9.5)
+        for row, one in enumerate(third):
+            _halves(figure.add_subplot(grid[row, 1]), one)
+            text = figure.add_subplot(grid[row, 2])
+            text.axis("off")
+            for height, colour, words in (
+                (0.78, plots.CHANGED, f"of a {one.upper}"),
+                (0.22, plots.FORWARD, f"of a {one.lower}"),
+                (0.5, plots.INK, f"read as {one.answer}"),
+            ):
+                text.text(0.0, height, words, color=colour, va="center")
         return figure
+
+
+def _halves(axes: Axes, one: ThirdDigit) -> None:
+    axes.imshow(one.picture.numpy(), cmap="Greys", vmin=0, vmax=1)
+    axes.axhline(len(one.picture) / 2 - 0.5, color=plots.CHANGED, linewidth=1.5)
+    axes.set(xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=plots.REST, linewidth=0.6)

@@ -114,7 +114,7 @@ def on_both_sides_of_a_layer(trial: Trial) -> str:
     except NotYet as stopped:
         fault = stopped
     for result, make in zip(results, SCENES, strict=False):
-        _expect_gradients(result, make, results)
+        _expect_gradients(trial, result, make, results)
     if fault:
         raise fault
     return "the gradients of the input and of the output, in this order, for six layers; no hook was left"
@@ -158,7 +158,7 @@ def _expect_pair(trial: Trial, got: Any, make: Callable[[], Scene]) -> None:
         raise NotYet("your pair holds None", **shown, likely=_why_nothing(trial, make))
 
 
-def _expect_gradients(got: Any, make: Callable[[], Scene], results: list[Any]) -> None:
+def _expect_gradients(trial: Trial, got: Any, make: Callable[[], Scene], results: list[Any]) -> None:
     wanted = make().gradients()[:2]
     for one, true, name in zip(got, wanted, ("input", "output"), strict=True):
         is_fine = same(one, true)
@@ -166,9 +166,15 @@ def _expect_gradients(got: Any, make: Callable[[], Scene], results: list[Any]) -
         if not is_fine and likely:
             shown = {"expected": tensor_text(tuple(wanted)), "got": tensor_text(got)}
             raise NotYet("these are not the two gradients", **shown, likely=likely)
+        if isinstance(one, Tensor) and one.shape != true.shape and _why_nothing(trial, make) == LEGACY:
+            what = {"expected": f"shape {tuple(true.shape)}", "got": f"shape {tuple(one.shape)}"}
+            raise NotYet(f"the gradient of the {name} has another shape", **what, likely=LEGACY)
         if not same(expect_tensor(one, f"the gradient of the {name}", true.shape), true):
             what = {"expected": tensor_text(true), "got": tensor_text(one)}
             raise NotYet(f"the gradient of the {name} is another one", **what)
+
+
+LEGACY = "legacy hook: how many entries its grad_input has depends on the layer and on the input's shape"
 
 
 class _Noted(OrderedDict[int, Any]):
@@ -189,8 +195,9 @@ def _why_nothing(trial: Trial, make: Callable[[], Scene]) -> str | None:
     scene = make()
     backwards: list[int] = []
     with runs_of(scene.model) as runs:
-        came = _Noted(lambda: runs.calls)
+        came, elsewhere = _Noted(lambda: runs.calls), _Noted(lambda: runs.calls)
         scene.layer._backward_hooks = scene.layer._backward_pre_hooks = came
+        scene.model._backward_hooks = elsewhere
         handles = [one.register_hook(lambda grad: backwards.append(1)) for one in scene.model.parameters()]
         try:
             with no_warnings():
@@ -201,7 +208,9 @@ def _why_nothing(trial: Trial, make: Callable[[], Scene]) -> str | None:
             for handle in handles:
                 handle.remove()
     if scene.layer._is_full_backward_hook is False:
-        return "legacy hook: how many entries its grad_input has depends on the layer and on the input's shape"
+        return LEGACY
+    if elsewhere.came and not came.came:
+        return "the hook sits on the whole model: put it on `layer`"
     if came.came and not backwards:
         return "the hook never ran: nothing has called backward()"
     if came.came and min(came.came) > 0:

@@ -99,6 +99,9 @@ PROGRAMS: Programs = {
     "one factor for both, the bias's; made in a loop, a function looks its variable up when it runs (lesson 2)": (
         lambda layer, weight, bias: _hooks(layer, bias if layer.bias is not None else weight, bias)
     ),
+    "one factor for both, the bias's, everywhere; made in a loop, a function looks its variable up when it runs": (
+        lambda layer, weight, bias: _hooks(layer, bias, bias)
+    ),
     "one factor for both, the weight's": lambda layer, weight, bias: _hooks(layer, weight, weight),
     "no hook on the bias, or one that returns None": lambda layer, weight, bias: _hooks(layer, weight, None),
     "no hook on the weight, or one that returns None": lambda layer, weight, bias: _hooks(layer, None, bias),

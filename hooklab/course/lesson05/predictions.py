@@ -29,8 +29,8 @@ shape_of_grad_input = prediction(
 
 a_hook_that_only_looks = prediction(
     "5.b",
-    "The spare branch is in no loss: training should leave its weight at 1. AdamW takes ten steps, and its weight "
-    "decay shrinks weights a little in each. Where is the spare weight afterwards?",
+    "The spare branch is in no loss, and its weight is 1. AdamW takes ten steps, and its weight decay shrinks weights "
+    "a little in each. Where is the spare weight afterwards?",
     Choice(
         "at 1, with the hook and without",
         lambda came: came[0] == 1.0 and came[1] == 1.0,
@@ -50,36 +50,8 @@ a_hook_that_only_looks = prediction(
     ),
 )
 
-orders = prediction(
-    "5.c",
-    "1: register, forward, backward, remove. 2: forward, register, backward, remove. 3: register, forward, remove, "
-    "backward. In which of them does the hook run?",
-    Choice(
-        "in 1 only",
-        lambda came: came == [1, 0, 0],
-        "The hook must be there all the time. Half of this is true: it must be there in the forward.",
-    ),
-    Choice(
-        "in 1 and 2",
-        lambda came: came == [1, 1, 0],
-        "It is called in the backward, so it must be there in the backward. So it is with a tensor hook, and one "
-        "document says so of this one; a module's hook has joined the pass in the forward, or never.",
-    ),
-    Choice(
-        "in 1 and 3",
-        lambda came: came == [1, 0, 1],
-        "In the forward the hook becomes a part of the graph that this pass leaves behind. Afterwards it is too late "
-        "to join, and too late to leave.",
-    ),
-    Choice(
-        "in all three",
-        lambda came: came == [1, 1, 1],
-        "Registered is registered. But the graph of a pass does not change any more once the forward is over.",
-    ),
-)
-
 who_knows_domain_1 = prediction(
-    "5.d",
+    "5.c",
     "Both networks get the labels of domain 0 only. With the hook, what teaches `domains` to tell the domains apart "
     "teaches the features the opposite. Which network puts nearly all points of domain 1 into the right class?",
     Choice(

@@ -98,6 +98,23 @@ def _ids_never_come_again(trial: Trial) -> None:
             expected="a number that no other handle has or had, in any table",
             got=f"{tensor_text(first.id)} twice",
         )
+    other.clear()
+    for _ in range(20):
+        trial.call(other, len)  # and nobody keeps the handle
+    if len(other) < 20:
+        raise NotYet(
+            "twenty hooks were registered, their handles dropped, and hooks have vanished",
+            expected="an id that no handle has or had, even one that is gone",
+            got=f"{len(other)} in the table",
+            likely="id(self): Python gives the number of an object that is gone to a new one"
+            if _is_address(trial)
+            else None,
+        )
+
+
+def _is_address(trial: Trial) -> bool:
+    handle = trial.call(OrderedDict(), len)
+    return bool(handle.id == id(handle))
 
 
 def _removes_at_the_end_of_a_block(trial: Trial) -> None:

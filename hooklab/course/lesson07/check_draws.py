@@ -31,6 +31,7 @@ def dice_of_a_batch(trial: Trial) -> str:
     draws = _many_draws(trial)
     _check_lams(torch.tensor([lam for lam, _, _ in draws], dtype=torch.float64).sort().values)
     _check_orders(Counter(order for _, order, _ in draws))
+    _check_partners(trial, 1)  # last: who draws until no row has itself never ends here, and has heard why
     places = Counter(place for _, _, place in draws)
     _check_places(places)
     _check_independence(draws)
@@ -43,22 +44,26 @@ def dice_of_a_batch(trial: Trial) -> str:
 def _check_one_draw(trial: Trial) -> None:
     for layers in (1, 3) * 20:
         _draw(trial, 2, torch.Generator().manual_seed(layers), layers)
-    for length in (5, 8, 1):
-        lam, indices, _ = _draw(trial, length, torch.Generator().manual_seed(length))
-        if sorted(indices.tolist()) != list(range(length)):
-            likely = None
-            if len(indices) == length and all(0 <= index < length for index in indices.tolist()):
-                likely = "randint draws with replacement: some samples come twice, others never; you want randperm"
-            elif len(indices) != length:
-                likely = "length: one partner for each of the n samples"
-            raise NotYet(
-                "the partners are not a permutation",
-                expected=f"each of 0 … {length - 1} once, in any order",
-                got=tensor_text(indices),
-                likely=likely,
-            )
-        if not 0 <= lam <= 1:
-            raise NotYet("λ is not between 0 and 1", expected="a share, from 0 to 1", got=f"{lam:g}")
+    for length in (5, 8):
+        _check_partners(trial, length)
+
+
+def _check_partners(trial: Trial, length: int) -> None:
+    lam, indices, _ = _draw(trial, length, torch.Generator().manual_seed(length))
+    if sorted(indices.tolist()) != list(range(length)):
+        likely = None
+        if len(indices) == length and all(0 <= index < length for index in indices.tolist()):
+            likely = "randint draws with replacement: some samples come twice, others never; you want randperm"
+        elif len(indices) != length:
+            likely = "length: one partner for each of the n samples"
+        raise NotYet(
+            "the partners are not a permutation",
+            expected=f"each of 0 … {length - 1} once, in any order",
+            got=tensor_text(indices),
+            likely=likely,
+        )
+    if not 0 <= lam <= 1:
+        raise NotYet("λ is not between 0 and 1", expected="a share, from 0 to 1", got=f"{lam:g}")
 
 
 def _check_source(trial: Trial) -> None:

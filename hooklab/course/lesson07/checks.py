@@ -25,6 +25,7 @@ from hooklab.course.lesson07.known_mixtures import (
     INVERSE,
     OTHER_PARTNERS,
     SWAPPED,
+    UNMIXED,
     Seen,
     explain_mixture,
     mixture,
@@ -69,6 +70,8 @@ def _expect_mixtures(name: str, seen: list[Seen]) -> None:
         likely = explain_mixture(*seen)
         if name == "y" and likely in (INVERSE, OTHER_PARTNERS):
             likely = "other partners than x has: the same `indices` belong to both"
+        if name == "y" and likely == UNMIXED:
+            likely = "x is mixed, and y is as it was: the targets need the same mixture"
         if not one.got.is_floating_point():
             likely = "whole numbers: `.long()` and `.int()` cut off what is behind the point, here the shares"
         raise NotYet(

@@ -148,15 +148,16 @@ def alike(again: Sequence[Row], stored: Sequence[Row]) -> list[bool]:
 
 
 def in_short(results: Mapping[str, Any]) -> str:
-    """Manifold mixup beside the two others, in points of test error: a line for each scenario."""
+    """Manifold mixup beside the two others, in points of test error with 95 % intervals: a line for each scenario."""
     others = ("no mixup", "input mixup")
-    lines = [" " * 18 + "".join(f"   {'beside ' + other:20s}" for other in others)]
+    lines = [" " * 18 + "".join(f"   {'beside ' + other:19s}" for other in others)]
     for scenario in dict.fromkeys(row["scenario"] for row in results["compared"]):
         cells = []
         for row in results["compared"]:
             if (row["scenario"], row["arm"], row["metric"]) == (scenario, "manifold mixup", "error"):
-                cells.append(f"{row['mean']:+.1f}" + ("" if is_significant(row) else " (may be chance)"))
-        lines.append(f"{scenario:18s}" + "".join(f"   {cell:20s}" for cell in cells))
+                interval = f"{row['mean']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}]"
+                cells.append(interval + ("" if is_significant(row) else " may be chance"))
+        lines.append(f"{scenario:18s}" + "".join(f"   {cell:19s}" for cell in cells))
     return "\n".join(line.rstrip() for line in lines)
 
 

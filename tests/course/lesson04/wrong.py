@@ -122,7 +122,7 @@ def drops_the_others(module, default):
     )
 
 
-@wrong("4.3", says="must return None or a tuple of (new_args, new_kwargs)")
+@wrong("4.3", says="expected  (args, kwargs) from the hook")
 def returns_kwargs_alone(module, default):
     return module.register_forward_pre_hook(lambda m, args, kwargs: {"scale": default, **kwargs}, with_kwargs=True)
 
@@ -149,6 +149,11 @@ def forgets_prepend(layer, hook):
 def clears_the_table(layer, hook):
     layer._forward_pre_hooks.clear()
     return layer.register_forward_pre_hook(hook)
+
+
+@wrong("4.4", says="a pre-hook gets (module, args), and kwargs if with_kwargs=True")
+def asks_for_kwargs_too(layer, hook):
+    return layer.register_forward_pre_hook(hook, prepend=True, with_kwargs=True)
 
 
 @wrong("4.4", says="did not return the handle")

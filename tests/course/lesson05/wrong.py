@@ -64,6 +64,22 @@ def unpacks_the_legacy_hook_like_a_convolution(model, layer, x):
     return found[0]
 
 
+@wrong("5.1", says="likely    legacy hook")
+def takes_the_legacy_hooks_first_entries(model, layer, x):
+    found = []
+    with layer.register_backward_hook(lambda module, gin, gout: found.append((gin[0], gout[0]))):
+        model(x).sum().backward()
+    return found[0]
+
+
+@wrong("5.1", says="put it on `layer`")
+def hooks_the_model(model, layer, x):
+    found = []
+    with model.register_full_backward_hook(lambda module, gin, gout: found.append((gin[0], gout[0]))):
+        model(x).sum().backward()
+    return found[0]
+
+
 @wrong("5.1", says="your code left a hook behind")
 def loses_the_handle(model, layer, x):
     found = []
@@ -154,6 +170,15 @@ def uses_the_legacy_hook(layer, factor):
 
 
 # --- 5.3: the documents' hook, mended
+
+
+@wrong("5.3", says="a function looks its variable up when it runs")
+def one_factor_for_both_by_a_late_lambda(layer, weight_factor, bias_factor):
+    handles = []
+    for parameter, factor in ((layer.weight, weight_factor), (layer.bias, bias_factor)):
+        if parameter is not None:
+            handles.append(parameter.register_hook(lambda grad: grad * factor))  # noqa: B023
+    return handles
 
 
 @wrong("5.3", says="three gradients")

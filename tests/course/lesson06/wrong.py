@@ -67,6 +67,12 @@ class OneMoreThanTheLargest(Right):
         return max(table, default=-1) + 1
 
 
+@wrong("6.1", says="Python gives the number of an object that is gone to a new one")
+class OwnAddress(Right):
+    def key(self, table, hook):
+        return id(self)
+
+
 @wrong("6.1", says="two handles of different tables have the same id")
 class CountedInTheTable(Right):
     counts = {}  # noqa: RUF012

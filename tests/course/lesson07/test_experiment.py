@@ -118,17 +118,13 @@ def test_the_table_has_settings_results_and_says_what_is_not_significant() -> No
     assert "not significant" in unclear and "not significant" not in clear
 
 
-def test_in_short_says_of_each_difference_whether_it_may_be_chance() -> None:
+def test_in_short_says_of_each_difference_how_sure_it_is_and_whether_it_may_be_chance() -> None:
     row = {"scenario": FEW, "arm": "manifold mixup", "metric": "error"}
-    compared = [{**row, "mean": -1.76, "p_holm": 0.001}, {**row, "mean": 0.08, "p_holm": 0.2}]
-    assert in_short({"compared": compared}).splitlines()[1].split() == [
-        *FEW.split(),
-        "-1.8",
-        "+0.1",
-        "(may",
-        "be",
-        "chance)",
-    ]
+    sure = {**row, "mean": -1.76, "low": -2.4, "high": -1.12, "p_holm": 0.001}
+    unsure = {**row, "mean": 0.08, "low": -1.2, "high": 1.33, "p_holm": 0.2}
+    line = in_short({"compared": [sure, unsure]}).splitlines()[1]
+    cells = line.removeprefix(FEW).split("   ")
+    assert [cell.strip() for cell in cells if cell] == ["-1.8 [-2.4, -1.1]", "+0.1 [-1.2, +1.3] may be chance"]
 
 
 def test_a_verdict_goes_by_the_sign_and_only_where_it_is_significant() -> None:
