@@ -128,7 +128,8 @@ def _forget_the_kind_of_no_hooks() -> None:
 
 
 def _tables(objects: Sequence[Any]) -> list[Table]:
-    tables = _global_tables()
+    """The tables with hooks in them, of which there are few: a check looks hundreds of times."""
+    tables = [table for table in _global_tables() if table.hooks]
     for number, one in enumerate(_flat(objects)):
         if isinstance(one, torch.Tensor):
             tables += _tensor_tables(one, f"tensor argument {number + 1}")
@@ -136,7 +137,11 @@ def _tables(objects: Sequence[Any]) -> list[Table]:
             for name, module in one.named_modules():
                 where = f"module {name!r}" if name else f"the whole {type(one).__name__}"
                 is_old = module._is_full_backward_hook is False
-                tables += [_table(module, at, _words(kind, is_old), where) for kind, at in MODULE_TABLES.items()]
+                tables += [
+                    _table(module, at, _words(kind, is_old), where)
+                    for kind, at in MODULE_TABLES.items()
+                    if getattr(module, at)
+                ]
             for name, parameter in one.named_parameters():
                 tables += _tensor_tables(parameter, f"parameter {name!r}")
         elif isinstance(one, torch.optim.Optimizer):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -43,12 +43,12 @@ class Patches:
 
     def found(self) -> list[str]:
         """Return the full names of what was replaced since, such as "torch.nn.Linear.forward"."""
-        return list(dict.fromkeys(_full_name(owner, name) for owner, name, _ in self._changed()))
+        return _names(self._changed())
 
     def undo(self) -> list[str]:
         """Put everything back; return what `found` would have."""
         changed = list(self._changed())
-        names = self.found()
+        names = _names(changed)  # before they are put back
         for owner, name, old in changed:
             if old is _MISSING:
                 delattr(owner, name)
@@ -75,6 +75,10 @@ class Patches:
             return True
         is_old = any(value is new for _, before in self._before for value in before.values())
         return hasattr(new, "__code__") and whose(new.__code__.co_filename) == "library" and not is_old
+
+
+def _names(changed: Iterable[tuple[Owner, str, Any]]) -> list[str]:
+    return list(dict.fromkeys(_full_name(owner, name) for owner, name, _ in changed))
 
 
 def _is_behaviour(value: Any) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
+from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +14,11 @@ from hooklab.course.lesson06.programs import METHODS, Hook, Program
 
 NOT_THEIRS = "no error of the program's own"
 MOST = 12  # registrations in a program: hooks that add hooks that add hooks
+
+
+@functools.cache
+def _compiled(step: str) -> CodeType:
+    return compile(step, __file__, "exec")  # in a traceback, a line of this file
 
 
 class Boom(Exception):
@@ -69,7 +76,7 @@ class _Run:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                exec(compile(step, __file__, "exec"), self.names)  # in a traceback, a line of this file
+                exec(_compiled(step), self.names)
             except NotImplementedError:
                 raise
             except Exception as error:
