@@ -2,8 +2,8 @@
 
 Each protection is taken where the system has it. Which ones it could take, `confine` returns, so that the teacher is
 told what this machine cannot do. Linux has them all, without being root: limits (setrlimit), a namespace without
-network and without sight of other processes (unshare), a scratch folder in memory (a tmpfs of its own), and Landlock
-for all other files. Elsewhere only the limits hold.
+network and without sight of other processes (unshare), a scratch folder in memory (a tmpfs of its own), all else
+read-only, Landlock for what may be read at all, and seccomp for sockets. Elsewhere only the limits hold.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hooklab.course.classroom import landlock
+from hooklab.course.classroom.seccomp import without_unix_sockets
 
 if sys.platform != "win32":  # where nothing is graded, but this file may be imported
     import fcntl
@@ -35,10 +36,12 @@ PROTECTIONS = {
     "network": "students' code may open network connections",
     "processes": "students' code may send signals to your other processes",
     "files": "students' code may read and change your files",
+    "modes": "students' code may change who may read your files",
     "limits": "students' code may take all memory",
 }
 _NEW_USER, _NEW_NET, _NEW_PID, _NEW_MOUNT, _NEW_IPC = 0x10000000, 0x40000000, 0x20000000, 0x00020000, 0x08000000
 _PRIVATE = 1 << 18 | 1 << 14  # MS_PRIVATE | MS_REC
+_MOUNT_SETATTR, _RECURSIVE, _READ_ONLY = 442, 0x8000, 1
 _NO_SUID = 2 | 4  # MS_NOSUID | MS_NODEV
 _OF_ETC = ("fonts", "group", "host.conf", "hosts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf", "passwd")
 _DEATH_SIGNAL, _DUMPABLE = 1, 4
@@ -66,6 +69,8 @@ def confine(scratch: Path, limits: Limits, readable: list[Path]) -> set[str]:
     After it the process is a child of the one that called it, which waits for it and ends as it ends: only a new
     process is in the new namespace. The working directory is `scratch`, which is empty.
     """
+    if sys.platform == "linux":
+        Path("/proc/self/oom_score_adj").write_text("1000")
     _drop_root(scratch, readable)
     held = _own_namespaces(scratch, limits)
     os.chdir(scratch)
@@ -78,6 +83,8 @@ def confine(scratch: Path, limits: Limits, readable: list[Path]) -> set[str]:
             [*_needed(), *readable, scratch.with_name(PACKAGES)], [scratch, Path(os.devnull)], tcp="network" in held
         )
         held |= {"files"} & taken | ({"processes"} if "signals" in taken else set())
+    if not without_unix_sockets():
+        held.discard("network")
     _drop_capabilities()
     return held & PROTECTIONS.keys()
 
@@ -130,6 +137,10 @@ def _own_namespaces(scratch: Path, limits: Limits) -> set[str]:
     held = {"network", "processes"}
     _loopback_up()
     if libc.mount(None, b"/", None, _PRIVATE, None) == 0:
+        # Landlock knows no right to change a file's mode, owner or times.
+        read_only = (ctypes.c_uint64 * 4)(_READ_ONLY)
+        if libc.syscall(_MOUNT_SETATTR, -1, b"/", _RECURSIVE, read_only, ctypes.sizeof(read_only)) == 0:
+            held.add("modes")
         size = f"size={limits.disk}m,nr_inodes=4096,mode=700"
         if libc.mount(b"tmpfs", os.fsencode(scratch), b"tmpfs", _NO_SUID, size.encode()) == 0:
             held.add("scratch")
@@ -166,7 +177,6 @@ def _set_limits(limits: Limits, may_write: bool) -> None:
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         _limit(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory * MEGABYTE)
-        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _limit(what: int, value: int) -> None:

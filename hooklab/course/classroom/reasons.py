@@ -12,7 +12,7 @@ from hooklab.course.classroom.lessons import ROOT, Exercise, Lesson
 from hooklab.course.classroom.workers import STOPPED, TAMPERED, Verdict
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
-_CODE = re.compile(r"`[^`]*`|'[^']*'|\[[^\]]*\]|\([^)]*\)")
+_CODE = re.compile(r"`[^`]*`|'[^']*'|\[[^\]]*\]|(?<!\w)\([^)]*\)")  # and no call, such as `model(x)`
 _MOST = 90
 
 

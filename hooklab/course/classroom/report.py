@@ -58,7 +58,8 @@ def _begin_with(graded: Sequence[Graded], lesson: Lesson, reasons: Reasons) -> s
     ]
     if not shared:
         return ""
-    count, exercise, reason = max(shared, key=lambda one: one[0])
+    # An exception says less about what was not understood than any other reason does.
+    count, exercise, reason = max(shared, key=lambda one: (" raised " not in one[2], one[0]))
     return (
         f"<p>Most common: <b>{with_code(reason)}</b>, in exercise {escaped(exercise.id)} "
         f"({count} of {len(graded)} student{'' if len(graded) == 1 else 's'}).</p>"

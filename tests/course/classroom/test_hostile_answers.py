@@ -55,11 +55,15 @@ HOSTILE = {
         "n = 0\nwhile True:\n    open(str(n), 'w').close(); n += 1", "not yet", "OSError", needs="files"
     ),
     "deleting files": Hostile("import shutil; shutil.rmtree('{outside}')", "not yet", "PermissionError", needs="files"),
-    "writing into a file": Hostile(
-        "open('{outside}/ana.ipynb', 'w').write('')", "not yet", "PermissionError", needs="files"
-    ),
+    "writing into a file": Hostile("open('{outside}/ana.ipynb', 'w').write('')", "not yet", "Error", needs="files"),
     "moving a file": Hostile("import os; os.rename('{outside}/ana.ipynb', 'mine')", "not yet", "Error", needs="files"),
-    "a new file outside": Hostile("open('{outside}/new', 'w')", "not yet", "PermissionError", needs="files"),
+    "closing a folder": Hostile(
+        "import os; os.chmod('{outside}', 0)", "not yet", "Read-only file system", needs="modes"
+    ),
+    "new times for a file": Hostile(
+        "import os; os.utime('{outside}/ana.ipynb', (0, 0))", "not yet", "Read-only file system", needs="modes"
+    ),
+    "a new file outside": Hostile("open('{outside}/new', 'w')", "not yet", "Error", needs="files"),
     "reading another student's work": Hostile(
         "raise ValueError(open('{outside}/ana.ipynb').read())", "not yet", "PermissionError", needs="files"
     ),
@@ -88,6 +92,12 @@ HOSTILE = {
         "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {port}))",
         "not yet",
         "uses socket",
+        needs="network",
+    ),
+    "a Unix socket": Hostile(
+        "import socket; socket.socket(socket.AF_UNIX).connect('{outside}/../listening')",
+        "not yet",
+        "PermissionError",
         needs="network",
     ),
     "leaving at once": Hostile("import os; os._exit(0)", "stopped", "ends its own process"),

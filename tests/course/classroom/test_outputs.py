@@ -152,6 +152,16 @@ def test_the_report_names_reasons_by_frequency_with_an_example_and_no_author(tmp
     assert "x * 2" in examples and not [name for name in names if name in examples]
 
 
+def test_the_report_begins_with_what_was_not_understood_rather_than_with_an_exception(tmp_path: Path) -> None:
+    raised = Verdict("not yet", "✗ 0.1 not yet: twice_as_large raised NameError: name 'y' is not defined")
+
+    page = Tags(
+        written(tmp_path, *class_of(["ana", "bo"], raised), *class_of(["chen"], FORGOTTEN))["report.html"]
+    ).words
+
+    assert "Most common: forgotten return, in exercise 0.1 (1 of 3 students)" in page
+
+
 def test_the_report_shows_what_the_teacher_should_look_at(tmp_path: Path) -> None:
     tampered = Verdict(TAMPERED, "✓ 0.1 correct: mine", notes=("the check accepts a wrong answer (f) after this one",))
 
@@ -192,6 +202,9 @@ def test_a_reason_without_a_name_leaves_out_what_is_one_answers_own() -> None:
     reasons = {reason_of(Verdict("not yet", f"✗ 3.1 not yet: {text}"), (), text[0]) for text in texts}
 
     assert reasons == {"it raised KeyError: …"}
+    assert reason_of(Verdict("not yet", "✗ 3.1 not yet: model(x) did not run (twice)"), (), "f") == (
+        "model(x) did not run …"
+    )
 
 
 def test_what_to_say_is_the_explanation_or_the_hint_that_speaks_of_the_same() -> None:
