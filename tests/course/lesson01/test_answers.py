@@ -540,6 +540,16 @@ def catches_what_a_hook_raises(self, gradient, arriving):
     pass_on(self.made_from[:1], gradient, arriving)
 
 
+@right("1.2")
+def a_function_that_makes_values(data, made_from=()):
+    return by_reduce(data, made_from)
+
+
+@wrong("1.2", says="has no attribute 'arrive'")
+class HasNoArrive(Number):
+    """The method has another name."""
+
+
 @wrong("1.2", "arrive called by arrive", says="backward raised KeyError:")
 @arriving_by
 def goes_down_by_itself(self, gradient, arriving):
