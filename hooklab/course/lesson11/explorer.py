@@ -76,7 +76,7 @@ def exchanges(number: int, remembers: bool) -> list[Exchange]:
 def what_is_owed() -> Explorer:
     """Return the explorer: a step slider, a play button, and how many numbers are sent in each step."""
     slider, play, _ = stepper(LAST)
-    slider.value = LAST
+    slider.value = play.value = LAST // 2
     slider.min = play.min = 1
     number = widgets.Dropdown(options=[1, 2, 4], value=2, description="send")
 
