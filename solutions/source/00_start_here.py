@@ -98,9 +98,9 @@ check("0.1", twice_as_large)
 progress()
 
 # %% [markdown]
-# ## The map of all hooks
+# ## A map: the hooks of one call
 #
-# Here are the hooks that sit on the way of one call and its backward pass, in the order in which they ran.
+# These sit on the way of one call and its backward pass, here in the order in which they ran.
 
 # %%
 seen = figures.order_of_hooks()

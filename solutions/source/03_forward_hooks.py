@@ -381,9 +381,9 @@ assert len(born_dead) == 1
 
 # %% [markdown]
 # They wait for no digit at all: they **never fire**. They are *dead units*, below zero for every picture. A ReLU that is off
-# lets no gradient through, so their own weights no longer move; only a change in the layers before them could bring them
-# back. They take memory and time, and the accuracy does not tell. (One of the two was dead before the first step of the
-# training already, by its first weights.)
+# lets no gradient through, so their own weights get none; only a change in the layers before them, or weight decay, could
+# bring them back. They take memory and time, and the accuracy does not tell. (One of the two was dead before the training
+# began, by its first weights.)
 
 # %% [markdown]
 # ## A captured value is the same memory
