@@ -78,7 +78,8 @@ class ManifoldMixup:
             was not called with ``mixed.x``; the model was given the targets; several processes have no generator, or
             different ones; one block was entered twice, or inside another one.
         ValueError: ``x``, ``y`` or the layer's output do not have the batch where it is said to be, or hold
-            no tensor, or something other than floating-point numbers, where it would be mixed.
+            no tensor, or something other than floating-point numbers, where it would be mixed; or a tensor in an
+            attribute of an object, where mixing does not look; or one that torch cannot mix (nested, float8 …).
 
     Warns (when used): a padding mask is that of the examples without their partners (see :meth:`Mixed.union`).
 

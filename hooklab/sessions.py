@@ -105,7 +105,7 @@ class Session:
             return
         self.is_open = False
         # a model may have put another table in the place of the one that holds our hooks, which its handle cannot know
-        are_lost = any(handle.hooks_dict_ref() is None for handle in self.handles)
+        are_lost = [handle for handle in self.handles if handle.hooks_dict_ref() is None]
         try:
             remove_all(self.handles)
             if are_lost:
@@ -246,14 +246,15 @@ def _running_calls() -> list[nn.Module]:
 def will_run_again() -> bool:
     """Whether this code runs inside a checkpoint, whose part the backward will compute again."""
     checkpoint = sys.modules.get("torch.utils.checkpoint")
+    if checkpoint is None:
+        return False
+    file, reentrant = checkpoint.__file__, checkpoint.CheckpointFunction.forward.__code__
     frame: FrameType | None = sys._getframe(1)
-    while checkpoint is not None and frame is not None:
-        if frame.f_code is checkpoint.CheckpointFunction.forward.__code__:
-            return any(frame.f_locals["ctx"].needs_input_grad)
-        if frame.f_code.co_filename == checkpoint.__file__:
-            return torch.is_grad_enabled()
+    while frame is not None and frame.f_code.co_filename != file:
         frame = frame.f_back
-    return False
+    if frame is None:
+        return False
+    return any(frame.f_locals["ctx"].needs_input_grad) if frame.f_code is reentrant else torch.is_grad_enabled()
 
 
 def is_foreign(thread: int) -> bool:

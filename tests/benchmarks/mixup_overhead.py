@@ -3,13 +3,18 @@
 ``python tests/benchmarks/mixup_overhead.py`` prints a table. The variants take turns in one run, in a new order
 for each step, on one thread, and each step is timed in CPU time, so that other programs disturb the ratios little.
 Every step: zero_grad, forward, loss, backward, SGD, batch of 50 digits, layers {0, 1, 2}, alpha 2.
+
+Where torchvision is installed, the last rows mix the input only: by hand, by ManifoldMixup, and by torchvision's
+v2.MixUp, which has no other place. timm's Mixup would be one more of these. fastai's is a callback of its Learner,
+whose loop calls dozens of others in each step: its cost cannot be told from theirs.
 """
 
 import argparse
+import importlib.util
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -55,8 +60,31 @@ def by_hand(model: HandMixedCNN) -> Step:
     return _training_step(model, loss)
 
 
-def with_hooklab(model: nn.Module) -> Step:
-    mix = hooklab.ManifoldMixup(model, ["block1", "block2"], generator=torch.Generator().manual_seed(0))
+def by_hand_at_the_input(model: nn.Module) -> Step:
+    rng = np.random.default_rng(0)
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        lam, permutation = rng.beta(2.0, 2.0), torch.randperm(len(y))
+        logits = model(lam * x + (1 - lam) * x[permutation])
+        return lam * F.cross_entropy(logits, y) + (1 - lam) * F.cross_entropy(logits, y[permutation])
+
+    return _training_step(model, loss)
+
+
+def with_torchvision(model: nn.Module) -> Step:
+    from torchvision.transforms.v2 import MixUp
+
+    mix = MixUp(alpha=2.0, num_classes=10)
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        mixed_x, soft_y = mix(x, y)
+        return F.cross_entropy(model(mixed_x), soft_y)
+
+    return _training_step(model, loss)
+
+
+def with_hooklab(model: nn.Module, layers: Sequence[str] = ("block1", "block2")) -> Step:
+    mix = hooklab.ManifoldMixup(model, layers, generator=torch.Generator().manual_seed(0))
 
     def loss(x: Tensor, y: Tensor) -> Tensor:
         with mix(x, y) as mixed:
@@ -93,6 +121,10 @@ def main() -> None:
         "by hand again": by_hand(HandMixedCNN()),
         "ManifoldMixup": with_hooklab(SmallCNN()),
     }
+    if importlib.util.find_spec("torchvision"):
+        steps["input by hand"] = by_hand_at_the_input(SmallCNN())
+        steps["input, ours"] = with_hooklab(SmallCNN(), [])
+        steps["v2.MixUp"] = with_torchvision(SmallCNN())
     totals: dict[str, list[float]] = {name: [] for name in steps}
     for round_number in range(options.rounds + 1):
         spent = dict.fromkeys(steps, 0.0)
