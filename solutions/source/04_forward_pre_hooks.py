@@ -153,7 +153,7 @@ with triple.register_forward_pre_hook(doubles_in_place):
 print("What came out:")
 print("first call:", first, "  second call:", second, "  my tensor now:", mine.item())
 
-# %%
+# %% tags=["field", "field-184"]
 reveal("4.b", second)
 assert (first, second, mine.item()) == (12.0, 24.0, 8.0)
 
@@ -295,7 +295,7 @@ with scale.register_forward_pre_hook(lambda module, args: counted.append(len(arg
 print("What came out:")
 print("arguments that the hook saw:", counted)
 
-# %%
+# %% tags=["field", "field-186"]
 reveal("4.c", counted)
 assert counted == [1, 0]  # even x is invisible when it is passed by name
 

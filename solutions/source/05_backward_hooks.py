@@ -225,7 +225,7 @@ assert without_hook.grad is None and with_hook.grad.tolist() == [[0.0]]
 # below, and where a gradient comes back for one input, this node fills in zeros for the others. The same zeros stand in
 # `grad_input`, where one of them can be false:
 
-# %%
+# %% tags=["field", "field-182"]
 class TwoAPlusB(nn.Module):
     def forward(self, a, b):
         return a * 2 + b
@@ -250,7 +250,7 @@ assert b.grad is None
 # A backward hook runs in `backward()`. When must it be there? `calls` takes three orders, each with a new layer, and counts how
 # often its hook runs:
 
-# %% tags=["claim-S3.12"]
+# %% tags=["claim-S3.12", "field", "field-181"]
 orders = [
     "register forward backward remove",
     "forward register backward remove",
@@ -785,6 +785,25 @@ assert "should be a Tensor or a tuple of Tensors but received <class 'dict'>" in
 # %% [markdown]
 # The mend is the tensor hook: of a dict, hook each tensor.
 #
+# ### "I differentiate from an output that I kept, and the backward hook stays silent"
+#
+# A forward hook stands in front of the second door: what it keeps has not gone through. Start from what the caller gets.
+# ([A thread about it](https://github.com/pytorch/pytorch/issues/57157), from the days when this was an error)
+
+# %% tags=["field", "field-180"]
+layer, x = linear([[1.0, 2.0]]), torch.ones(1, 2, requires_grad=True)
+kept, seen, ran = [], [], []
+layer.register_forward_hook(lambda module, args, output: kept.append(output))
+layer.register_full_backward_hook(look)
+y = layer(x)
+for start in (kept[0], y):
+    torch.autograd.grad(start.sum(), x, retain_graph=True)
+    ran.append(len(seen))
+
+print("calls of the hook, from the kept output:", ran[0], "  from the returned one:", ran[1])
+assert ran == [0, 1]
+
+# %% [markdown]
 # ### What a tensor hook can do, and what not
 #
 # A tensor hook may also *return* a gradient. Then it does what a backward pre-hook does. And it puts nothing in the way: the

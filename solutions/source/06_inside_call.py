@@ -650,7 +650,7 @@ progress(6)
 # **Which inputs cross?** As soon as one tensor argument requires a gradient, all positional tensors do. If none does, or under
 # `no_grad`, `forward` gets your own. Keyword arguments never cross.
 
-# %%
+# %% tags=["field", "field-183"]
 class Same(nn.Module):
     def forward(self, *args, key=None):
         return args[0] * 1, [one is other for one, other in zip((*args, key), passed, strict=True)]

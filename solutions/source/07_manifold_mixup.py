@@ -847,7 +847,7 @@ assert hooklab.leftover_hooks(model) == []
 # %% [markdown]
 # ### Targets and batches of other forms
 #
-# Four questions from public threads. **"Mixing labels equals mixing losses: with class weights as well?"** For each example, yes. For the weighted
+# Five questions from public threads. **"Mixing labels equals mixing losses: with class weights as well?"** For each example, yes. For the weighted
 # *mean*, no: PyTorch divides by the summed weights of the targets, and a batch and its partners need not have the same ones in a soft target.
 
 # %% tags=["field", "field-120"]
@@ -910,6 +910,22 @@ with along(sequences, y) as mixed:
     out = time_first(mixed.x)
 usual = time_first(sequences)
 assert torch.allclose(out, mixed.lam * usual + (1 - mixed.lam) * usual[:, mixed.permutation], atol=1e-5)
+
+# %% [markdown]
+# **"With mixup my training accuracy is low, lower than on validation."** ([A thread](https://github.com/vikasverma1077/manifold_mixup/issues/9))
+# Of a mixture, even a perfect network names the larger part, and for half of all λ that is the partner. Look at the loss, and count
+# on batches that are not mixed.
+
+# %% tags=["field", "field-185"]
+labels = torch.arange(100) % 10
+perfect = nn.Identity()  # gets one-hot "images", and says how much of each class is in them
+mixup, right = hooklab.ManifoldMixup(perfect, [], generator=torch.Generator().manual_seed(0)), []
+for _ in range(200):
+    with mixup(F.one_hot(labels, 10).float(), labels) as mixed:
+        right.append((perfect(mixed.x).argmax(dim=1) == labels).float().mean().item())
+
+print(f"a perfect network's accuracy on mixed batches: {sum(right) / len(right):.0%}")
+assert 0.5 < sum(right) / len(right) < 0.6  # some partners have the same class
 
 # %% [markdown]
 # ### Look at two mixtures

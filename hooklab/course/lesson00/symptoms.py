@@ -88,7 +88,10 @@ SYMPTOMS: dict[str, Symptom] = {
     "44": Symptom(BACKWARD, "output 0 of BackwardHookFunction is a view and is being modified inplace"),
     "45": Symptom(BACKWARD, "at the first layer `grad_input` is `(None,)`, and a warning comes"),
     "46": Symptom(BACKWARD, "`register_backward_hook` gives three gradients, in an order that nobody expects"),
-    "48": Symptom(BACKWARD, "no backward hook fires for a module that returns a dict; unused outputs come as None"),
+    "48": Symptom(
+        BACKWARD,
+        "module output should be a Tensor or a tuple of Tensors: a dict or `ModelOutput`, and no backward hook fires",
+    ),
     "50": Symptom(BACKWARD, "memory grows with a full backward hook and `create_graph=True`"),
     "51": Symptom(FORWARD, "hooks inside `nn.TransformerEncoderLayer` do not fire in eval mode"),
     "52": Symptom(FORWARD, "a hook on `MultiheadAttention.out_proj` never fires; the attention weights are None"),
@@ -133,6 +136,15 @@ SYMPTOMS: dict[str, Symptom] = {
     "137": Symptom(MIXING, "the batch is in the second dimension, and time steps get mixed"),
     "138": Symptom(GRADIENTS, "under a GradScaler, my hook sees gradients a thousand times too large"),
     "140": Symptom(MODEL, "I wrapped a layer (LoRA) after making the tool: it looks at the inner one"),
+    "180": Symptom(BACKWARD, "I differentiate from an output that a forward hook kept: the backward hook stays silent"),
+    "181": Symptom(BACKWARD, "I register a backward hook right before `backward()`, and it never runs"),
+    "182": Symptom(BACKWARD, "`grad_input` has a zero where the true derivative is not zero"),
+    "183": Symptom(BACKWARD, "a backward hook that does nothing, and `forward` gets another tensor than I passed"),
+    "184": Symptom(
+        FORWARD, "my pre-hook changes the input in place: each call with the same tensor gives another result"
+    ),
+    "185": Symptom(MIXING, "with mixup my training accuracy is low, lower than on validation"),
+    "186": Symptom(FORWARD, "my hook does not see keyword arguments: its `args` is empty, or lacks the mask"),
 }
 
 
