@@ -216,7 +216,6 @@ print("with the hook:   ", round(with_hook.item(), 3))
 reveal("5.b", [without_hook.item(), with_hook.item()])
 assert counted == [(1.0, 0.0)] * 10 and without_hook.item() == 1.0
 assert abs(with_hook.item() - 0.99**10) < 1e-6  # a hundredth less in each step
-print("spare.weight.grad:", without_hook.grad, "without,", with_hook.grad.tolist(), "with the hook")
 assert without_hook.grad is None and with_hook.grad.tolist() == [[0.0]]
 
 # %% [markdown]
