@@ -750,7 +750,7 @@ check("10.4", watch_norm)
 # If you ask for a gradient only, with `torch.autograd.grad(z, y)`, the way ends in front of `y`'s node, and the
 # node does not run:
 
-# %%
+# %% tags=["field", "field-09"]
 ran = []
 x = torch.tensor(2.0, requires_grad=True)
 y = 3 * x

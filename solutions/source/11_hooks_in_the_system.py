@@ -83,6 +83,7 @@ assert counter.count == 0 and copied_hook.__self__.count == 1
 # A hook belongs to an object, not to its name. Which of these leave the object in its place? The hook sits on a layer's weight.
 
 # %% tags=["field", "field-19"]
+# still_fires hooks a layer's weight, changes the layer, runs it and back, and tells whether the hook ran
 fires = {
     "layer.double()": still_fires(lambda layer: layer.double()),
     "load_state_dict(…)": still_fires(load),
@@ -565,7 +566,7 @@ mine, others = launch(three_ways, largest, unpacked, compressing, seconds=110)
 last = {name: accuracies[-1] for name, (accuracies, _) in mine.items()}
 print("What came out:")
 for name, accuracy in last.items():
-    print(f"{name:<18}", "far behind the best" if accuracy < max(last.values()) - 0.1 else "as far as the best, or nearly")
+    print(f"{name:<18}", "far behind" if accuracy < max(last.values()) - 0.1 else "as far as the best, or nearly")
 
 # %%
 reveal("11.d", last)
@@ -590,7 +591,8 @@ plt.show()
 what_is_owed()
 
 # %% [markdown]
-# A small gradient that points the same way again and again adds up until it is sent: it comes late, and nothing is lost. Number 8
+# A small gradient that points the same way again and again adds up until it is sent: it comes late, or still waits at the end,
+# and nothing is lost. Number 8
 # turns its sign in each step, and the memory finds out that there is nothing to send. So a compression that is far off in *every*
 # step is good enough, and one line is what it takes.
 
