@@ -115,7 +115,7 @@ class Always(Hooks):
 class Border(Hooks):
     """Backward hooks between two crossings: a fault is another flag."""
 
-    crosses = gives_back = chains = behind_pre_hooks = behind_hooks = True
+    crosses = output_crosses = gives_back = chains = behind_pre_hooks = behind_hooks = True
     is_swapped = looks_up_late = False
 
     def __call__(self, *first: Any) -> Any:
@@ -134,7 +134,7 @@ class Border(Hooks):
             return cross(args, at_the_inputs) if fixed else args
 
         def outputs(output: Any) -> Any:
-            return cross((output,), arrived.append)[0] if fixed else output
+            return cross((output,), arrived.append)[0] if fixed and self.output_crosses else output
 
         args = inputs(self.before(first)) if self.behind_pre_hooks else self.before(inputs(first))
         output = self.forward(*args)  # type: ignore[attr-defined]
@@ -243,6 +243,7 @@ FAULTS: dict[type[Hooks], dict[str, dict[str, Any]]] = {
         "what a backward hook returns is lost: your function at the inputs returns the gradients that go on": {
             "gives_back": False
         },
+        "the output does not cross: so nothing puts grad_output into `arrived`": {"output_crosses": False},
         "not chained: each backward hook gets what the one before it has made": {"chains": False},
         "swapped: a hook gets (module, grad_input, grad_output)": {"is_swapped": True},
         "the inputs crossed before the pre-hooks: grad_input belongs to what forward gets": {"behind_pre_hooks": False},

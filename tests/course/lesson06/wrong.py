@@ -473,7 +473,7 @@ class LeavesTheEntranceAfterAnError(Around):
         return border.cross((output,), arrived.append)[0]
 
 
-@wrong("6.3", says="IndexError")
+@wrong("6.3", says="the output does not cross")
 class ForgetsTheOutput(Around):
     def __call__(self, *args):
         hooks, arrived = list(self.backward_hooks.values()), []
