@@ -1,4 +1,4 @@
-"""Functions of torch or hooklab that an answer replaces: noticed, named, and put back.
+"""Functions of torch, hooklab or Python itself that an answer replaces: noticed, named, and put back.
 
 Everybody in the process uses them, the check too. What is compared is the identity of what stands in the tables of
 modules and classes, so nothing is wrapped and a replacement that was undone in time is none.
@@ -17,6 +17,7 @@ import torch
 from hooklab.course.exercises.frames import whose
 
 _MODULES = (
+    "builtins",
     "torch",
     "torch._tensor",
     "torch.autograd",
@@ -70,8 +71,8 @@ class Patches:
                         yield owner, name, _MISSING
 
     def _is_torchs_own(self, name: str, new: Any) -> bool:
-        """Torch replaces a few things itself, by functions that it makes on the spot, such as an optimizer's `step`."""
-        if name == "Storage":  # a new default dtype brings another one
+        """Torch and a kernel replace a few things themselves, such as an optimizer's `step` and `input`."""
+        if name in ("Storage", "input"):  # a new default dtype or cell brings another one
             return True
         is_old = any(value is new for _, before in self._before for value in before.values())
         return hasattr(new, "__code__") and whose(new.__code__.co_filename) == "library" and not is_old

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import locale
 import os
 import sys
 import warnings
@@ -191,6 +192,19 @@ def _set_forward_ad_level(level: int) -> None:
         forward_ad.enter_dual_level()
 
 
+class _Seed:
+    """What the random numbers of torch began with: drawing goes on from there, and is no change."""
+
+    def __init__(self) -> None:
+        self.seed, self.state = torch.initial_seed(), torch.get_rng_state()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Seed) and self.seed == other.seed
+
+    def write(self) -> None:
+        torch.set_rng_state(self.state)
+
+
 def _folder() -> str | None:
     try:
         return os.getcwd()
@@ -283,6 +297,7 @@ SETTINGS: list[Setting] = [
         torch.backends.mha.set_fastpath_enabled,
         words=_on,
     ),
+    Setting("torch's random seed", _Seed, _Seed.write),
     Setting("torch's print options", lambda: dict(vars(PRINT_OPTS)), lambda value: vars(PRINT_OPTS).update(value)),
     Setting("NumPy's answer to invalid numbers", np.geterr, lambda value: np.seterr(**value)),
     Setting(
@@ -294,6 +309,9 @@ SETTINGS: list[Setting] = [
         _on,
     ),
     Setting("the warning filters", _WarningFilters, _WarningFilters.write),
+    Setting(
+        "the locale", lambda: locale.setlocale(locale.LC_ALL), lambda value: locale.setlocale(locale.LC_ALL, value)
+    ),
     Setting("the working folder", _folder, _set_folder),
     Setting("sys.stdin, sys.stdout or sys.stderr", _streams, _set_streams),
     Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, words=_at),

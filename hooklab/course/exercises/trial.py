@@ -1,8 +1,8 @@
 """Trial: one run of a learner's answer, and the words a check has for what it found.
 
 `trial.call(...)` runs the answer and survives whatever it does. Hooks that the answer leaves on its arguments are
-removed and noted; so are arguments that it changed in place, modules that it left in another mode, and hooks of
-somebody else's that it removed.
+removed and noted; so are arguments that it changed in place, tensors that ask for a gradient as they did not before,
+modules that it left in another mode, and hooks of somebody else's that it removed.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class Trial:
         """
         given = (*args, *kwargs.values())
         entries = [] if may_change else [(one, copy(one)) for one in given if type(one) in (list, dict)]
-        asking = [] if may_change else [(name, one, one.requires_grad) for name, one in _tensors(given)]
+        asking = [(name, one, one.requires_grad) for name, one in _tensors(given)]
         with somebody_elses_hooks(given), self.watch(*given, may_change=may_change, may_hook=may_hook):
             before, before_on_given = snapshot_hooks([]), snapshot_hooks(given)
             result = self.run(self.answer, *args, **kwargs)
             self.faults += [_entries_changed(one, old) for one, old in entries if not _has_entries(one, old)]
-            self.faults += [_asks_otherwise(name, one) for name, one, old in asking if one.requires_grad != old]
+            self.faults += [_asks_otherwise(name, one) for name, one, old in asking if one.requires_grad != old][:1]
             self._registered = given, snapshot_hooks(given) - before_on_given
             if may_hook and (left := remove_new_hooks([], before)):
                 raise NotYet(

@@ -41,6 +41,7 @@ def _weight(g: Tensor, v: Tensor) -> Tensor:
 
 
 @exercise("4.5", "Weight norm by a pre-hook")
+@torch.random.fork_rng(devices=[])
 def weight_norm_by_a_pre_hook(trial: Trial) -> str:
     torch.manual_seed(0)
     for outputs, inputs, bias in ((2, 3, True), (3, 3, False), (1, 4, True)):

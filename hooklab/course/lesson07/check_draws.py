@@ -73,8 +73,9 @@ def _check_source(trial: Trial) -> None:
 
     def draws(seed: int) -> list[tuple[float, Tensor, int]]:
         generator.set_state(state)
-        torch.manual_seed(seed)  # the global one: the learner's draw must not depend on it
-        return [_draw(trial, 20, generator) for _ in range(12)]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)  # the global one: the learner's draw must not depend on it
+            return [_draw(trial, 20, generator) for _ in range(12)]
 
     first, other = draws(1), draws(123456)
     for part, name in enumerate(("λ", "indices", "place")):

@@ -25,6 +25,10 @@ class _InTheBlock(Exception):
     """Raised by the check inside the learner's block."""
 
 
+class _Interrupt(BaseException):
+    """Raised by the check inside the learner's block, in the place of a KeyboardInterrupt."""
+
+
 class _Net(nn.Module):
     """stage → head. It notes what the stage put out before any hook, and what the head got."""
 
@@ -63,6 +67,7 @@ def a_hook_that_mixes(trial: Trial) -> str:
     seen: list[Seen] = []
     for seed, lam in enumerate((0.75, 0.25, 0.625)):
         _check_mixing(trial, _Net(seed), whole_numbers(seed, 3, 2), lam, seen)
+    _check_two_blocks(trial)
     _check_exception(trial)
     return "the layer's output was mixed by return, with gradients to both parts, and the hook was gone after the block"
 
@@ -139,6 +144,30 @@ def _check_more_passes(trial: Trial, net: _Net, x: Tensor, lam: float, indices: 
             )
 
 
+def _check_two_blocks(trial: Trial) -> None:
+    """Two layers mixed at once, in float64: a block is its own, and the dtype the layer's."""
+    net, other, x = _Net(6).double(), _Net(7).double(), whole_numbers(6, 3, 2).double()
+
+    def two_blocks() -> None:
+        with trial.answer(net.stage, 0.75, partners(3)), trial.answer(other.stage, 0.25, partners(3)):
+            net(x)
+            other(x)
+
+    two_blocks.__name__ = "two blocks at once, in float64,"
+    with trial.watch(net, other, x):
+        trial.run(two_blocks)
+    for one, lam, which in ((net, 0.75, "outer"), (other, 0.25, "inner")):
+        wanted = mixture(one.stage.before_hooks, lam, partners(3))
+        if not same(one.received, wanted):
+            raise NotYet(
+                f"of two blocks at once, the layer of the {which} one is not mixed as it should be",
+                expected=tensor_text(wanted),
+                got=tensor_text(one.received),
+            )
+    if trial.faults:
+        raise trial.faults[0]
+
+
 def _expect_mixed(net: _Net, lam: float, indices: Tensor, seen: list[Seen], hooks: int, pre_hooks: int) -> None:
     values = net.stage.before_hooks
     got = expect_tensor(net.received, "what your hook returned", values.shape).detach()
@@ -206,26 +235,34 @@ def _gradient(loss: Tensor, weight: Tensor) -> Tensor | None:
 
 
 def _check_exception(trial: Trial) -> None:
+    for error, name, likely in (
+        (_InTheBlock, "an exception", "no finally: code after a bare `yield` is skipped when the block raises"),
+        (_Interrupt, "an interrupt", "`except Exception`: an interrupt (■) is none of these, so use `finally`"),
+    ):
+        _check_one_exception(trial, error, name, likely)
+
+
+def _check_one_exception(trial: Trial, error: type[BaseException], name: str, likely: str) -> None:
     net, x = _Net(5), whole_numbers(5, 3, 2)
     hooks = snapshot_hooks([net])
     came_out = False
     try:
         with trial.run(trial.answer, net.stage, 0.75, partners(3)):
             net(x)
-            raise _InTheBlock
-    except _InTheBlock:
+            raise error
+    except error:
         came_out = True
     left = remove_new_hooks([net], hooks)
     if left:
         raise NotYet(
-            "after an exception in the block, your hook is still there",
+            f"after {name} in the block, your hook is still there",
             expected="no hook left, however the block ends",
             got=left[0],
-            likely="no finally: code after a bare `yield` is skipped when the block raises",
+            likely=likely,
         )
     if not came_out:
         raise NotYet(
-            "an exception of the block was swallowed",
+            f"{name} of the block was swallowed",
             expected="the exception comes out of the with statement",
             got="the code after the block went on as if nothing had happened",
             likely="except around yield, or __exit__ that returns True: use finally",

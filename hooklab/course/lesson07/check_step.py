@@ -134,11 +134,13 @@ def _one_step(
 ) -> _Step:
     x = 3 * torch.eye(SIZE) + torch.rand(SIZE, SIZE, generator=torch.Generator().manual_seed(10 * seed + draw.place))
     y, indices = torch.tensor([0, 1, 2, 0, 1]).roll(seed), partners(SIZE)
-    given, before = (x.clone(), y.clone()), copy.deepcopy(net)
+    given, before, steps = (x.clone(), y.clone()), copy.deepcopy(net), []
     net.passes, net.calls, net.was_training = [], 0, True
     for stage in net.stages:
         stage.runs = 0
-    got = trial.call(net, net.stages[:layers], optimizer, x, y, draw.lam, indices.clone(), draw.place, may_change=True)
+    given_to_it = (net, net.stages[:layers], optimizer, x, y, draw.lam, indices.clone(), draw.place)
+    with optimizer.register_step_post_hook(lambda *_: steps.append(1)):
+        got = trial.call(*given_to_it, may_change=True)
     if trial.faults:
         raise trial.faults[0]
     if not (torch.equal(x, given[0]) and torch.equal(y, given[1])):
@@ -150,6 +152,11 @@ def _one_step(
     _expect_one_pass(net, x[indices])
     _expect_features(net, x, draw, indices, seen)
     moved = [(old - new).detach() / RATE for old, new in zip(before.parameters(), net.parameters(), strict=True)]
+    if not steps and any(bool(one.any()) for one in moved):
+        raise NotYet(
+            "the weights moved, and not by the optimizer that your function was given",
+            expected="optimizer.step(): it may remember earlier steps",
+        )
     step = _Step(x, y, draw, indices, before, moved)
     _expect_update(step, net, earlier)
     _expect_loss(got, step)

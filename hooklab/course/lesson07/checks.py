@@ -40,7 +40,7 @@ def a_mixed_batch(trial: Trial) -> str:
     seen: dict[str, list[Seen]] = {"x": [], "y": []}
     for lam, shape in ((0.75, (3, 1)), (0.25, (4, 2)), (0.625, (5, 1, 2, 2))):
         length = shape[0]
-        x, y, indices = whole_numbers(length, *shape), torch.eye(length), partners(length)
+        x, y, indices = whole_numbers(length, *shape) / 3, torch.eye(length), partners(length)
         given = {"x": x.clone(), "y": y.clone(), "indices": indices.clone()}
         got = trial.call(given["x"], given["y"], lam, given["indices"], may_change=True)
         for name, was in (("x", x), ("y", y), ("indices", indices)):
@@ -57,6 +57,8 @@ def a_mixed_batch(trial: Trial) -> str:
             raise NotYet("the mixed targets came first", expected="(mixed x, mixed y)", got="(mixed y, mixed x)")
         for name, part, values in (("x", mixed_x, x), ("y", mixed_y, y)):
             seen[name].append(Seen(expect_tensor(part, f"the mixed {name}", values.shape), values, lam, indices))
+            if part.is_floating_point() and part.dtype != values.dtype:
+                raise NotYet(f"the mixed {name} has another dtype", expected=f"{values.dtype}", got=f"{part.dtype}")
     for name, mixtures in seen.items():
         _expect_mixtures(name, mixtures)
     return "three batches, of vectors and of images: x and y mixed with the same partners and the same λ, even below ½"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.runs import runs_counted
 from hooklab.course.exercises.trial import NotYet, Trial
 
 
@@ -109,6 +110,12 @@ WORLDS = [
     World("data that hold a nan already", lambda: _sequence(a=nn.ReLU(), b=nn.Tanh()), [1.0, float("nan")], None),
     World("a module that is used twice; its second use breaks", lambda: Twice(_exp()), [5.0, 1.0], ("part", 148.41316)),
     World("an operation in the model's own forward", Inside, [-3.0, 2.0], ("", 3.0)),
+    World(
+        "large numbers, whose sum is inf",
+        lambda: _sequence(a=Lambda(lambda x: x * 1.5e38), b=nn.Tanh()),
+        [2.0] * 3,
+        None,
+    ),
     World("a part with two arguments, 0 and 0", Pair, [0.0, 3.0], ("join", 3e20)),
 ]
 
@@ -117,7 +124,11 @@ WORLDS = [
 def the_first_nonfinite(trial: Trial) -> str:
     for world in WORLDS:
         model = world.model()
-        got = trial.call(model, torch.tensor([world.x]))
+        with runs_counted(model) as runs:
+            got = trial.call(model, torch.tensor([world.x]))
+        runs.expect_calls()
+        if runs.calls != 1:
+            raise NotYet(f"the model ran {runs.calls} times", expected="once: what it is given may be large")
         _judge(world, got)
         if trial.faults:
             raise trial.faults[0]

@@ -21,6 +21,24 @@ def _vectors(seed: int) -> tuple[nn.Module, nn.Module]:
     return nn.Sequential(nn.Flatten(), layer, nn.Linear(5, 3)), layer
 
 
+class _Round(nn.Module):
+    """A layer that puts out what it was given, which also goes round it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.layer, self.head = nn.Conv2d(2, 4, 2), nn.Identity(), nn.Linear(4 * 2 * 3, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps = self.first(images)
+        scores: Tensor = self.head((2 * self.layer(maps) + maps.relu()).flatten(1))
+        return scores
+
+
+def _round(seed: int) -> tuple[nn.Module, nn.Module]:
+    model = _Round()
+    return model, model.layer
+
+
 def _world(name: str, build: Program, count: int, seed: int) -> World:
     def make() -> tuple[nn.Module, nn.Module, Tensor, Tensor]:
         model, layer = build(seed)
@@ -37,10 +55,11 @@ WORLDS = [
     _world("feature maps, (n, 4, 2, 3)", _maps, 30, 36),
     _world("vectors, (n, 5)", _vectors, 30, 8),
     _world("feature maps of another model", _maps, 25, 0),
+    _world("feature maps that also go round the layer", _round, 30, 3),
 ]
 
 
-def _program(score: Program, mask: Program | None = None) -> Program:
+def _program(score: Program, mask: Program | None = None, times: Program = torch.mul) -> Program:
     """Return a program that makes score(full accuracy, accuracy without the channel, number of images)."""
 
     def run(model: nn.Module, layer: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
@@ -55,7 +74,7 @@ def _program(score: Program, mask: Program | None = None) -> Program:
         scores = []
         for channel in range(widths[0]):
             keep = mask(widths[0], channel) if mask else torch.arange(widths[0]) != channel
-            shape = lambda output, keep=keep: output * keep.view(1, -1, *[1] * (output.ndim - 2))  # noqa: E731
+            shape = lambda output, keep=keep: times(output, keep.view(1, -1, *[1] * (output.ndim - 2)))  # noqa: E731
             without = accuracy(lambda module, args, output, shape=shape: shape(output))
             scores.append(score(full, without, len(images)))
         return torch.stack(scores)
@@ -84,6 +103,9 @@ GUESSES: dict[str, Program] = {
     ),
     "no number below zero: a channel without which more is right has a negative number": _program(
         lambda full, without, count: (full - without).relu()
+    ),
+    "in place: the output that you wrote into also goes round the layer; change a copy, and return it": _program(
+        _lost, times=Tensor.mul_
     ),
     "the others: all channels but this one are zero": _program(_lost, lambda width, one: torch.arange(width) == one),
     "one after the other: each channel is zero alone, the ones before it are back": _program(

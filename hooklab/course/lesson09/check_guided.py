@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.guards import somebody_elses
 from hooklab.course.exercises.misconceptions import named_by
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.lesson09.judging import Program, World, judge, numbers, whole, with_gradients
@@ -32,6 +33,7 @@ def _model(seed: int) -> nn.Module:
 def _world(name: str, count: int, seed: int, frozen: bool = False) -> World:
     def make() -> tuple[nn.Module, Tensor, Tensor]:
         model, images = _model(seed).requires_grad_(not frozen), numbers(count, 2, 3, 4, seed=seed)
+        _relus(model)[0].register_full_backward_hook(somebody_elses)
         return model, images, model(images).argmin(dim=1)
 
     return World(name, make)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.misconceptions import named_by
 from hooklab.course.exercises.trial import Trial
-from hooklab.course.lesson09.judging import Program, World, judge
+from hooklab.course.lesson09.judging import Program, World, judge, with_gradients
 
 
 class _Attention(nn.Module):
@@ -30,9 +30,10 @@ class _Reader(nn.Module):
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(_Attention(heads, seed) for seed in range(3))
+        self.scale = nn.Parameter(torch.ones(1))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return torch.stack([block(tokens) for block in self.blocks]).sum(dim=0)
+        return self.scale * torch.stack([block(tokens) for block in self.blocks]).sum(dim=0)
 
 
 def _world(name: str, heads: int, length: int, period: int, *blocks: int) -> World:
@@ -41,7 +42,7 @@ def _world(name: str, heads: int, length: int, period: int, *blocks: int) -> Wor
             [torch.randperm(9, generator=torch.Generator().manual_seed(row))[:period] for row in range(4)]
         )
         names = [f"blocks.{block}.pattern" for block in blocks]
-        return _Reader(heads), names, part[:, torch.arange(length) % period], period
+        return with_gradients(_Reader(heads)), names, part[:, torch.arange(length) % period], period
 
     return World(name, make)
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.misconceptions import fitting
+from hooklab.course.exercises.runs import runs_counted
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
 
 Program = Callable[..., Any]
@@ -32,7 +33,7 @@ def judge(trial: Trial, worlds: Sequence[World], right: Program, guesses: Mappin
 
     Args:
         trial: the trial.
-        worlds: at least one.
+        worlds: at least one; their first argument is the model.
         right: a program that is right.
         guesses: a misconception, in words -> a program that has it.
         what: what the answer returns, as in "your map".
@@ -41,7 +42,9 @@ def judge(trial: Trial, worlds: Sequence[World], right: Program, guesses: Mappin
     for world in worlds:
         arguments = world.make()
         before, parameters = _state(arguments), _parameters(arguments)
-        seen.append(trial.call(*arguments))
+        with runs_counted(arguments[0]) as runs:
+            seen.append(trial.call(*arguments))
+        runs.expect_calls()
         expect_tensor(seen[-1], f"{world.name}: {what}", right(*world.make()).shape)
         _expect_state(before, arguments, world)
         again = trial.call(*arguments)

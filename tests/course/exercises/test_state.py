@@ -1,5 +1,6 @@
 """State of the process: a check runs in the usual one, and what an answer or an earlier cell has changed is told."""
 
+import locale
 import os
 import random
 import sys
@@ -36,6 +37,7 @@ class Deed:
         self.words, self.change, self.probe = words, change, probe
 
 
+OTHER_LOCALE = "C.UTF-8" if locale.setlocale(locale.LC_ALL) == "C" else "C"
 open_blocks = []
 
 
@@ -97,6 +99,8 @@ ONLY_LEFT = [
         torch.backends.mha.get_fastpath_enabled,
     ),
     Deed("NumPy's answer", lambda: np.seterr(all="raise"), np.geterr),
+    Deed("torch's random seed", lambda: torch.manual_seed(3), torch.initial_seed),
+    Deed("the locale", lambda: locale.setlocale(locale.LC_ALL, OTHER_LOCALE), lambda: locale.setlocale(locale.LC_ALL)),
     Deed("the working folder", lambda: os.chdir("/"), os.getcwd),
     Deed("sys.stdout", lambda: setattr(sys, "stdout", None), lambda: sys.stdout),
     Deed("sys.stdin, sys.stdout or sys.stderr", lambda: setattr(sys, "stderr", None), lambda: sys.stderr),

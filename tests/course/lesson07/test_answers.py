@@ -663,4 +663,71 @@ def looks_at_the_loss_once_more(model, layers, optimizer, x, y, lam, indices, pl
         return loss_of(logits_of(model, layers, x, place, lambda out: mix(out, lam, indices)), y, lam, indices).item()
 
 
+# --- the caller's tensors, dtypes, interrupts, two blocks, another optimizer
+
+
+@wrong("7.1", says="requires grad now")
+def mixes_and_asks_for_a_gradient(x, y, lam, indices):
+    x.requires_grad_()
+    return mix(x, lam, indices), mix(y, lam, indices)
+
+
+@wrong("7.1", says="has another dtype")
+def mixes_in_float64(x, y, lam, indices):
+    return mix(x.double(), lam, indices), mix(y, lam, indices)
+
+
+@wrong("7.1", says="is not the right one")
+def mixes_in_float16(x, y, lam, indices):
+    return mix(x, lam, indices).half().float(), mix(y, lam, indices)
+
+
+@wrong("7.3", "`except Exception`", says="after an interrupt in the block")
+@contextlib.contextmanager
+def mixing_until_an_interrupt(layer, lam, indices):
+    handle = layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices))
+    try:
+        yield
+    except Exception:
+        handle.remove()
+        raise
+    handle.remove()
+
+
+@wrong("7.3", says="in float64")
+@contextlib.contextmanager
+def mixing_in_float32(layer, lam, indices):
+    with layer.register_forward_hook(lambda module, args, out: mix(out.float(), lam, indices)):
+        yield
+
+
+open_now = []
+
+
+@wrong("7.3", says="the layer of the inner one is not mixed")
+@contextlib.contextmanager
+def mixing_one_at_a_time(layer, lam, indices):
+    if open_now:
+        yield
+        return
+    open_now.append(layer)
+    try:
+        with layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices)):
+            yield
+    finally:
+        open_now.clear()
+
+
+@wrong("7.5", says="requires grad now")
+def steps_and_asks_for_a_gradient(model, layers, optimizer, x, y, lam, indices, place):
+    x.requires_grad_()
+    return a_step()(model, layers, optimizer, x, y, lam, indices, place)
+
+
+@wrong("7.5", says="not by the optimizer that your function was given")
+def steps_with_another_optimizer(model, layers, optimizer, x, y, lam, indices, place):
+    other = torch.optim.SGD(model.parameters(), lr=optimizer.param_groups[0]["lr"])
+    return a_step()(model, layers, other, x, y, lam, indices, place)
+
+
 test_right, test_wrong, test_enough = answers.tests()

@@ -507,4 +507,26 @@ for _id, _case in MENDS.items():
     _generic(_id, *_case)
 
 
+@wrong("8.1", "the model ran 2 times")
+def looks_after_a_first_run(model, x):
+    model(x)
+    return as_a_list_and_a_tensor(model, x)
+
+
+@wrong("8.1", "in large numbers, whose sum is inf you name a module")
+def asks_whether_the_sum_is_finite(model, x):
+    found = []
+
+    def look(module, args, output):
+        if not found and sum(one.sum() for one in args).isfinite() and not output.sum().isfinite():
+            found.append((names[module], max(one.abs().max().item() for one in args)))
+
+    names = {module: name for name, module in model.named_modules()}
+    handles = [module.register_forward_hook(look) for module in names]
+    model(x)
+    for handle in handles:
+        handle.remove()
+    return found[0] if found else None
+
+
 test_right, test_wrong, test_enough = answers.tests()

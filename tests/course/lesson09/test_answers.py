@@ -3,6 +3,7 @@
 A wrong answer comes with the beginning of the one reason that is true, or None where the check can know none.
 """
 
+import copy
 import functools
 
 import torch
@@ -652,6 +653,77 @@ def returns_a_dictionary(model, layer, images, labels):
 @wrong("9.5", says="another shape")
 def stops_one_too_early(model, layer, images, labels):
     return with_edit(model, layer, images, labels)[:-1]
+
+
+# --- forward alone, the hooks of others, what goes round the layer
+
+
+class Forward(nn.Module):
+    """Runs a model's forward alone."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.modules, self.get_submodule, self.forward = model.modules, model.get_submodule, model.forward
+
+
+@wrong("9.1", "forward alone", says="`model.forward(…)`")
+def cam_by_forward(model, layer, images, labels):
+    kept = []
+    with layer.register_forward_hook(lambda module, args, output: kept.append(output)):
+        scores = model.forward(images.clone().requires_grad_())
+    gradient = torch.autograd.grad(own(scores, labels), kept[0])[0]
+    return (gradient.mean((2, 3), keepdim=True) * kept[0]).sum(1).relu()
+
+
+@wrong("9.4", "forward alone", says="`model.forward(…)`")
+def patches_by_forward(model, name, clean, corrupted, position):
+    return with_cat(Forward(model), name, clean, corrupted, position)
+
+
+@right("9.2")
+def guided_in_a_copy(model, images, labels):
+    model, images = copy.deepcopy(model), images.clone().requires_grad_()
+    for module in model.modules():
+        if isinstance(module, nn.ReLU):
+            module.register_full_backward_hook(lambda module, grad_input, grad_output: (grad_input[0].clamp(min=0),))
+    return torch.autograd.grad(own(model(images), labels), images)[0]
+
+
+@wrong("9.2", says="removed a hook that is not yours: a full backward hook")
+def clears_all_backward_hooks(model, images, labels):
+    images = images.clone().requires_grad_()
+    relus = [module for module in model.modules() if isinstance(module, nn.ReLU)]
+    for relu in relus:
+        relu.register_full_backward_hook(lambda module, grad_input, grad_output: (grad_input[0].clamp(min=0),))
+    gradient = torch.autograd.grad(own(model(images), labels), images)[0]
+    for relu in relus:
+        relu._backward_hooks.clear()
+    return gradient
+
+
+@wrong("9.3", says="the parameter 'scale' requires no grad now")
+def freezes_the_reader(model, names, tokens, period):
+    model.requires_grad_(False)
+    t = torch.arange(period, tokens.shape[1])
+    with hooklab.capture(model, *names) as seen:
+        model(tokens)
+    return torch.stack([seen[name][:, :, t, t - period + 1].mean((0, 2)) for name in names])
+
+
+@wrong("9.5", "in place", says="go round the layer")
+def writes_zeros_into_the_output(model, layer, images, labels):
+    def right_ones():
+        with torch.no_grad():
+            return (model(images).argmax(1) == labels).float().mean()
+
+    def erase(channel):
+        return lambda module, args, output: output.index_fill_(1, torch.tensor([channel]), 0.0)
+
+    full, lost = right_ones(), []
+    for channel in range(hooklab.run_until(model, layer, images[:1]).shape[1]):
+        with layer.register_forward_hook(erase(channel)):
+            lost.append(full - right_ones())
+    return torch.stack(lost)
 
 
 test_right, test_wrong, test_enough = answers.tests()

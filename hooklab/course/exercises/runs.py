@@ -1,0 +1,47 @@
+"""How a model is run while an answer has it: how often, and whether through `model(...)` or its `forward` alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from hooklab.course.exercises.faults import NotYet
+
+
+class Runs:
+    """Counts of one model: `calls` of the model, and `forwards` with and without such a call around them."""
+
+    def __init__(self) -> None:
+        self.calls = self.forwards = 0
+
+    def expect_calls(self) -> None:
+        """Raise NotYet if forward ran without a call of the model."""
+        if self.forwards > self.calls:
+            raise NotYet(
+                "your code called `model.forward(…)`",
+                expected="`model(…)`",
+                likely="forward alone: the hooks that somebody put on the model do not run",
+            )
+
+
+@contextmanager
+def runs_counted(model: nn.Module) -> Iterator[Runs]:
+    """Count, in the block, how the model is run, and its copies: it is of a subclass meanwhile."""
+    runs, kind = Runs(), type(model)
+
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        runs.forwards += 1
+        return kind.forward(self, *args, **kwargs)
+
+    def count_call(*_: Any) -> None:
+        runs.calls += 1
+
+    model.__class__ = type(kind.__name__, (kind,), {"forward": forward})
+    try:
+        with model.register_forward_pre_hook(count_call):
+            yield runs
+    finally:
+        model.__class__ = kind
