@@ -1,5 +1,7 @@
 """Hooks that an answer leaves behind or takes away, and functions that it replaces: noticed, named, undone."""
 
+import builtins
+
 import pytest
 import torch
 from torch import nn
@@ -279,6 +281,7 @@ OWNERS = {
     "torch.nn.functional.relu": nn.functional,
     "torch.autograd.graph.Node.register_hook": torch.autograd.graph.Node,
     "torch.isfinite": torch,
+    "builtins.print": builtins,
     "hooklab.course.exercises.values.same": hooklab.course.exercises.values,
     "hooklab.course.exercises.trial.Trial.call": hooklab.course.exercises.trial.Trial,
 }
