@@ -53,7 +53,7 @@ def _blend_if_torch_can(tensor: Tensor, lam: Lam, permutation: Tensor, what: str
         return blend(tensor, lam, permutation, dim)
     except torch.OutOfMemoryError:
         raise
-    except Exception as error:
+    except (RuntimeError, TypeError) as error:  # not all: a checkpoint stops what it computes again by an exception
         raise ValueError(
             f"{what} holds a {type(tensor).__name__} of dtype {tensor.dtype} and layout {tensor.layout}, which torch "
             f"cannot mix ({str(error).splitlines()[0] if str(error) else type(error).__name__}); choose another layer"

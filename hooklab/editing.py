@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.selecting import MissingName, What, each_once, first_few, require_module, select_for_hooks, uncompiled
-from hooklab.sessions import Block, Hook, Session, will_run_again
+from hooklab.sessions import Block, Handle, Hook, Session, remove_all, will_run_again
 from hooklab.stale import what_changed
 from hooklab.torch_private import backward_number
-from hooklab.trees import DEEPEST, children, describe, is_tensor, shape_of
+from hooklab.trees import DEEPEST, children, describe, is_tensor, shape_of, tensors
 
 
 def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> Edit:
@@ -213,6 +213,7 @@ class _EditSession(Session):
         self.names = {id(module): name for name, module in self.modules.items()}
         self.uses: Counter[int] = Counter()
         self.to_run_again: set[str] = set()
+        self.gradient_handles: list[Handle] = []
         self.pass_index = 0
         self.has_run = False
 
@@ -225,6 +226,24 @@ class _EditSession(Session):
         self.uses.clear()
         self.pass_index += self.has_run  # a part called on its own begins the first pass without a word
         self.has_run = True
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            remove_all(self.gradient_handles)
+
+    def must_run_again(self, name: str, new: Any) -> None:
+        """Note that a checkpoint has to compute this edit again, until that or a backward through it has happened.
+
+        It may stop before the last edit, once it has all that the backward needs.
+        """
+        self.to_run_again.add(name)
+        self.gradient_handles = [one for one in self.gradient_handles if one.hooks_dict_ref() is not None]
+        for tensor in tensors(new):
+            if tensor.requires_grad:
+                _ = tensor.grad_fn  # brings a view's history up to date; see capturing.py
+                self.gradient_handles.append(tensor.register_hook(_OnGradient(self, name)))
 
     def index_of_use(self, module: nn.Module) -> int | None:
         if backward_number() != -1:  # a checkpoint computes its part again, the last part first
@@ -251,8 +270,19 @@ class _OnOutput(Hook):
         if new is not None:
             _require_alike(new, output, name)
             if backward_number() == -1 and will_run_again():
-                session.to_run_again.add(name)
+                session.must_run_again(name, new)
         return new
+
+
+class _OnGradient(Hook):
+    __slots__ = ("name",)
+
+    def __init__(self, session: _EditSession, name: str) -> None:
+        super().__init__(session)
+        self.name = name
+
+    def __call__(self, grad: Tensor | None) -> None:
+        self.session.to_run_again.discard(self.name)
 
 
 class _StopSession(Session):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from hooklab import capture, edit, leftover_hooks, run_until
 from tests.nets import Branch, Checkpointed, Emit, Pair, Raises, Recursive, Result, Reuse, Shared, Wrap, mlp, ones
@@ -251,6 +252,16 @@ def test_an_edit_that_a_checkpoint_would_do_without_is_told_at_the_end_of_the_bl
     with pytest.warns(match=r"'block\.0' was edited in a checkpoint.*Call backward\(\) inside the block"):  # noqa: SIM117
         with edit(model, zero, "block.0"):
             model(ones(2, 3))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("use_reentrant", [False, True])
+@pytest.mark.parametrize("name", ["0", "1", "2", ""])
+def test_an_edit_in_a_checkpoint_is_all_right_if_backward_runs_in_the_block(name: str, use_reentrant: bool) -> None:
+    model, x = mlp(), ones(1, 3).requires_grad_()
+    with edit(model, lambda output, call: output * 0.5, name):  # the last one is not needed, and not computed again
+        checkpoint(model, x, use_reentrant=use_reentrant).sum().backward()
+        checkpoint(model, x, use_reentrant=use_reentrant).sum().backward()
 
 
 @pytest.mark.filterwarnings("error")

@@ -157,10 +157,14 @@ def test_a_model_compiled_behind_the_back_of_the_mixer_is_mixed() -> None:
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
-def test_a_checkpointed_layer_has_the_right_gradient_when_backward_is_inside_the_block(use_reentrant: bool) -> None:
+@pytest.mark.parametrize("last", [False, True])
+def test_a_checkpointed_layer_has_the_right_gradient_when_backward_is_inside_the_block(
+    use_reentrant: bool, last: bool
+) -> None:
     model, (x, y) = three_stages(), batch()
     by_hand = copy.deepcopy(model)
-    with ManifoldMixup(model, ["0"], include_input=False, generator=seeded())(x, y) as mixed:
+    at = str(len(model) - 1) if last else "0"  # at the last layer, computing again ends in the middle of the mixing
+    with ManifoldMixup(model, [at], include_input=False, generator=seeded())(x, y) as mixed:
         logits = checkpoint(model, mixed.x.requires_grad_(), use_reentrant=use_reentrant)
         mixed.loss(F.cross_entropy, logits).backward()
     mixed.loss(F.cross_entropy, mixed_by_hand(by_hand, x, mixed)).backward()
