@@ -1,9 +1,10 @@
 """Verdicts: nbgrader's autograde with the same verdicts as `python -m hooklab grade`. Made for nbgrader 0.9.6.
 
-It stands in the place of nbgrader's `Execute` in the list of `CONFIG`, which belongs into `nbgrader_config.py`: each
-exercise is graded in a process of its own, and its check cell gets the outcome as its output. So a student's
+`Verdicts` stands in the place of nbgrader's `Execute` in the lists of `CONFIG`, which belong into `nbgrader_config.py`:
+each exercise is graded in a process of its own, and its check cell gets the outcome as its output. So a student's
 `def check(*a): pass`, a patched hooklab, a changed environment or a line on stderr change nothing; and where hooklab is
-missing, autograde stops with an error instead of giving everybody a 0.
+missing, autograde stops with an error instead of giving everybody a 0. `Copies` keeps one student's copied cell from
+ending the autograde of all.
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ from hooklab.course.classroom.workers import TAMPERED, Verdict, Worker
 
 CONFIG = """\
 c = get_config()
+c.Autograde.sanitize_preprocessors = [
+    "nbgrader.preprocessors.ClearOutput",
+    "nbgrader.preprocessors.DeduplicateIds",
+    "hooklab.course.classroom.for_nbgrader.Copies",
+    "nbgrader.preprocessors.OverwriteKernelspec",
+    "nbgrader.preprocessors.OverwriteCells",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
 c.Autograde.autograde_preprocessors = [
     "hooklab.course.classroom.for_nbgrader.Verdicts",
     "nbconvert.preprocessors.ClearMetadataPreprocessor",
@@ -36,6 +45,21 @@ c.Autograde.autograde_preprocessors = [
 _VERSION = re.compile(r"""\bcheck_of\("([^"]+)", check\)""")  # in the graded cells
 _v4: Any = v4  # nbformat has no types for it
 _workers: list[Worker] = []
+
+
+class Copies(Preprocessor):
+    """Take away the empty metadata that nbgrader leaves at the first of two cells with one name, and then refuses."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)  # type: ignore[no-untyped-call]
+        self.enabled = True
+
+    def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
+        """Return the notebook without such metadata."""
+        for cell in nb.cells:
+            if cell.metadata.get("nbgrader") == {}:
+                del cell.metadata["nbgrader"]
+        return nb, resources
 
 
 class Verdicts(Preprocessor):

@@ -18,7 +18,7 @@ import pytest
 import hooklab
 from hooklab.course.build.source import guarded
 from hooklab.course.classroom import for_nbgrader
-from hooklab.course.classroom.for_nbgrader import CONFIG, Verdicts
+from hooklab.course.classroom.for_nbgrader import CONFIG, Copies, Verdicts
 from hooklab.course.classroom.lessons import LESSONS, ROOT, lesson_at
 from hooklab.course.classroom.workers import Worker
 from tests.course.classroom.made_up import CHECK, RIGHT, SETUP, answered, code, notebook
@@ -72,6 +72,13 @@ class TestVerdicts:
 
         assert "no exercise 0.7: another version?" in output["evalue"]
 
+    def test_a_copied_cell_loses_the_empty_metadata_that_ends_nbgraders_run(self) -> None:
+        copied = nbformat.from_dict(notebook(code(CHECK, metadata={"nbgrader": {}}), code(CHECK, "check-0-1")))
+
+        done, _ = Copies().preprocess(copied, {})
+
+        assert ["nbgrader" in cell.metadata for cell in done.cells] == [False, True]
+
     def test_autograde_stops_for_a_notebook_of_another_version(self) -> None:
         made = answered()
         made["cells"][-1]["source"] = guarded(CHECK).replace(hooklab.__version__, "9.9")
@@ -105,13 +112,15 @@ def environment_with_nbgrader(folder: Path) -> dict[str, str]:
 
 
 def handed_in(release: Path, solved: set[str], cheat: str = "") -> dict[str, Any]:
-    """Return a released notebook with some of its exercises solved."""
+    """Return a released notebook with some of its exercises solved; a cheat has copied all graded cells as well."""
     made: dict[str, Any] = json.loads(release.read_text(encoding="utf-8"))
     solutions = json.loads((ROOT / "solutions" / release.name).read_text(encoding="utf-8"))
     right = {cell["id"]: cell["source"] for cell in solutions["cells"]}
     for cell in made["cells"]:
         if cell["id"].startswith("solution-"):
             cell["source"] = right[cell["id"]] if cell["id"] in solved else [cheat, *cell["source"]]
+    graded = [cell for cell in made["cells"] if "nbgrader" in cell["metadata"]]
+    made["cells"] += [cell | {"id": f"copy-{number}"} for number, cell in enumerate(graded)] if cheat else []
     return made
 
 
