@@ -43,7 +43,7 @@ torch.set_num_threads(1)
 #
 # **You guess before you see.** A question comes with a few choices, or asks for a number. Choose one: nobody counts how often
 # you are wrong, and a wrong guess is what makes an answer stick. Then run the next cell, and the one after it, whose code is
-# folded: it says which choice was right, and which way of thinking leads to the others. You cannot know this first one yet:
+# often folded: it says which choice was right, and which way of thinking leads to the others. You cannot know this first one yet:
 # go by the picture that you have.
 
 # %%

@@ -276,9 +276,6 @@ print("y.grad =", y.grad.flatten().tolist())
 
 # %% tags=["claim-S4.5", "field", "field-07"]
 reveal("2.b", y.grad.flatten().tolist())
-for name, grad in got.items():
-    print(f"{name:<6} got {grad.flatten().tolist()}")
-
 assert list(got) == ["look", "double"]
 assert got["look"].flatten().tolist() == got["double"].flatten().tolist() == [3.0, 5.0]
 assert y.grad.flatten().tolist() == x.grad.flatten().tolist() == [6.0, 10.0]
@@ -485,14 +482,20 @@ print("the last one:", large["norms"][-1])
 
 # %%
 reveal("2.c", large["norms"][-1])
-images, labels = training.raw_digits()
 assert large["right"] < 0.2 and len(large["norms"]) == 100
-assert not (network[:2](images).any() and network[:4](images).any())  # a whole layer puts out zeros only
 
 # %% [markdown]
-# Exactly zero. (A zero on the way may be one for that batch only; the last line of the cell tests all the pictures.) Giant
-# steps have pushed every neuron of a layer below zero for every picture, and a ReLU that is off
-# passes no gradient that could switch it on again. The network is not slow, it is **dead**, and no further step can help.
+# Exactly zero. For this batch only, or for every picture?
+
+# %%
+images, labels = training.raw_digits()
+off = not (network[:2](images).any() and network[:4](images).any())
+print(f"a whole layer puts out zeros only, for all {len(images):,} pictures:", off)
+assert off
+
+# %% [markdown]
+# Giant steps have pushed every neuron of a layer below zero, and a ReLU that is off passes no gradient that could switch it
+# on again. The network is not slow, it is **dead**, and no further step can help.
 #
 # People reach for **clipping** then: keep each number of a gradient within a limit. A hook does it, and a second hook, put
 # before it, counts how many numbers it cuts.

@@ -348,12 +348,12 @@ print("channels that change not one of 1,797 answers:", unchanged)
 
 # %%
 reveal("3.c", len(unchanged))
-costs = [((usual == labels).float().mean() - (one == labels).float().mean()).item() for one in answers]
-assert max(costs) > 0.03  # one channel alone is worth several points
 
 # %% tags=["figure"]
+costs = [((usual == labels).float().mean() - (one == labels).float().mean()).item() for one in answers]
 figure = figures.worth(costs, unchanged)
 plt.show()
+assert max(costs) > 0.03  # one channel alone is worth several points
 
 # %% [markdown]
 # *What to see:* one channel carries several points of accuracy on its own; the others cost less than one point each, or even gain a little; and

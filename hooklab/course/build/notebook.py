@@ -6,6 +6,7 @@ can be held against its source without running it: `compare`.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -23,7 +24,7 @@ from nbformat import v4
 from hooklab.course import words
 from hooklab.course.build.course import FOLDER, Problem, Variant, shortened
 from hooklab.course.build.draft import Draft
-from hooklab.course.build.source import guarded, solution_lines, stubbed
+from hooklab.course.build.source import Cell, guarded, solution_lines, stubbed
 
 _v4: Any = v4  # nbformat has no types for it
 
@@ -59,13 +60,23 @@ def skeleton(draft: Draft, variant: Variant) -> Any:
         metadata: dict[str, Any] = {"tags": list(cell.tags)} if cell.tags else {}
         if variant == "lesson" and "predict" in cell.tags:
             metadata |= FOLDED
-        if variant == "lesson" and cell.called_with("reveal"):
+        if variant == "lesson" and _only_tells(cell):
             metadata |= HIDDEN
         if cell.number in graded:
             metadata["nbgrader"] = graded[cell.number]
         new = _v4.new_markdown_cell if cell.kind == "markdown" else _v4.new_code_cell
         notebook.cells.append(new(text, id=id, metadata=metadata))
     return notebook
+
+
+def _only_tells(cell: Cell) -> bool:
+    """Whether a cell reveals, asserts and prints, and does nothing that the reader should see done."""
+    if cell.kind != "code" or not cell.called_with("reveal"):
+        return False
+    calls = [one.value for one in cell.parsed().body if isinstance(one, ast.Expr)]
+    named = [ast.unparse(call.func) for call in calls if isinstance(call, ast.Call)]
+    others = [one for one in cell.parsed().body if not isinstance(one, ast.Expr | ast.Assert)]
+    return not others and len(named) == len(calls) and set(named) <= {"reveal", "print"}
 
 
 def serialise(notebook: Any) -> str:

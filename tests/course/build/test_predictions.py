@@ -92,6 +92,12 @@ def test_the_code_that_tells_is_folded_in_the_lesson_and_open_in_the_solution(tm
     assert solution == [{}]
 
 
+def test_code_that_the_reader_should_see_stays_open_beside_what_tells(tmp_path: Path) -> None:
+    taught = changed("assert three == 3\n", "assert three == 3\nfour = 4\n", ASKED)
+    (cell,) = _telling(skeleton(draft_of(tmp_path, TINY + taught, predictions=PREDICTIONS), "lesson"))
+    assert cell.metadata == {}
+
+
 def _telling(notebook: Any) -> list[Any]:
     return [cell for cell in notebook.cells if cell.source.startswith("reveal(")]
 
