@@ -13,7 +13,6 @@
 # %% tags=["setup"]
 import warnings
 
-import matplotlib.pyplot as plt
 import torch
 from IPython.display import display
 from torch import nn
@@ -21,6 +20,7 @@ from torch.utils.hooks import RemovableHandle
 
 import hooklab
 from hooklab import check, predict, progress, reveal
+from hooklab.course import plots
 from hooklab.course.digits import digits
 from hooklab.course.errors import error_of
 from hooklab.course.lesson05 import explorer, figures, transfer
@@ -74,8 +74,10 @@ assert numbers(grad_input) == ([[10.0, 20.0, 30.0], [20.0, 40.0, 60.0]],)
 # - `grad_input` is the gradient of what was **put in**. The module computes it and passes it on.
 
 # %% tags=["figure"]
-figure = figures.around(layer, x, grad_input[0], grad_output[0])
-plt.show()
+plots.show(
+    figures.around(layer, x, grad_input[0], grad_output[0]),
+    "A linear layer: x goes in and y comes out; grad_output comes in at the side of y, grad_input leaves at the side of x.",
+)
 
 assert torch.equal(grad_input[0], grad_output[0] @ layer.weight)
 assert torch.equal(layer.weight.grad, grad_output[0].T @ x)
@@ -402,8 +404,10 @@ assert right[0] < 0.8 and right[1] > 0.95
 # nearest neighbours for their domain.
 
 # %% tags=["figure"]
-figure = figures.two_domains({"features, no hook": plain, "features, with the hook": turned})
-plt.show()
+plots.show(
+    figures.two_domains({"features, no hook": plain, "features, with the hook": turned}),
+    "Points of two domains: side by side as they go in and in the plain features, on top of each other with the hook.",
+)
 
 x, _, domain = transfer.two_domains()
 with torch.no_grad():
@@ -569,8 +573,10 @@ with y.grad_fn.register_hook(lambda grad_inputs, grad_outputs: leaving.extend(gr
     y.sum().backward()
 
 named = dict(zip(("bias", "input", "weight, transposed"), leaving, strict=True))
-figure = figures.edges(y.grad_fn, torch.ones(2, 1), named)
-plt.show()
+plots.show(
+    figures.edges(y.grad_fn, torch.ones(2, 1), named),
+    "One node, AddmmBackward0, with one arrow in and three out: to the bias, the input and the transposed weight.",
+)
 
 assert len(y.grad_fn.next_functions) == 3
 assert shapes(leaving) == [layer.bias.shape, x.shape, layer.weight.T.shape]
@@ -717,8 +723,10 @@ networks = {
 }
 
 # %% tags=["figure"]
-figure = figures.depth({name: norms for name, (_, norms) in networks.items()})
-plt.show()
+plots.show(
+    figures.depth({name: norms for name, (_, norms) in networks.items()}),
+    "Norm of the gradient at twenty layers: sigmoids lose almost all, ReLUs most, both hold it when normalised.",
+)
 
 share = {name: norms[0] / norms[-1] for name, (_, norms) in networks.items()}
 assert share["sigmoid"] < 1e-12 and 1e-10 < share["ReLU"] < 1e-6
@@ -1027,8 +1035,10 @@ makers = {
     "Sequential": (nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)), (4, 3)),
 }
 comparisons = {name: figures.compare_hooks(module, shape) for name, (module, shape) in makers.items()}
-figure = figures.reports(comparisons)
-plt.show()
+plots.show(
+    figures.reports(comparisons),
+    "Five modules: the legacy hook's entries are of parameters, inputs and inner values, the full hook's always the input's.",
+)
 
 for comparison in comparisons.values():
     assert [entry.of for entry in comparison.full.grad_input] == ["input"]
