@@ -420,14 +420,14 @@ same = [((one(place)[0] > 0) == (one(further_right)[0] > 0)).float().mean() for 
 assert same[0] < 0.8 and same[1] > 0.95  # the answers of the second do not mind
 
 # %% [markdown]
-# *What to see:* left, the two domains (colours) lie side by side, and so do the features of the first network. In the
-# second one they lie on top of each other, while the classes (marks) are apart.
+# *What to see:* the two domains (colours) lie side by side, and so do the features of the first network. In the second one they lie
+# on top of each other, while the classes (marks) are apart.
 #
 # The network that cannot tell the domains apart is the one that gets the second domain right. What tells them apart is how far
 # to the right a point lies: a help for the classes of domain 0, and misleading in domain 1. Features without it are left
 # with the height, which is right in both. This is **gradient reversal**, the heart of
 # [domain-adversarial training](https://arxiv.org/abs/1505.07818). It took no layer of its own, and no change to the network's
-# code. (Two who work against each other easily turn in circles: what `transfer.train` does about it, its docstring says.)
+# code. (What keeps the two from turning in circles, the docstring of `transfer.train` says.)
 
 # %% [markdown]
 # ## Change what comes in
@@ -641,10 +641,7 @@ assert seen == [[[3.0, 0.0]]]  # the second unit was negative: no gradient passe
 # | `grad_in` may be changed, `grad_out` may not; unpack three gradients (S3) | the full hook gives one for each positional argument, the legacy hook those of the last node; `register_full_backward_pre_hook` changes `grad_output` |
 # | remove the hook after `backward()` (S3) | a safe place; what counts is that it is registered *before the forward*, which the document's own code does not do: 0 calls |
 # | the hook sits on the `grad_fn` of the output and can influence the flow (S4) | true of the legacy hook; the full hook sits at both ends of the module |
-# | ↓ three hooks around a module with a 3×1 parameter: `y.grad` is None, the list has the gradient (S2) | true; with one use of `y`, `grad_input` and the hook on `y` agree |
-# | ↓ a hook that returns ones makes `a.grad` all ones (S4) | true of both, but the legacy hook also overwrote the gradients of weight and bias |
-#
-# (↓ is shown below, in "If you want more".)
+# | a hook that returns ones makes `a.grad` all ones (S4) | true of both, but the legacy hook also overwrites the gradients of weight and bias (shown below) |
 #
 # | term | 中文 | in a sentence |
 # |---|---|---|
@@ -896,7 +893,7 @@ assert all(len(module._forward_hooks) == 0 for module in inplace_model.modules()
 # %% [markdown]
 # ### Three hooks around one module
 #
-# One document puts a backward hook beside two others that you know. There is a module with a 3×1 parameter, a value $y$ in
+# One document (S2) puts a backward hook beside two others that you know. There is a module with a 3×1 parameter, a value $y$ in
 # front of it, a tensor hook on $y$, a forward hook, and the backward hook. With $y = (2, 1, 3)$ and the weight $(1, 2, 3)$, $z = 13$.
 
 # %% tags=["claim-S2.7"]
