@@ -51,7 +51,7 @@ def report(
 def _begin_with(graded: Sequence[Graded], lesson: Lesson, reasons: Reasons) -> str:
     """The reason that most students share, in one sentence: what the hour in class may begin with."""
     shared = [
-        (len(verdicts), exercise, reason)
+        (len(verdicts), exercise, reason, _shortest(verdicts))
         for exercise in lesson.exercises
         for reason, verdicts in reasons.by_frequency(lesson, exercise)
         if reason not in NO_MISCONCEPTION
@@ -59,10 +59,10 @@ def _begin_with(graded: Sequence[Graded], lesson: Lesson, reasons: Reasons) -> s
     if not shared:
         return ""
     # An exception says less about what was not understood than any other reason does.
-    count, exercise, reason = max(shared, key=lambda one: (" raised " not in one[2], one[0]))
+    count, exercise, reason, example = max(shared, key=lambda one: (" raised " not in one[2], one[0]))
     return (
         f"<p>Most common: <b>{with_code(reason)}</b>, in exercise {escaped(exercise.id)} "
-        f"({count} of {len(graded)} student{'' if len(graded) == 1 else 's'}).</p>"
+        f"({count} of {len(graded)} student{'' if len(graded) == 1 else 's'}).{_to_say(example, exercise)}</p>"
     )
 
 
@@ -119,10 +119,18 @@ def _exercise(graded: Sequence[Graded], lesson: Lesson, exercise: Exercise, reas
 
 def _example(verdicts: Sequence[Verdict], exercise: Exercise) -> str:
     """What to say; the shortest answer that has this reason, without its author; what the check says to it."""
-    one = min(verdicts, key=lambda verdict: (len(verdict.lines), verdict.lines, verdict.text))
-    say = what_to_say(one, exercise)
-    told = f"<p>What to say: {say}{'' if say.endswith('.') else '.'}</p>" if say else ""
-    return f'<div class="told">{told}<pre>{escaped(one.lines)}</pre>{message(one, without="likely")}</div>'
+    one = _shortest(verdicts)
+    told = f"<p>{_to_say(one, exercise)}</p><pre>{escaped(one.lines)}</pre>{message(one, without='likely')}"
+    return f'<div class="told">{told}</div>'
+
+
+def _shortest(verdicts: Sequence[Verdict]) -> Verdict:
+    return min(verdicts, key=lambda verdict: (len(verdict.lines), verdict.lines, verdict.text))
+
+
+def _to_say(verdict: Verdict, exercise: Exercise) -> str:
+    say = what_to_say(verdict, exercise)
+    return f" What to say: {say}{'' if say.endswith('.') else '.'}" if say else ""
 
 
 def what_to_say(verdict: Verdict, exercise: Exercise) -> str:

@@ -144,7 +144,7 @@ def test_the_report_names_reasons_by_frequency_with_an_example_and_no_author(tmp
 
     page = Tags(written(tmp_path, *graded)["report.html"]).words
 
-    assert "Most common: forgotten return, in exercise 0.1 (3 of 5 students)" in page
+    assert "Most common: forgotten return, in exercise 0.1 (3 of 5 students). What to say: write return." in page
     assert page.index("3 × forgotten return") < page.index("1 × the numbers are others")
     assert "What to say: write return" in page
     assert "Go back to “How a lesson works”" in page
