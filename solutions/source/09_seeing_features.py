@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 9 · What does the network look at, and what if I switch it off?
 #
-# **Time** 60 minutes, and 30 for what stands behind the recap and for the hardest exercise &nbsp;·&nbsp; **You need** lesson 3 (forward hooks) and lesson 5 (backward hooks)
+# **Time** 58 minutes, and 34 for what stands behind the recap and for the hardest exercise &nbsp;·&nbsp; **You need** lesson 3 (forward hooks) and lesson 5 (backward hooks)
 #
 # After this lesson you can
 #
@@ -104,9 +104,9 @@ display(figures.maps(some, {"Grad-CAM": looked}))
 assert maps.points_at(looked[:6], shapes.tag_masks(6)) == 1.0 and maps.points_at(looked[:6], some.masks[:6]) == 0.0
 
 # %% [markdown]
-# *What to see:* yellow is much, dark is nothing, the dot is the largest number, and the white outline is the shape. In all
-# six the largest number lies at the tag, not on the shape. All those pictures had a tag in the corner, and its colour gives
-# the label away. So let us give the tags random colours.
+# *What to see:* yellow is much, dark is nothing, the dot is the largest number, and the white outline is the shape. All
+# pictures have a coloured tag in the corner, from the scanner. In all six the largest number lies at this tag, not on the
+# shape: its colour gives the label away. So let us give the tags random colours.
 
 # %%
 shuffled = shapes.pictures(500, seed=2, tags="random")
@@ -129,8 +129,7 @@ assert 0.25 < right < 0.45  # a third is guessing
 
 # %% tags=["figure"]
 mended = shapes.trained("random")  # the same few seconds again
-rows = {"own tags": maps.grad_cam(network, some.images, some.labels)}
-rows["random tags"] = maps.grad_cam(mended, some.images, some.labels)
+rows = {"own tags": looked, "random tags": maps.grad_cam(mended, some.images, some.labels)}
 points = {name: maps.points_at(row, some.masks) for name, row in rows.items()}
 mass = {name: maps.mass_on(row, some.masks) for name, row in rows.items()}
 titles = {name: f"trained with\n{name}\npoints {points[name]:.2f}\nmass {mass[name]:.2f}" for name in rows}
@@ -178,22 +177,18 @@ score = {
     method: {name: maps.points_at(make(one, few.images, few.labels), few.masks) for name, one in networks.items()}
     for method, make in maps.METHODS.items()
 }
-chance = maps.chance(few.masks)
-figure = figures.scoreboard(score, "share of 60 maps that point at the shape", chance)
+figure = figures.scoreboard(score, "share of 60 maps that point at the shape", maps.chance(few.masks))
 plt.show()
 
-assert hits > 0.6 and score["guided backprop"]["random weights"] > 0.35
-assert all(one["own tags"] < 0.4 and one["random tags"] > 0.7 for one in score.values())
-drop = {method: one["random tags"] - one["random weights"] for method, one in score.items()}
-assert score["Grad-CAM"]["random weights"] < 0.8 and 0.15 < chance < 0.25
-assert max(drop["gradient × input"], drop["guided backprop"], drop["occlusion"]) < 0.25
-assert min(drop["Grad-CAM"], drop["gradient"]) > 0.25 and min(one["random weights"] for one in score.values()) > 0.3
+assert all(one["own tags"] < 0.4 and one["random tags"] > 0.7 for one in score.values()) and hits > 0.6
+crosses = {method: one["random weights"] for method, one in score.items()}
+assert crosses.pop("Grad-CAM") < 0.8 and crosses.pop("gradient") > 0.1
+assert min(crosses.values()) > 0.25 > maps.chance(few.masks) > 0.15
 
 # %% [markdown]
-# *What to see:* every method tells the two trained networks apart. But look at the crosses: in three rows a network with
-# random weights points at the shape nearly as often as a trained one, and in no row as rarely as chance. These maps show
-# the
-# **picture**. Anyone would have found them convincing.
+# *What to see:* every method tells the two trained networks apart. But look at the crosses. With gradient × input, random
+# weights point at the shape nearly as often as training does, and in the lower three rows more often than chance, whatever
+# the random weights. These maps show the **picture**. Anyone would have found them convincing.
 #
 # So a map needs a control. The first is this: **random weights** ([sanity checks, 2018](https://arxiv.org/abs/1810.03292)).
 # The second costs one more map: ask for **another class**. What speaks for a disc should not be what speaks for a square. We
@@ -214,16 +209,15 @@ for method, make in maps.METHODS.items():
 
 assert alike["Grad-CAM"] < 0.3 and alike["occlusion"] < 0.3
 assert min(alike["gradient"], alike["gradient × input"], alike["guided backprop"]) > 0.4
-assert max(without_head, key=without_head.get) == "guided backprop" and without_head["guided backprop"] > 0.5
+assert without_head["guided backprop"] > 0.5
 
 # %% [markdown]
-# The sharp maps on pixels hardly care what they are asked. With a *random last layer*, which knows no class at all, guided
-# backprop goes furthest: of the five, its maps change least. What its hooks let through is decided by the picture's edges
-# more than by the question; so it passes for an **edge detector**, as the sanity checks found in large networks.
+# The sharp maps on pixels hardly care which class they are asked for. With a *random last layer*, which knows no class at all,
+# guided backprop draws much the same map: what its hooks let through is decided by the picture's edges more than by
+# the question. So it passes for an **edge detector**, as the sanity checks found in large networks.
 #
-# Occlusion asks the network itself, by running it: slow and coarse, but no gradient can mislead it. Even so, on random
-# weights it points at the shape far more often than chance would. Of our five only Grad-CAM loses much under *both*
-# controls. No map goes without its control.
+# Grad-CAM and occlusion do draw another map for another class, and even they may point at the shape with random weights.
+# No map goes without its controls.
 #
 # Guided backprop is also the one that goes wrong most easily, as its hooks change gradients:
 
@@ -304,7 +298,7 @@ for (name, method), where in places.items():  # without a kernel: two positions
 #
 # A map shows *where*; it does not show whether what is there is *needed*. For that we need a model that we can take apart.
 #
-# Our second network reads tokens, the numbers 0 to 15. A sequence is a random piece of 4 to 12 different tokens, repeated up
+# Another model reads tokens, the numbers 0 to 15. A sequence is a random piece of 4 to 12 different tokens, repeated up
 # to 24 tokens (the last is only asked for, so 23 go in). To train takes a few seconds, on a busy machine half a minute.
 #
 # Within the first copy nobody can know what comes next. From the second copy on, everybody could who looks back.
@@ -313,7 +307,6 @@ for (name, method), where in places.items():  # without a kernel: two positions
 made = copying.sequences(300, seed=3)
 copier = copying.trained_copier()
 print("a sequence:", *made.tokens[0].tolist())
-print("children:", [name for name, _ in copier.named_children()], "  layers:", len(copier.layers))
 
 right = copying.accuracy(copier, made)
 print("right, of 100 tokens that can be known:", "98 or more" if right > 0.98 else "fewer than 98")
@@ -322,8 +315,7 @@ assert right > 0.98
 # %% [markdown]
 # It has no layers but attention: two of them, with two **heads** each. A head decides for each position at which earlier
 # ones it looks, as shares with sum 1: the **attention pattern**. In this model the pattern goes through a module of its
-# own,
-# `layers.0.pattern`, which only hands it on. So one forward hook sees it.
+# own, `layers.0.pattern`, which only hands it on. So one forward hook sees it.
 
 # %% tags=["figure"]
 one = copying.sequences(1, seed=6, period=8)
@@ -333,17 +325,14 @@ first, second = seen["layers.0.pattern"], seen["layers.1.pattern"]  # (sequences
 figure = figures.attention(torch.stack([first[0], second[0]]), one.inputs[0].tolist())
 plt.show()
 
-assert first.shape == (1, 2, 23, 23)
 assert torch.allclose(first.sum(dim=-1), torch.ones(1, 2, 23), atol=1e-5)
 to_the_token_before = first[0].diagonal(offset=-1, dim1=1, dim2=2)  # (heads, 22), from position 1 on
-assert to_the_token_before[:, :9].min() > 0.4 and to_the_token_before[:, 15:].max() < 0.2
-third_copy = torch.arange(17, 23)
-assert second[0][:, third_copy, third_copy - 15].mean() > 0.6
+assert to_the_token_before[:, :9].mean() > 0.4 and to_the_token_before[:, 15:].mean() < 0.2
+assert second[0][:, torch.arange(17, 23), torch.arange(2, 8)].mean() > 0.6
 
 # %% [markdown]
 # *What to see:* each row is a position, and shows where it looks. In layer 0, as far as about the twelfth position, a
-# stripe right beside the diagonal: at the token **before**. (No first copy is longer than 12, so that is where it is
-# needed.) In layer 1 a stripe begins with the second copy and runs 7 to the left, where the period is 8: at the token
+# stripe right beside the diagonal: at the token **before**. In layer 1 a stripe begins with the second copy and runs 7 to the left, where the period is 8: at the token
 # **after the earlier copy** of the present one. That token is the answer. In the third copy most of it lies 15 to the left:
 # there they look at the first copy, which says the same. Heads of the second kind are called
 # **induction heads** ([2022](https://arxiv.org/abs/2209.11895)); they were found in large language models, and are here in yours.
@@ -352,7 +341,7 @@ assert second[0][:, third_copy, third_copy - 15].mean() > 0.6
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 9.3 · The induction score of every head
-# ●●○ · 6 minutes
+# ●●○ · 5 minutes
 #
 # All sequences in `tokens` (n, length) have the same `period`. For each module named in `names`, whose output is a pattern
 # (n, heads, to, from), return the mean attention of each head from position t to position t − period + 1, over all sequences
@@ -382,21 +371,16 @@ check("9.3", induction_scores)
 
 # %%
 of_eight = copying.sequences(100, seed=4, period=8)
-one_back = heads.scores(copier, 1, of_eight)  # (layers, heads)
-induction = heads.scores(copier, 7, of_eight)
+one_back, induction = heads.scores(copier, 1, of_eight), heads.scores(copier, 7, of_eight)  # (layers, heads)
 for layer in (0, 1):
-    for head in (0, 1):
-        looks_back, copies = one_back[layer, head] > 0.2, induction[layer, head] > 0.4
-        kind = "induction head" if copies else "looks one back" if looks_back else "neither"
-        scored = f"one back {one_back[layer, head]:.1f}, 7 back {induction[layer, head]:.1f}"
-        print(f"layer {layer}, head {head}: {scored}: {kind}")
+    print(f"layer {layer}, its two heads: one back {one_back[layer].mean():.1f}, 7 back {induction[layer].mean():.1f}")
 assert induction[1].min() > 0.4 and induction[0].max() < 0.2
 assert one_back[0].min() > 0.2 and one_back[1].max() < 0.2
 assert heads.scores(copier, 15, of_eight)[1].min() > 0.6
 
 # %% [markdown]
-# The induction heads do not come near 1: in the third copy they look at the first, 15 back, and the score counts only 7
-# back.
+# Layer 0 looks one back; layer 1 has two induction heads. They do not come near 1: in the third copy they look at the
+# first, 15 back, and the score counts only 7 back.
 #
 # ### Switch a head off
 #
@@ -417,30 +401,27 @@ def without(layer, *switched):
 predict("9.b")
 
 # %% tags=["predict"]
-came = []
-for switched in ([0], [1], [0, 1]):
-    with without(1, *switched):
-        came.append(copying.accuracy(copier, made))
-    left = "more than 85" if came[-1] > 0.85 else "fewer than 30" if came[-1] < 0.3 else "between 30 and 85"
-    print(f"layer 1 without {switched}: of 100 answers, {left} are right")
+def right_without(layer, *switched):
+    with without(layer, *switched):
+        share = copying.accuracy(copier, made)
+    left = "more than 85" if share > 0.85 else "fewer than 35" if share < 0.35 else "35 to 85"
+    print(f"layer {layer} without {list(switched)}: of 100 answers, {left} are right")
+    return share
 
-# %% tags=["figure"]
+
+came = [right_without(1, 0), right_without(1, 1), right_without(1, 0, 1)]
+
+# %%
 reveal("9.b", came)
-lost = {"all heads": right, "without 1.0": came[0], "without 1.1": came[1], "without 1.0 and 1.1": came[2]}
-for switched in ([0], [1], [0, 1]):
-    with without(0, *switched):
-        lost["without " + " and ".join(f"0.{head}" for head in switched)] = copying.accuracy(copier, made)
-figure = figures.bars(lost, "share of right answers", ["without 1.0 and 1.1", "without 0.0 and 0.1"])
-plt.show()
-
 assert min(came[:2]) > 0.85 and came[2] < 0.3
-assert lost["without 0.0 and 0.1"] < 0.35 and max(lost["without 0.0"], lost["without 0.1"]) > 0.85
+
+below = right_without(0, 0, 1)
+assert below < 0.35 and max(heads.accuracy_without(copier, [(0, head)], made) for head in (0, 1)) > 0.85
 
 # %% [markdown]
-# *What to see:* (1.0 is head 0 of layer 1.) Without one of the two induction heads next to nothing is lost; without both,
-# nearly everything. In layer 0, too, one head can go, and not both. Had you listed, for each head, what its loss costs, you
-# would have crossed out both. **"It is not needed" does not mean "it does nothing"**: what is there twice hides from those
-# who switch off one thing at a time.
+# Without one of the two induction heads next to nothing is lost; without both, nearly everything. In layer 0 both together are
+# needed, too, and one of the two can go. Had you listed, for each head, what its loss costs, you would have crossed out both.
+# **"It is not needed" does not mean "it does nothing"**: what is there twice hides from those who switch off one thing at a time.
 
 # %% [markdown]
 # Here is every head, from every position, and what the model expects with and without it.
@@ -450,9 +431,7 @@ explorer.heads_at_work()
 
 # %% tags=["figure"]
 display(explorer.draw_head(0, (1, 0), 20, "both heads of its layer"))  # without a kernel: another position
-told = explorer.describe_head(0, (1, 0), 20, "none")
-print(told.split(" (")[0])
-assert "the token after an earlier copy" in told
+assert "the token after an earlier copy" in explorer.describe_head(0, (1, 0), 20, "none")
 
 # %% [markdown]
 # *What to see:* the green bar is where the head looks from the arrow. Below, what the model expects next, with all heads and
@@ -465,7 +444,7 @@ assert "the token after an earlier copy" in told
 # so the answer stands at position 11.
 #
 # Now **corrupt** the run: replace the token at position 10 by one that the sequence does not have. The copy at 22 finds no
-# earlier copy, and about half of the answers are lost; from here on we look at these alone. Then **patch** (*activation
+# earlier copy, and many answers are lost; from here on we look at these alone. Then **patch** (*activation
 # patching*, lesson 4): run the corrupted sequence, but put the clean run's vector in at *one* depth and *one* position. If
 # the answer is back, this place carries what was lost.
 
@@ -475,9 +454,8 @@ broken = heads.corrupted(clean, position=10)
 with torch.no_grad():
     lost = [(copier(tokens)[:, -1].argmax(dim=-1) != clean.tokens[:, -1]) for tokens in (clean.inputs, broken)]
 for name, share in zip(("clean", "corrupted"), (one.float().mean() for one in lost), strict=True):
-    many = "hardly any" if share < 0.05 else "about half" if 0.25 < share < 0.75 else "some"
-    print(f"answers lost in the {name} run:", many)
-assert lost[0].float().mean() < 0.05 and 0.25 < lost[1].float().mean() < 0.75
+    print(f"answers lost in the {name} run:", "hardly any" if share < 0.05 else "many" if share > 0.15 else "some")
+assert lost[0].float().mean() < 0.05 and lost[1].float().mean() > 0.15
 
 # %%
 predict("9.c")
@@ -501,25 +479,7 @@ assert rest.max() < 0.3
 # %% [markdown]
 # *What to see:* the share of the lost answers that a patch brings back. At each depth one single place is enough, and it
 # moves: **10 → 11 → 22**. Layer 0 tells position 11 which token stands *before* it. Layer 1, at 22, looks for a position
-# that has been told the present token, finds 11, and fetches what is there. Both kinds of heads, seen at work without
-# looking at a pattern.
-#
-# When can the answer be read? Send each state of the residual stream through `norm` and `unembed`, as if the model ended
-# there: the **logit lens**.
-
-# %%
-with torch.no_grad(), hooklab.capture(copier, "embed", "layers.0", "layers.1") as seen:
-    copier(made.inputs)
-    as_scores = {name: copier.unembed(copier.norm(state)) for name, state in seen.items()}
-read = {name: copying.right(scores, made) for name, scores in as_scores.items()}
-
-for name, share in read.items():
-    print(f"after {name:<9} the answer can be read:", "yes" if share > 0.98 else "no" if share < 0.3 else "sometimes")
-assert max(read["embed"], read["layers.0"]) < 0.3 and read["layers.1"] > 0.98
-
-# %% [markdown]
-# After layer 0 the model has all that it needs, at position 11, and nothing of the answer can be read at 22 yet. **A lens
-# shows what can be read; a patch shows what is used.**
+# that has been told the present token, finds 11, and fetches what is there.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 9.4 · Patch it
@@ -569,9 +529,8 @@ check("9.4", patched)
 # |---|---|
 # | right in 98 of 100 pictures: it has learned shapes | it read the tag; with random tags it guesses |
 # | a map that points at the object shows what was learned | gradient × input does it with random weights |
-# | a map explains *this* class | three of five methods hardly change when asked for another class |
+# | a map explains *this* class | three of five methods change little when asked for another class |
 # | a head that can be missed is not needed | both induction heads can be missed, each; not both at once |
-# | what can be read at a place is what is used there | after layer 0 nothing can be read, and all is there |
 #
 # To try the main findings with 20 seeds: `python -m hooklab experiment seeing` trains anew, and holds each of its numbers
 # against its bounds.
@@ -621,6 +580,24 @@ progress(9)
 
 # %% [markdown]
 # ## If you want more
+#
+# ### When can the answer be read?
+#
+# Send each state of the residual stream through `norm` and `unembed`, as if the model ended there: the **logit lens**.
+
+# %%
+with torch.no_grad(), hooklab.capture(copier, "embed", "layers.0", "layers.1") as seen:
+    copier(made.inputs)
+    as_scores = {name: copier.unembed(copier.norm(state)) for name, state in seen.items()}
+read = {name: copying.right(scores, made) for name, scores in as_scores.items()}
+
+for name, share in read.items():
+    print(f"after {name:<9} the answer can be read:", "yes" if share > 0.98 else "no" if share < 0.3 else "sometimes")
+assert max(read["embed"], read["layers.0"]) < 0.3 and read["layers.1"] > 0.98
+
+# %% [markdown]
+# After layer 0 the model has all that it needs, at position 11, and next to nothing of the answer can be read at 22 yet. **A
+# lens shows what can be read; a patch shows what is used.**
 #
 # ### Which digits suffer?
 #
@@ -774,6 +751,20 @@ with hooklab.capture(block, "self_attn", "self_attn.out_proj") as seen:
         block(x)
     print("asked for, (batch, heads, to, from):", tuple(seen["self_attn"][1].shape))
     assert seen["self_attn"][1].shape == (1, 2, 3, 3)
+
+# %% [markdown]
+# ### "`scaled_dot_product_attention` gives no weights"
+#
+# It is a function: there is no module to hook, and it returns the result only. The weights are one line by hand; or let it
+# weigh the rows of the identity, which gives the weights themselves. ([A thread about it](https://github.com/pytorch/pytorch/issues/119811))
+
+# %% tags=["field", "field-196"]
+q, k, v = torch.rand(3, 1, 2, 5, 4).unbind()  # (batch, heads, length, width)
+weights = (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(dim=-1)
+by_identity = nn.functional.scaled_dot_product_attention(q, k, torch.eye(5).expand(1, 2, 5, 5))
+print("the same weights:", torch.allclose(by_identity, weights, atol=1e-6))
+assert torch.allclose(by_identity, weights, atol=1e-6)
+assert torch.allclose(nn.functional.scaled_dot_product_attention(q, k, v), weights @ v, atol=1e-6)
 
 # %% [markdown]
 # ### "Hooks inside the encoder layer do not fire in eval mode"

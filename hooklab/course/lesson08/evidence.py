@@ -71,7 +71,9 @@ def _vanishing(health: Health, module: str) -> tuple[bool, str]:
     if max(_values(health, "output", module, "nonfinite"), default=0.0) > 0:
         return False, f"{module!r} has outputs that are inf or nan: there is no gradient to speak of"
     last = next(row for row in health.rows if row.kind == "gradient")  # the backward begins at the last layer
-    here = (_values(health, "gradient", module, "std") or [math.nan])[0]
+    here = next(iter(_values(health, "gradient", module, "std")), None)
+    if here is None:
+        return False, f"no gradient comes to the output of {module!r}"
     share = here / last.std if last.std else math.nan
     seen = f"in the first step the gradient at {module!r} is {share:.1e} of that at {last.module!r}"
     return 0 < share < 1e-3, seen

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from hooklab.course import plots
 from hooklab.course.lesson08.deaths import Deaths
-
-
-def losses(curves: Mapping[str, Sequence[float]], most: float = 4.0) -> Figure:
-    """Draw several losses over the steps, and the line of guessing; what is higher than `most` leaves the picture."""
-    with plots.style():
-        figure, axes = plt.subplots(figsize=(7.5, 2.8))
-        for (name, values), look in zip(curves.items(), ("-", "--", ":"), strict=False):
-            axes.plot(values, look, label=name)
-        axes.axhline(math.log(10), color=plots.REST, linewidth=1)
-        axes.text(len(next(iter(curves.values()))) * 0.99, math.log(10) - 0.25, "guessing", ha="right", color=plots.INK)
-        axes.set(ylim=(0, most), xlabel="step", ylabel="loss", title="The loss of three trainings")
-        axes.legend(loc="lower left", ncols=3)
-    return figure
 
 
 def deaths(seen: Deaths) -> Figure:

@@ -79,6 +79,9 @@ GUESSES: dict[str, Program] = {
     ),
     "all classes: the sum of all scores, and not that of the label": _program(_usual, lambda s, y: s.sum()),
     "all pairs: scores[:, labels] has every image with every label": _program(_usual, lambda s, y: s[:, y].sum()),
+    "the mean of the images' scores: it divides each image's gradient by their number": _program(
+        _usual, lambda s, y: _own(s, y) / len(y)
+    ),
     "the loss: it falls where the score rises, so its gradient has the other sign": _program(
         _usual, lambda s, y: F.cross_entropy(s, y, reduction="sum")
     ),

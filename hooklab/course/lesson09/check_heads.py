@@ -91,6 +91,10 @@ def _of_patterns(score: Program) -> Program:
     return run
 
 
+def _without_the_last(model: nn.Module, chosen: list[str], tokens: Tensor, period: int) -> Tensor:
+    return RIGHT(model, chosen, tokens[:, :-1], period)  # type: ignore[no-any-return]
+
+
 RIGHT = _program(_answer)
 GUESSES: dict[str, Program] = {
     "the earlier copy itself: one place too far left; the answer is the token after it": _program(
@@ -105,6 +109,7 @@ GUESSES: dict[str, Program] = {
     "to and from are swapped: a pattern is (n, heads, to, from)": _of_patterns(
         lambda pattern, t, source: pattern[:, :, source, t].mean(dim=(0, 2))
     ),
+    "the last token left out: it belongs to the sequence, and so does its position": _without_the_last,
     "the first sequence only: the mean goes over all of them": _program(
         _answer, combine=lambda one: one[0].mean(dim=1)
     ),

@@ -88,6 +88,15 @@ def _patched_input(model: nn.Module, name: str, clean: Tensor, corrupted: Tensor
     return model(_at(corrupted, clean, slice(None), position))  # type: ignore[no-any-return]
 
 
+def _patched_module_input(model: nn.Module, name: str, clean: Tensor, corrupted: Tensor, position: int) -> Tensor:
+    kept: list[Tensor] = []
+    module = model.get_submodule(name)
+    with module.register_forward_pre_hook(lambda module, args: kept.append(args[0].detach().clone())):
+        model(clean)
+    with module.register_forward_pre_hook(lambda module, args: (_right_mix(args[0], kept[0], position),)):
+        return model(corrupted)  # type: ignore[no-any-return]
+
+
 def _right_mix(output: Tensor, clean: Tensor, position: int) -> Tensor:
     return _at(output, clean, slice(None), position)
 
@@ -95,9 +104,8 @@ def _right_mix(output: Tensor, clean: Tensor, position: int) -> Tensor:
 ALL = slice(None)
 RIGHT = _program(_right_mix)
 GUESSES: dict[str, Program] = {
-    "no patch: this is the corrupted run as it is; a hook must return the new output, and be there in the second run": (
-        _run(of_clean=False)
-    ),
+    "no patch: this is the corrupted run as it is; the second run needs a hook that returns the new output, and none "
+    "of the first run's, which would store anew": _run(of_clean=False),
     "no second run: this is the clean run as it is": _run(of_clean=True),
     "all positions: only one comes from the clean run": _program(lambda output, clean, position: clean.clone()),
     "the other way round: the corrupted run's vector in the clean run": _program(_right_mix, swapped=True),
@@ -126,6 +134,9 @@ GUESSES: dict[str, Program] = {
         lambda output, clean, position: _at(output, output + clean, ALL, position)
     ),
     "the input: patch the module's output, not what the model is given": _patched_input,
+    "the module's input: what it puts out is to be patched, and there a position holds more than itself": (
+        _patched_module_input
+    ),
     "in place: the output that you wrote into also goes round the module; patch a copy, and return it": _program(
         _in_place
     ),

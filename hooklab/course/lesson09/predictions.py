@@ -65,7 +65,7 @@ heads_off = prediction(
 
 where_after_layer_0 = prediction(
     "9.c",
-    "The token at position 10 was replaced. Its copy at position 22 now finds no earlier copy, and in about half of "
+    "The token at position 10 was replaced. Its copy at position 22 now finds no earlier copy, and in many of "
     "the sequences the answer (the token of position 11) is lost. In these: after layer 0, at which position must the "
     "clean run's vector be put in, to bring it back?",
     Choice(

@@ -44,6 +44,17 @@ def test_a_hook_left_behind_is_reported(register, says, monkeypatch):
     assert says in str(outcome)
 
 
+def test_of_many_hooks_left_behind_a_few_are_named_and_the_others_counted(monkeypatch):
+    model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(7)])
+
+    def answer(model):
+        for part in model:
+            part.register_forward_hook(grab)
+
+    outcome = outcome_of(lambda trial: trial.call(model) or "it ran", answer, monkeypatch)
+    assert [words for kind, words in outcome.details if kind == "also"][3:] == ["3 more of this kind"]
+
+
 def test_a_hook_left_behind_is_removed_and_older_hooks_stay(monkeypatch):
     model = nn.Linear(2, 2)
     model.register_forward_hook(grab)

@@ -180,14 +180,14 @@ def leaves_its_hooks(model, x):
     return found[0] if found else None
 
 
-@wrong("8.1", says="the name is another one")
+@wrong("8.1", says="the name is another one", likely="the last of them")
 def the_last_of_them(model, x):
     found = _hooked(lambda name, args, output: [] if output.isfinite().all() else [(name, args[0].abs().max().item())])
     found = found(model, x)
     return found[-1] if found and x.isfinite().all() else None
 
 
-@wrong("8.1", says="the name is another one")
+@wrong("8.1", says="the name is another one", likely="one name for all")
 def the_last_name_of_a_loop(model, x):
     found = []
     handles = []
@@ -203,7 +203,53 @@ def the_last_name_of_a_loop(model, x):
     return found[0] if found else None
 
 
-@wrong("8.1", says="your result is None")
+def _of_dictionary(is_it):
+    """An answer that notes what it wants in a dictionary, and goes through the model's names afterwards."""
+
+    def answer(model, x):
+        found = dict(_hooked(is_it)(model, x))
+        return next(((name, found[name]) for name, _ in model.named_modules() if name in found), None)
+
+    return answer
+
+
+@wrong("8.1", says="the name is another one", likely="the order of named_modules()")
+def asks_in_the_order_of_names(model, x):
+    return _of_dictionary(_made)(model, x)
+
+
+def _given_first(keep):
+    """An answer that sees the first argument only, and gives `keep` of it."""
+
+    def choose(name, args, output):
+        if args[0].isfinite().all() and not output.isfinite().all():
+            return [(name, keep(args[0]).item())]
+        return []
+
+    return lambda model, x: next(iter(_hooked(choose)(model, x)), None)
+
+
+@wrong("8.1", says="in a part with two arguments, 0 and 0", likely="the first argument only")
+def sees_the_first_argument_only(model, x):
+    return _given_first(lambda one: one.abs().max())(model, x)
+
+
+@wrong("8.1", says="in an exp that overflows to inf your result is None", likely="nan only")
+def asks_isnan(model, x):
+    def choose(name, args, output):
+        if output.isnan().any() and not any(one.isnan().any() for one in args):
+            return [(name, max(one.abs().max().item() for one in args))]
+        return []
+
+    return next(iter(_hooked(choose)(model, x)), None)
+
+
+@wrong("8.1", says="in a log of a negative number: nan, in one place of three the largest", likely="the largest value")
+def the_first_argument_without_its_sign(model, x):
+    return _given_first(lambda one: one.max())(model, x)  # two mistakes: the first that shows is told
+
+
+@wrong("8.1", says="your result is None", likely="None in every model")
 def forgets_to_return(model, x):
     _hooked(_made)(model, x)
 
@@ -370,13 +416,36 @@ def puts_them_into_the_group(training):
 @right("8.6")
 def another_forward(training):
     model = training.model
-    model.forward = lambda x: model.reader(model.encoder(x))
+    model.forward = lambda x: model.reader(model.encoder.forward(x))  # calls no hook
     return "encoder.2", "detached"
 
 
 @right("8.6")
-def in_one_sequence(training):
+def a_hook_that_returns_nothing(training):
+    training.handles[0].remove()
+    training.model.encoder.register_forward_hook(
+        lambda module, args, output: setattr(module, "kept", output.detach().mean(dim=0).tolist())
+    )
+    return "encoder", "detached"
+
+
+@right("8.6")
+def a_hook_that_returns_the_output_itself(training):
+    training.handles.pop().remove()
+    training.handles.append(training.model.encoder[2].register_forward_hook(lambda module, args, output: output))
+    return "encoder.2", "detached"
+
+
+@wrong("8.6", says="mended, it reads", likely="a part still gets no gradient")
+def takes_the_hook_along(training):
     training.model = nn.Sequential(training.model.encoder, training.model.reader)
+    return "encoder", "detached"
+
+
+@wrong("8.6", says="mended, it reads", likely="a part still gets no gradient")
+def a_hook_that_returns_a_copy_without_a_graph(training):
+    training.handles[0].remove()
+    training.model.encoder.register_forward_hook(lambda module, args, output: output.detach().clone())
     return "encoder", "detached"
 
 
@@ -395,16 +464,17 @@ def a_class_of_its_own(training):
             self.old = old
 
         def forward(self, x):
-            return self.old.reader(self.old.encoder(x))
+            for part in (*self.old.encoder, *self.old.reader):
+                x = part(x)
+            return x
 
     training.model = Whole(training.model)
     return "encoder.2", "detached"
 
 
 @right("8.6")
-def by_del_and_set(training):
-    del training.model.detach
-    training.model.detach = None
+def by_its_table(training):
+    training.model.encoder._forward_hooks.clear()
     return ["encoder.0", "detached"]
 
 
@@ -440,6 +510,31 @@ def a_bias_that_keeps_away_from_zero(training):
 def a_larger_eps(training):
     training.model.head.eps = 0.01
     return ["head", "nan in the backward"]
+
+
+@wrong("8.2", says="your code left a hook behind: tensor hook `<lambda>` on 'fc1.weight'")
+def clips_by_hooks(training):
+    for parameter in training.model.parameters():
+        parameter.register_hook(lambda grad: grad.clamp(-1e-3, 1e-3))
+    return "act1", "dead"
+
+
+@wrong("8.3", says="mended, it reads", likely="it is on its way, too slowly for 80 steps: after 320 it reads")
+def a_small_rate(training):
+    training.model = layers(nn.ReLU, 8, spread=2**0.5)
+    adam(training, 0.0007)
+    return "fc1", "vanishing"
+
+
+@wrong("8.4", says="the diagnosis is right; mended, it reads")
+def only_names_it(training):
+    return "act1", "saturated"
+
+
+@wrong("8.6", says="nothing speaks for 'never called' at 'encoder'")
+def takes_the_encoder_for_silent(training):
+    training.handles[0].remove()
+    return "encoder", "never called"
 
 
 MENDS = {
@@ -494,7 +589,7 @@ def _generic(id, mend, module, cause):
             None,
         ),
         "trains_by_itself": (trains, "your function took 1 steps of training", None),
-        "leaves_a_hook": (hooks, "your code left a hook behind", None),
+        **({} if id == "8.6" else {"leaves_a_hook": (hooks, "your code left a hook behind", None)}),
         "breaks_the_input": (breaks, "the mended training raises RuntimeError", None),
         "loses_the_model": (loses, "the training has lost its model or its optimizer", None),
         "stops_all_steps": (freezes, "mended, it reads", "no parameter of the model has moved"),

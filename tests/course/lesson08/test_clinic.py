@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from hooklab.course.lesson08.check_clinic import examined
 from hooklab.course.lesson08.clinic import Training, examine, layers, patient
 from hooklab.course.lesson08.deaths import first_passes
 from hooklab.course.lesson08.evidence import CAUSES, supports
@@ -45,6 +46,19 @@ def test_a_healthy_training_has_none_of_the_causes():
     health = examine(training)
     for module, _ in model.named_children():
         assert [cause for cause in CAUSES if supports(health, training, module, cause)[0]] == []
+
+
+def test_what_is_examined_can_be_chosen_and_how():
+    health = examine(patient("E"), "encoder", "reader.0", steps=4, every=2)
+    assert {row.module for row in health.rows} == {"encoder", "reader.0"}
+    assert health.steps == [0, 2]
+
+
+def test_a_module_with_parts_is_judged_by_what_it_did_itself():
+    training, health = examined("E")
+    assert supports(health, training, "encoder", "never called") == (False, "'encoder' ran in 80 of 80 steps")
+    assert supports(health, training, "encoder", "detached")[0]
+    assert supports(health, training, "encoder", "vanishing") == (False, "no gradient comes to the output of 'encoder'")
 
 
 def test_the_same_seed_gives_the_same_patient_and_an_unknown_name_is_an_error():

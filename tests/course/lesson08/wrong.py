@@ -33,7 +33,7 @@ def does_not_ask_what_came_in(model, x):
     return next(iter(_watch(model, x, hook)), None)
 
 
-@wrong("8.1", says="in an exp that overflows to inf your result is None")
+@wrong("8.1", says="nan only: an inf is no finite value either")
 def looks_for_nan_only(model, x):
     def hook(found, name, args, output):
         if output.isnan().any() and not any(one.isnan().any() for one in args):
@@ -51,7 +51,7 @@ def forgets_the_sign(model, x):
     return next(iter(_watch(model, x, hook)), None)
 
 
-@wrong("8.1", says="named_children() does not go there")
+@wrong("8.1", says="a child that has parts was left out")
 def looks_at_children_that_have_none(model, x):
     def hook(found, name, args, output):
         if all(one.isfinite().all() for one in args) and not output.isfinite().all():
@@ -61,7 +61,7 @@ def looks_at_children_that_have_none(model, x):
     return next(iter(_watch(model, x, hook, leaves)), None)
 
 
-@wrong("8.1", says="the first to end is the one that made it")
+@wrong("8.1", says="named_children() does not go there")
 def takes_the_part_around_it(model, x):
     def hook(found, name, args, output):
         if all(one.isfinite().all() for one in args) and not output.isfinite().all():
@@ -161,19 +161,19 @@ def thaws_the_body_only(training):
 
 @wrong("8.6", says="nothing speaks for 'frozen' at 'encoder.0'")
 def takes_it_for_frozen(training):
-    training.model.detach = False
+    training.handles[0].remove()
     return "encoder.0", "frozen"
 
 
 @wrong("8.6", says="nothing speaks for 'never called' at 'encoder.0'")
 def takes_it_for_silent(training):
-    training.model.detach = False
+    training.handles[0].remove()
     return "encoder.0", "never called"
 
 
 @wrong("8.6", says="'detached' is the cause, but 'reader.0' is not where")
 def names_the_reader(training):
-    training.model.detach = False
+    training.handles[0].remove()
     return "reader.0", "detached"
 
 

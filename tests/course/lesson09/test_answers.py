@@ -116,6 +116,7 @@ for likely, score, combine in (
     ("log-probabilities", lambda s, y: own(s.log_softmax(1), y), usual),
     ("the mean loss", F.cross_entropy, usual),
     ("all classes", lambda s, y: s.sum(), usual),
+    ("the mean of the images' scores", lambda s, y: own(s, y) / len(y), usual),
     ("too early: the sum becomes 0 where it is negative, not each weight", own, lambda a, g, w: usual(a, g, w.relu())),
     ("too early: the sum becomes 0 where it is negative, not each channel", own, lambda a, g, w: (w * a).relu().sum(1)),
     ("the mean over the channels", own, lambda a, g, w: (w * a).mean(1).relu()),
@@ -369,6 +370,11 @@ for likely, score in (
     wrong("9.3", likely)(answer)
 
 
+@wrong("9.3", "the last token left out")
+def leaves_the_last_token_out(model, names, tokens, period):
+    return reading(lambda p, t, s: p[:, :, t, s].mean((0, 2)))(model, names, tokens[:, :-1], period)
+
+
 @wrong("9.3", "nothing stored under this name")
 def never_runs_the_model(model, names, tokens, period):
     rows = {}
@@ -489,6 +495,29 @@ for likely, change in (
     answer = patching(change)
     answer.__name__ = f"patching_wrong_{len(answers.wrongs)}"
     wrong("9.4", likely)(answer)
+
+
+@wrong("9.4", "the module's input")
+def patches_what_the_module_is_given(model, name, clean, corrupted, position):
+    with hooklab.capture(model, name, inputs=True) as seen:
+        model(clean)
+    (kept,) = seen.calls(name)[0].input.args
+    with model.get_submodule(name).register_forward_pre_hook(
+        lambda m, args: (put(args[0], kept, ..., position, slice(None)),)
+    ):
+        return model(corrupted)
+
+
+@wrong("9.4", "no patch", says="and none of the first run's")
+def stores_again_in_the_second_run(model, name, clean, corrupted, position):
+    kept, module = {}, model.get_submodule(name)
+    first = module.register_forward_hook(lambda module, args, output: kept.update(it=output.detach().clone()))
+    model(clean)
+    second = module.register_forward_hook(lambda m, args, output: put(output, kept["it"], slice(None), position))
+    result = model(corrupted)
+    first.remove()
+    second.remove()
+    return result
 
 
 @wrong("9.4", "no second run")
