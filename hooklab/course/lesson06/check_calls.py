@@ -10,7 +10,7 @@ from hooklab.course.lesson06.programs import random_programs
 
 _TWO = ("m(x, 5, y)",)
 _BACKWARD = ("m(x).sum().backward()",)
-_TWICE = ("z = m(x).sum(); z.backward(retain_graph=True); z.backward()",)
+_TWICE = ("z = m(x).sum(); z.backward(retain_graph=True); (2 * z).backward()",)
 _REMOVED = ("z = m(x).sum(); a.remove(); z.backward()",)
 
 HOOKS = [

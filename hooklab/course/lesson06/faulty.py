@@ -117,6 +117,7 @@ class Border(Hooks):
 
     crosses = output_crosses = gives_back = chains = behind_pre_hooks = behind_hooks = True
     is_swapped = looks_up_late = False
+    which = -1  # of the gradients that have arrived, one for each backward pass
 
     def __call__(self, *first: Any) -> Any:
         arrived: list[Any] = []
@@ -125,7 +126,7 @@ class Border(Hooks):
         def at_the_inputs(grad_input: Any) -> Any:
             new_grads = grad_input
             for hook in list(self.backward_hooks.values()) if self.looks_up_late else fixed:
-                given = (new_grads if self.chains else grad_input, arrived[-1])
+                given = (new_grads if self.chains else grad_input, arrived[self.which])
                 new = hook(self, *(reversed(given) if self.is_swapped else given))
                 new_grads = new_grads if new is None else new
             return new_grads if self.gives_back else None
@@ -256,6 +257,9 @@ FAULTS: dict[type[Hooks], dict[str, dict[str, Any]]] = {
         },
         "looked up in the backward pass: which hooks belong to a call is decided when it begins": {
             "looks_up_late": True
+        },
+        "the grad_output of the first pass: a second backward pass puts another one behind it into `arrived`": {
+            "which": 0
         },
     },
 }

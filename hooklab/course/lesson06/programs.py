@@ -27,7 +27,7 @@ BACKWARD = (
     "m(x).sum().backward()",
     "m(x, 5, y).sum().backward()",
     "(m(x) + m(x)).sum().backward()",
-    "z = m(x).sum(); z.backward(retain_graph=True); z.backward()",
+    "z = m(x).sum(); z.backward(retain_graph=True); (2 * z).backward()",
     "z = m(x).sum(); a.remove(); z.backward()",
 )
 OTHERS = ("m()", "with torch.no_grad(): m(x)")

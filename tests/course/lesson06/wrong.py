@@ -473,6 +473,18 @@ class LeavesTheEntranceAfterAnError(Around):
         return border.cross((output,), arrived.append)[0]
 
 
+@wrong("6.3", says="the grad_output of the first pass")
+class KeepsTheFirstGradOutput(Around):
+    def __call__(self, *args):
+        hooks, arrived = list(self.backward_hooks.values()), []
+        if not hooks:
+            return super().__call__(*args)
+        enter = lambda m, args: border.cross(args, lambda grads: Crosses.through(self, hooks, grads, arrived[0]))  # noqa: E731
+        with self.register_forward_pre_hook(enter):
+            output = super().__call__(*args)
+        return border.cross((output,), arrived.append)[0]
+
+
 @wrong("6.3", says="the output does not cross")
 class ForgetsTheOutput(Around):
     def __call__(self, *args):
