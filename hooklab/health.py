@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -86,10 +87,11 @@ class Health:
             csv.writer(stream).writerows([Row._fields, *self.rows])
 
     def frame(self) -> Any:
-        """The rows as a ``pandas.DataFrame``; needs pandas."""
+        """The rows as a ``pandas.DataFrame``, with nan where a statistic has no meaning; needs pandas."""
         import pandas as pd  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-        return pd.DataFrame(self.rows, columns=Row._fields)
+        rows = [[math.nan if one is None else one for one in row] for row in self.rows]  # None is no number
+        return pd.DataFrame(rows, columns=Row._fields)
 
     def plot(self, *statistics: str, kind: str = OUTPUT) -> Any:
         """A picture of statistics, steps across and modules down, and where there is an inf or nan.

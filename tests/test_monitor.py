@@ -618,7 +618,9 @@ def test_a_frame_is_made_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", Pandas)
     with monitor(mlp()) as health:
         health._options.model(ones(2, 3))
-    assert [one["module"] for one in health.frame()] == ["0", "1", "2"]
+    frame = health.frame()
+    assert [one["module"] for one in frame] == ["0", "1", "2"]
+    assert all(type(one["saturated"]) is float and math.isnan(one["ratio"]) for one in frame)
 
 
 def test_a_series_is_one_statistic_over_the_steps() -> None:
