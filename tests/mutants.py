@@ -302,7 +302,8 @@ def answers_are_judged(lessons: list[int]) -> Callable[[], bool]:
         for id, imports, cell, name in solutions:
             space: dict[str, object] = {"__name__": "answer"}
             exec(f"{imports}\n{cell}", space)
-            if attempt(id, space[name]).state != "correct":
+            outcome = attempt(id, space[name])
+            if outcome.state != "correct" or not outcome.summary:
                 return False
         for number in lessons:
             for wrong in wrong_answers(importlib.import_module(f"tests.course.lesson{number:02d}.wrong")):

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.utils.hooks import RemovableHandle
 
-from hooklab.course.exercises.faults import NotYet, PlannedError
+from hooklab.course.exercises.faults import NotYet, PlannedError, PlannedInterrupt
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import tensor_text
 
@@ -75,7 +75,7 @@ def error_comes_out(trial: Trial, function: Callable[[], Any]) -> bool:
     """
     try:
         trial.run(function)
-    except PlannedError:
+    except (PlannedError, PlannedInterrupt):
         return True
     return False
 

@@ -31,8 +31,19 @@ class PlannedError(Exception):
     """Raised by a check inside a learner's block or through a learner's function."""
 
 
+class PlannedInterrupt(BaseException):
+    """Raised there as well, in the place of a KeyboardInterrupt: `except Exception` does not catch it."""
+
+
+# Each with its words, and what is likely where an answer cleans up after the first one and not after the second.
+PLANNED: tuple[tuple[type[BaseException], str, str | None], ...] = (
+    (PlannedError, "an exception", None),
+    (PlannedInterrupt, "an interrupt", "`except Exception`: an interrupt (■) is none of these, so use `finally`"),
+)
+
+
 # What may come out of any call and is no error of the learner's: the check itself handles these.
-PASSING = (NotYet, StillTheStub, PlannedError, TookTooLong, KeyboardInterrupt)
+PASSING = (NotYet, StillTheStub, PlannedError, PlannedInterrupt, TookTooLong, KeyboardInterrupt)
 
 
 def cut(text: str, most: int) -> str:

@@ -295,6 +295,9 @@ def _can_run_again(z: Tensor) -> bool:
 def a_whole_descent(trial: Trial) -> str:
     said = _expect_path(trial, torch.tensor([1.0, -4.0]), 0.25, 6)
     _expect_path(trial, torch.tensor([-2.0, 3.0]), 1.0, 4)  # at rest after one step
+    none = expect_tensor(trial.call(torch.tensor([1.0, -4.0]), 0.25, 0), "the path", (1, 2))
+    if not same(none.detach(), torch.tensor([[1.0, -4.0]])):
+        raise NotYet("with steps = 0, the path is not the start alone", expected="[[1, -4]]", got=tensor_text(none))
     return said
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.expectations import error_comes_out, hidden_error
-from hooklab.course.exercises.faults import PlannedError
+from hooklab.course.exercises.faults import PLANNED
 from hooklab.course.exercises.gradients import close, misconception_named, stop_at_fault
 from hooklab.course.exercises.guards import of_the_answer
 from hooklab.course.exercises.misconceptions import fitting
@@ -205,8 +205,13 @@ def _expect_moved_by_gradients_only(model: _Model, start: dict[str, Tensor], sto
 
 
 def _expect_removed_after_error(trial: Trial) -> None:
+    for error, words, likely in PLANNED:
+        _expect_removed_after(trial, error, words, likely)
+
+
+def _expect_removed_after(trial: Trial, error: type[BaseException], words: str, likely: str | None) -> None:
     def train() -> None:
-        raise PlannedError
+        raise error
 
     model, faults = _Model(), len(trial.faults)
     with trial.watch(model):
@@ -216,7 +221,7 @@ def _expect_removed_after_error(trial: Trial) -> None:
     if len(trial.faults) > faults:
         del trial.faults[faults:]
         raise NotYet(
-            "train() raised an exception, and your hooks stayed on the parameters (they were removed)",
+            f"{words} came out of train(), and your hooks stayed on the parameters (they were removed)",
             expected="no hook of yours is left, whatever happens in train()",
-            likely="removed on success only: use try … finally",
+            likely=likely or "removed on success only: use try … finally",
         )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.expectations import error_comes_out, hidden_error
-from hooklab.course.exercises.faults import PlannedError
+from hooklab.course.exercises.faults import PLANNED
 from hooklab.course.exercises.gradients import close, expect_arrived, misconception_named
 from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
@@ -71,7 +71,12 @@ def _send(trial: Trial, y: Tensor, gradient: list[float]) -> None:
 
 
 def _run_block(
-    trial: Trial, log: Any, y: Tensor, gradients: list[Any], fail: bool = False, hooks: list[Any] | None = None
+    trial: Trial,
+    log: Any,
+    y: Tensor,
+    gradients: list[Any],
+    fail: type[BaseException] | None = None,
+    hooks: list[Any] | None = None,
 ) -> bool:
     """Send gradients to y inside `with log`; return whether the exception of a failing block came out.
 
@@ -87,7 +92,7 @@ def _run_block(
             for gradient in gradients:
                 (torch.tensor(gradient) * y).sum().backward()
             if fail:
-                raise PlannedError
+                raise fail
 
     block.__name__ = trial.name
     came_out = error_comes_out(trial, block)
@@ -178,16 +183,21 @@ def _expect_norm_of_a_matrix(trial: Trial) -> None:
 
 
 def _expect_safe_exit(trial: Trial) -> None:
+    for error, words, likely in PLANNED:
+        _expect_safe_exit_after(trial, error, words, likely)
+
+
+def _expect_safe_exit_after(trial: Trial, error: type[BaseException], words: str, likely: str | None) -> None:
     y = torch.tensor([1.0, 2.0], requires_grad=True) + 1
     log = trial.call(y)
     with trial.watch(y):
-        came_out = _run_block(trial, log, y, [[3.0, 4.0]], fail=True)
+        came_out = _run_block(trial, log, y, [[3.0, 4.0]], fail=error)
         _send(trial, y, [6.0, 8.0])
         if len(_norms(log)) != 1:
             raise NotYet(
-                "the block raised, and the hook was still there afterwards",
+                f"{words} came out of the block, and the hook was still there afterwards",
                 expected="__exit__ removes the hook whatever happened inside",
-                likely="removed on success only: __exit__ also runs after an exception, use it for both",
+                likely=likely or "removed on success only: __exit__ also runs after an exception, use it for both",
             )
     if not came_out:
         raise hidden_error("the block")

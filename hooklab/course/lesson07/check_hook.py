@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.faults import PLANNED
 from hooklab.course.exercises.forward import (
     expect_manager,
     linear,
@@ -19,14 +20,6 @@ from hooklab.course.exercises.forward import (
 from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
 from hooklab.course.lesson07.known_mixtures import TWICE, UNMIXED, Seen, explain_mixture, mixture, partners
-
-
-class _InTheBlock(Exception):
-    """Raised by the check inside the learner's block."""
-
-
-class _Interrupt(BaseException):
-    """Raised by the check inside the learner's block, in the place of a KeyboardInterrupt."""
 
 
 class _Net(nn.Module):
@@ -235,14 +228,11 @@ def _gradient(loss: Tensor, weight: Tensor) -> Tensor | None:
 
 
 def _check_exception(trial: Trial) -> None:
-    for error, name, likely in (
-        (_InTheBlock, "an exception", "no finally: code after a bare `yield` is skipped when the block raises"),
-        (_Interrupt, "an interrupt", "`except Exception`: an interrupt (■) is none of these, so use `finally`"),
-    ):
-        _check_one_exception(trial, error, name, likely)
+    for error, words, likely in PLANNED:
+        _check_one_exception(trial, error, words, likely)
 
 
-def _check_one_exception(trial: Trial, error: type[BaseException], name: str, likely: str) -> None:
+def _check_one_exception(trial: Trial, error: type[BaseException], words: str, likely: str | None) -> None:
     net, x = _Net(5), whole_numbers(5, 3, 2)
     hooks = snapshot_hooks([net])
     came_out = False
@@ -255,14 +245,14 @@ def _check_one_exception(trial: Trial, error: type[BaseException], name: str, li
     left = remove_new_hooks([net], hooks)
     if left:
         raise NotYet(
-            f"after {name} in the block, your hook is still there",
+            f"after {words} in the block, your hook is still there",
             expected="no hook left, however the block ends",
             got=left[0],
-            likely=likely,
+            likely=likely or "no finally: code after a bare `yield` is skipped when the block raises",
         )
     if not came_out:
         raise NotYet(
-            f"{name} of the block was swallowed",
+            f"{words} of the block was swallowed",
             expected="the exception comes out of the with statement",
             got="the code after the block went on as if nothing had happened",
             likely="except around yield, or __exit__ that returns True: use finally",

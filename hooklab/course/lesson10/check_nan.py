@@ -14,7 +14,7 @@ from torch.autograd.graph import Node, get_gradient_edge
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.expectations import error_comes_out, hidden_error
-from hooklab.course.exercises.faults import PlannedError
+from hooklab.course.exercises.faults import PLANNED
 from hooklab.course.exercises.frames import whose
 from hooklab.course.exercises.misconceptions import Reason, fitting, in_torchs_line, named_by
 from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
@@ -62,6 +62,9 @@ def _graphs() -> list[tuple[str, Callable[[], Tensor]]]:
         x, y = _leaf(1.0, 2.0), _leaf(0.0, 4.0)
         return x.exp().sum() + torch.where(y > 0, y.sqrt(), 0.0).sum()
 
+    def two_infinities() -> Tensor:
+        return (_leaf(0.0, 0.0).sqrt() * torch.tensor([1.0, -1.0])).sum()
+
     def healthy() -> Tensor:
         x = _leaf(1.0, 2.0)
         return ((x + 1).log() * x.exp() + x).sum()
@@ -77,6 +80,7 @@ def _graphs() -> list[tuple[str, Callable[[], Tensor]]]:
         ("one in which two nodes make a NaN", two_of_them),
         ("one where the NaN is on the second way from the loss", second_way),
         ("one with infinite, but no NaN gradients", infinite),
+        ("one with an infinity and minus infinity", two_infinities),
         ("a healthy one", healthy),
     ]
 
@@ -100,6 +104,9 @@ _GUESSES: dict[str, Callable[[list[_Ran]], Any]] = {
         log, lambda ran: any(grad is not None and not bool(grad.isfinite().all()) for grad in ran.made)
     ),
     "only the first gradient of each node is looked at": lambda log: _first(log, lambda ran: _has_nan(ran.made[:1])),
+    "a sum of infinity and minus infinity is a NaN that is in no gradient: look at each number": lambda log: _first(
+        log, lambda ran: any(grad is not None and bool(grad.sum().isnan()) for grad in ran.made)
+    ),
     "only a node whose every gradient is NaN counts: `.any()` asks for one number": lambda log: _first(
         log, lambda ran: any(grad is not None and bool(grad.isnan().all()) for grad in ran.made)
     ),
@@ -140,6 +147,7 @@ def who_made_the_first_nan(trial: Trial) -> str:
             raise NotYet(
                 f"{what}: no gradient has arrived", expected="loss.backward() in your function, run to its end"
             )
+        _expect_one_backward(what, ends, make())
         _expect_no_hooks(ends)
         logs.append(log)
     for (what, _), got, log in zip(graphs, answers, logs, strict=True):
@@ -209,6 +217,18 @@ def _expect_no_hooks(ends: list[Any], when: str = "") -> None:
         )
 
 
+def _expect_one_backward(what: str, ends: list[Any], again: Tensor) -> None:
+    """Raise NotYet if the leaves' gradients are not those that one backward from the same loss gives."""
+    others = [node.variable for node in _nodes(again) if hasattr(node, "variable")]
+    again.backward()
+    pairs = [(node.variable.grad, other.grad) for node, other in zip(ends, others, strict=True)]
+    if not all(one is not None and torch.allclose(one, other, equal_nan=True) for one, other in pairs):
+        raise NotYet(
+            f"{what}: the gradients are not those of one backward",
+            expected="loss.backward(), once: each one more adds the gradients to `.grad` again",
+        )
+
+
 @contextmanager
 def _noting_calls_of_the_engine(ran: list[str]) -> Iterator[None]:
     """Note the Python functions that a backward in the block calls; that is, hooks. No node tells which it has."""
@@ -227,16 +247,21 @@ def _noting_calls_of_the_engine(ran: list[str]) -> Iterator[None]:
 
 
 def _expect_the_error(trial: Trial) -> None:
+    for error, words, _ in PLANNED:
+        _expect_one_error(trial, error, words)
+
+
+def _expect_one_error(trial: Trial, error: type[BaseException], words: str) -> None:
     """Raise NotYet unless the error of a backward comes out, with no hook left."""
     x = _leaf(1.0, 2.0)
     end = get_gradient_edge(x).node
 
     def fail(grad: Tensor) -> None:
-        raise PlannedError
+        raise error
 
     y = x * 2
     handle = y.register_hook(fail)
     if not error_comes_out(trial, lambda: trial.answer(y.sum())):
         raise hidden_error("loss.backward()")
     handle.remove()
-    _expect_no_hooks([end], "after a backward that raised, ")
+    _expect_no_hooks([end], f"after {words} in the backward, ")

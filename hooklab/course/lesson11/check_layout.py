@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.expectations import expect_handle
 from hooklab.course.exercises.misconceptions import fitting
-from hooklab.course.exercises.trial import NotYet, Trial
+from hooklab.course.exercises.trial import NotYet, Trial, first_words
 
 State = dict[str, Tensor]
 
@@ -180,6 +180,7 @@ def two_layers_become_one(trial: Trial) -> str:
             )
     if trial.faults:
         raise trial.faults[0]
+    _expect_to_load_again(trial)
     _removal(trial)
     return "old and new checkpoints load, alone and inside a model, and a missing half is told by its name"
 
@@ -207,6 +208,20 @@ class _Outcome:
         return isinstance(other, _Outcome) and _same(self.value, other.value)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _expect_to_load_again(trial: Trial) -> None:
+    layer = Attention()
+    trial.call(layer, may_hook=True, may_change=True)
+    layer.load_state_dict(_old(""))
+    try:
+        layer.load_state_dict(_old(""))
+    except Exception as error:
+        raise NotYet(
+            "an old checkpoint is loaded once, and not a second time",
+            expected="the hook is there until the caller removes it",
+            got=f"{type(error).__name__}: {first_words(error)}",
+        ) from error
 
 
 def _removal(trial: Trial) -> None:

@@ -58,7 +58,9 @@ def test_every_exercise_has_three_wrong_answers_with_different_messages(one):
 def test_the_stub_is_not_attempted_and_the_solution_is_correct(one, tmp_path):
     before, cell, name = solution_of(one.id)
     assert attempt(one.id, run(f"{before}\n{stubbed(cell)}", name, tmp_path / "stub.py")).state == "not attempted"
-    assert attempt(one.id, run(f"{before}\n{cell}", name, tmp_path / "solved.py")).state == "correct"
+    solved = attempt(one.id, run(f"{before}\n{cell}", name, tmp_path / "solved.py"))
+    assert solved.state == "correct"
+    assert solved.summary
 
 
 def solution_of(id):

@@ -1387,4 +1387,12 @@ def stops_when_it_is_there(start, lr, steps):
     )
 
 
+@wrong("1.6", None, "shape (1, 2)")
+def takes_one_step_at_least(start, lr, steps):
+    path = [start.clone()]
+    for _ in range(max(steps, 1)):
+        path.append(path[-1] - lr * (path[-1] + 2))
+    return torch.stack(path)
+
+
 test_right, test_wrong, test_enough = answers.tests()

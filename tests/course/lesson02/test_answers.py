@@ -1667,4 +1667,41 @@ def on_every_linear_module(model, limit, train):
         return train()
 
 
+# --- an interrupt is no Exception
+
+
+@wrong("2.5", "`except Exception`", "an interrupt came out of the block")
+class RemovesAfterErrorsAlone:
+    def __init__(self, tensor):
+        self.tensor, self.norms = tensor, []
+
+    def keep(self, grad):
+        self.norms.append(grad.norm().item())
+
+    def __enter__(self):
+        self.handle = self.tensor.register_hook(self.keep)
+        return self
+
+    def __exit__(self, kind, *rest):
+        if kind is None or issubclass(kind, Exception):
+            self.handle.remove()
+
+
+@wrong("2.6", "`except Exception`", "an interrupt came out of train()")
+def clips_until_an_interrupt(model, limit, train):
+    def clip(grad):
+        return grad * (limit / grad.norm()) if grad.norm() > limit else None
+
+    handles = [parameter.register_hook(clip) for parameter in model.parameters() if parameter.requires_grad]
+    try:
+        returned = train()
+    except Exception:
+        for handle in handles:
+            handle.remove()
+        raise
+    for handle in handles:
+        handle.remove()
+    return returned
+
+
 test_right, test_wrong, test_enough = answers.tests()

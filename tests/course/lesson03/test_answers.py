@@ -1335,6 +1335,20 @@ def late(model, names):
             handle.remove()
 
 
+@wrong("3.5", "`except Exception`", "after an interrupt in the block")
+@contextmanager
+def cleans_up_after_errors_alone(model, names):
+    captured, handles = capture_with(model, names)
+    try:
+        yield captured
+    except Exception:
+        for handle in handles:
+            handle.remove()
+        raise
+    for handle in handles:
+        handle.remove()
+
+
 @wrong("3.5", "skipped in silence")
 @contextmanager
 def wrong_names_are_left_out(model, names):

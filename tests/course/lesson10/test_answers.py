@@ -184,7 +184,7 @@ def always_finds_one(loss):
     return search(lambda made, given: has_nan(made), lambda names: names[0])(loss) or [][0]
 
 
-@wrong("10.1", "not removed", "after a backward that raised, your hooks are still there")
+@wrong("10.1", "not removed", "after an exception in the backward, your hooks are still there")
 def forgets_the_error(loss):
     names = []
     handles = [
@@ -657,6 +657,60 @@ def works_in_place():
         return tensor.detach().sub_(tensor.min()).byte()
 
     return saved_tensors_hooks(pack, lambda packed: packed.float())
+
+
+# --- twice, an interrupt, sums
+
+
+def named_while_hooked(loss, is_bad):
+    """Return the first node whose gradients are bad, in a backward from the loss, with the hooks still on."""
+    found, handles = [], []
+
+    def look(node):
+        def hook(made, given):
+            if not found and any(one is not None and is_bad(one) for one in made):
+                found.append(node.name())
+
+        handles.append(node.register_hook(hook))
+
+    for node in every_node(loss):
+        look(node)
+    return found, handles
+
+
+@wrong("10.1", None, "the gradients are not those of one backward")
+def goes_back_twice(loss):
+    loss.backward(retain_graph=True)
+    found, handles = named_while_hooked(loss, lambda grad: grad.isnan().any())
+    loss.backward()
+    for handle in handles:
+        handle.remove()
+    return found[0] if found else None
+
+
+@wrong("10.1", "a sum of infinity and minus infinity")
+def looks_at_sums(loss):
+    found, handles = named_while_hooked(loss, lambda grad: grad.sum().isnan())
+    try:
+        loss.backward()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found[0] if found else None
+
+
+@wrong("10.1", "not removed", "after an interrupt in the backward")
+def cleans_up_after_errors_alone(loss):
+    found, handles = named_while_hooked(loss, lambda grad: grad.isnan().any())
+    try:
+        loss.backward()
+    except Exception:
+        for handle in handles:
+            handle.remove()
+        raise
+    for handle in handles:
+        handle.remove()
+    return found[0] if found else None
 
 
 test_right, test_wrong, test_enough = answers.tests()

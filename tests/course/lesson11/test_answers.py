@@ -662,4 +662,17 @@ wrong("11.5", "a future", "your hook returns no Future")(
 )
 
 
+@wrong("11.2", None, "and not a second time")
+def joins_once(module):
+    def join(module, state, prefix, *others):
+        for kind in ("weight", "bias"):
+            names = [f"{prefix}{half}.{kind}" for half in "qk"]
+            if all(name in state for name in names):
+                state[f"{prefix}qk.{kind}"] = torch.cat([state.pop(name) for name in names])
+        handle.remove()
+
+    handle = module.register_load_state_dict_pre_hook(join)
+    return handle
+
+
 test_right, test_wrong, test_enough = answers.tests()
