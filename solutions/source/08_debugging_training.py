@@ -102,6 +102,7 @@ print("gradient:", x.grad.tolist())
 reveal("8.a", x.grad[0].item())
 assert y[0] == 0.0 and x.grad[0].isnan() and x.grad[1] == 0.5
 
+# %%
 mended = torch.tensor([0.0, 2.0], requires_grad=True)
 positive = mended > 0
 torch.where(positive, torch.where(positive, mended, 1.0).log(), 0.0).sum().backward()
@@ -185,6 +186,8 @@ print("one in", f"{10 ** int(torch.tensor(1 / share).log10().item()):,}", "or le
 # %%
 reveal("8.b", share)
 assert share < 1e-4
+
+# %%
 for name in ("out", "fc8", "fc6", "fc4", "fc2", "fc1"):
     print(f"{name:<4} about 10^{torch.tensor(deviations[name]).log10().round().int().item()}")
 
