@@ -78,8 +78,7 @@ class CountedInTheTable(Right):
     counts = {}  # noqa: RUF012
 
     def key(self, table, hook):
-        count = self.counts.setdefault(id(table), itertools.count())
-        self.kept = table  # or its id comes again
+        _, count = self.counts.setdefault(id(table), (table, itertools.count()))  # the table, or its id comes again
         return next(count)
 
 
