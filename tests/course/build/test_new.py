@@ -66,9 +66,9 @@ def test_a_new_lessons_files_are_python(course: Path) -> None:
     ("names", "said"),
     [
         (["09_other"], f"build: {NAME} has this number\n"),
-        (["new_lesson"], "build: name the lesson as in: build new 08_debugging_training\n"),
-        (["77"], "build: name the lesson as in: build new 08_debugging_training\n"),
-        ([], "build: name the lesson as in: build new 08_debugging_training\n"),
+        (["new_lesson"], "build: name the lesson as in: build new 12_hook_clinic\n"),
+        (["77"], "build: name the lesson as in: build new 12_hook_clinic\n"),
+        ([], "build: name the lesson as in: build new 12_hook_clinic\n"),
     ],
 )
 def test_a_name_that_is_none_or_taken_is_refused(
