@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Iterable
 
 _SUMS = {"add", "add_", "sub", "sub_", "lerp", "lerp_"}
-_JOINS = {"cat", "concat", "concatenate", "stack"}
+_JOINS = {"cat", "concat", "concatenate", "stack", "sum"}  # of a list
 
 
 @functools.lru_cache(maxsize=4096)
@@ -90,15 +90,11 @@ class _Reading(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        if isinstance(node.func, ast.Attribute):
-            if node.func.attr in _SUMS:
-                given = [*node.args[:2], *(keyword.value for keyword in node.keywords if keyword.arg != "alpha")]
-                self.meet([*given, node.func.value] if len(given) == 1 else given)
-            elif node.func.attr in _JOINS and node.args and isinstance(node.args[0], (ast.List, ast.Tuple)):
-                self.meet(node.args[0].elts)
-        elif (
-            isinstance(node.func, ast.Name) and node.func.id == "sum" and isinstance(node.args[0], ast.List | ast.Tuple)
-        ):
+        name = getattr(node.func, "attr", getattr(node.func, "id", None))
+        if isinstance(node.func, ast.Attribute) and name in _SUMS:
+            given = [*node.args[:2], *(keyword.value for keyword in node.keywords if keyword.arg != "alpha")]
+            self.meet([*given, node.func.value] if len(given) == 1 else given)
+        elif name in _JOINS and node.args and isinstance(node.args[0], ast.List | ast.Tuple):
             self.meet(node.args[0].elts)
         self.generic_visit(node)
 

@@ -74,7 +74,7 @@ class ManifoldMixup:
 
     Raises (when used):
         RuntimeError: the model is in eval mode, at the start or inside the block; the chosen layer did not run in the
-            block, or ran twice, or will run again after it (reentrant checkpoint); the input was chosen and the model
+            block, or ran twice, or will run again after it (in a checkpoint); the input was chosen and the model
             was not called with ``mixed.x``; the model was given the targets; several processes have no generator, or
             different ones; one block was entered twice, or inside another one.
         ValueError: ``x``, ``y`` or the layer's output do not have the batch where it is said to be, or hold

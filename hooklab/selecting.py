@@ -167,7 +167,7 @@ class _ById(set[Any]):
 
 # Modules that refer to each other have names without end, nearly: 12 of them that all do have half a billion. What is
 # inside a module is listed under so many names of it, no more.
-_NAMES_WALKED = 100
+_NAMES_WALKED = 1000
 
 
 def _walk(

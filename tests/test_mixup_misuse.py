@@ -269,6 +269,21 @@ def test_a_branch_is_seen_in_each_way_of_writing_it(name: str) -> None:
         ManifoldMixup(Forms(), name)
 
 
+def test_a_function_that_is_called_sum_may_be_called_with_nothing() -> None:
+    class Total(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            def sum() -> Tensor:
+                return x
+
+            return self.layer(sum())  # type: ignore[no-any-return]
+
+    assert ManifoldMixup(Total(), "layer").choices == ["input", "layer"]
+
+
 def test_layers_one_after_the_other_get_no_warning(model: SmallCNN) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
