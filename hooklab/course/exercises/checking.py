@@ -153,7 +153,7 @@ def _not_attempted(one: Exercise) -> Outcome:
 
 def _not_yet(one: Exercise, fault: NotYet, trial: Trial, already_named: int = 0) -> Outcome:
     others = list(dict.fromkeys(one.missing for one in trial.faults[already_named:] if one.missing != fault.missing))
-    more = [f"{len(others) - 3} more of this kind"] if len(others) > 4 else []
+    more = [f"and {len(others) - 3} more"] if len(others) > 4 else []
     also = [("also", words) for words in (others[:3] + more if more else others)]
     replaced = [("note", f"{name} is not what it was when the checks were loaded") for name in AT_IMPORT.found()[:3]]
     return Outcome(one.id, "not yet", fault.missing, (*fault.details, *also, *_notes(trial), *replaced))

@@ -74,6 +74,8 @@ class Patches:
         """Torch and a kernel replace a few things themselves, such as an optimizer's `step` and `input`."""
         if name in ("Storage", "input"):  # a new default dtype or cell brings another one
             return True
+        if name.startswith(("__resume_at_", "__compiled_fn_")):  # the compiler's, gone after torch.compiler.reset()
+            return True
         is_old = any(value is new for _, before in self._before for value in before.values())
         return hasattr(new, "__code__") and whose(new.__code__.co_filename) == "library" and not is_old
 

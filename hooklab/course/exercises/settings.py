@@ -205,6 +205,22 @@ class _Seed:
         torch.set_rng_state(self.state)
 
 
+_COMPILES = ("default", False, None, False)
+
+
+def _stance() -> tuple[Any, ...]:
+    """What torch.compile is told to do, and whether it is switched off; asked without importing the compiler."""
+    if (compiler := sys.modules.get("torch._dynamo.eval_frame")) is None:
+        return _COMPILES
+    now = compiler._stance
+    return now.stance, now.skip_guard_eval_unsafe, now.backend, compiler.config.disable
+
+
+def _set_stance(value: tuple[Any, ...]) -> None:
+    stance, skips_guards, backend, sys.modules["torch._dynamo.eval_frame"].config.disable = value
+    torch.compiler.set_stance(stance, skip_guard_eval_unsafe=skips_guards, force_backend=backend)
+
+
 def _folder() -> str | None:
     try:
         return os.getcwd()
@@ -296,6 +312,14 @@ SETTINGS: list[Setting] = [
         torch.backends.mha.get_fastpath_enabled,
         torch.backends.mha.set_fastpath_enabled,
         words=_on,
+    ),
+    Setting(
+        "the compiler's stance",
+        _stance,
+        _set_stance,
+        _COMPILES,
+        '`torch.compiler.set_stance("default")`',
+        lambda value: "off" if value[-1] else f"at {value[0]}",
     ),
     Setting("torch's random seed", _Seed, _Seed.write),
     Setting("torch's print options", lambda: dict(vars(PRINT_OPTS)), lambda value: vars(PRINT_OPTS).update(value)),

@@ -72,7 +72,7 @@ class Trial:
             before, before_on_given = snapshot_hooks([]), snapshot_hooks(given)
             result = self.run(self.answer, *args, **kwargs)
             self.faults += [_entries_changed(one, old) for one, old in entries if not _has_entries(one, old)]
-            self.faults += [_asks_otherwise(name, one) for name, one, old in asking if one.requires_grad != old][:1]
+            self.faults += [_asks_otherwise(name, one) for name, one, old in asking if one.requires_grad != old]
             self._registered = given, snapshot_hooks(given) - before_on_given
             if may_hook and (left := remove_new_hooks([], before)):
                 raise NotYet(

@@ -218,30 +218,18 @@ def test_other_entries_in_a_list_or_dictionary_are_a_fault(given, change, says, 
     assert says in str(outcome_of(verify, change, monkeypatch))
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (
-            lambda layer, xs: layer.bias.requires_grad_(False),
-            "the parameter 'bias' requires no grad now, and did before",
-        ),
-        (
-            lambda layer, xs: xs[0].requires_grad_(),
-            "a tensor that it was given requires grad now, and did not before",
-        ),
-        (lambda layer, xs: layer.requires_grad_(False), "the parameter 'weight' requires no grad now, and did before"),
-    ],
-    ids=["a parameter", "a tensor", "all of a module"],
-)
-def test_what_asks_for_a_gradient_now_and_did_not_or_the_reverse_is_a_fault_that_is_told_once(
-    monkeypatch, change, says
-):
+def test_a_tensor_or_parameter_that_asks_for_a_gradient_now_is_a_fault(monkeypatch):
     def verify(trial):
         trial.call(nn.Linear(1, 1), [torch.ones(1)])
         return "it ran"
 
-    text = str(outcome_of(verify, change, monkeypatch))
-    assert says in text and text.count(" now, and did") == 1
+    def answer(layer, xs):
+        layer.bias.requires_grad_(False)
+        xs[0].requires_grad_()
+
+    text = str(outcome_of(verify, answer, monkeypatch))
+    assert "the parameter 'bias' requires no grad now, and did before" in text
+    assert "a tensor that it was given requires grad now, and did not before" in text
 
 
 # --- ids, display, grader, progress

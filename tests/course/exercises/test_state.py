@@ -75,6 +75,11 @@ DEEDS = [
         lambda: torch.set_float32_matmul_precision("medium"),
         torch.get_float32_matmul_precision,
     ),
+    Deed(
+        "the compiler's stance",
+        lambda: torch.compiler.set_stance("force_eager"),
+        lambda: sys.modules["torch._dynamo.eval_frame"]._stance if "torch._dynamo.eval_frame" in sys.modules else None,
+    ),
     Deed("errors for warnings", lambda: warnings.simplefilter("error"), lambda: warnings.filters[0]),
     Deed(
         "multithreading of backward",

@@ -334,10 +334,17 @@ def before_the_layer(compiled, name, hook):
     return compiled.get_submodule(name).register_forward_pre_hook(lambda module, args: hook(module, args, args[0]))
 
 
-@wrong("11.3", "the compiler is switched off", "not compiled any more")
-def switches_the_compiler_off(compiled, name, hook):
+# the compiler is on again as soon as the answer has returned
+@wrong("11.3", "the graph that was recorded before runs on", "your code left the compiler's stance at force_eager")
+def tells_the_compiler_to_run_eagerly(compiled, name, hook):
     torch.compiler.set_stance("force_eager")
-    return compiled.get_submodule(name).register_forward_hook(hook)
+    return compiled._orig_mod.get_submodule(name).register_forward_hook(hook)
+
+
+@wrong("11.3", "the graph that was recorded before runs on", "your code left the compiler's stance off")
+def switches_the_compiler_off(compiled, name, hook):
+    torch._dynamo.config.disable = True
+    return compiled._orig_mod.get_submodule(name).register_forward_hook(hook)
 
 
 wrong("11.3", None)(putting(lambda compiled, name: compiled.get_submodule("1")))
