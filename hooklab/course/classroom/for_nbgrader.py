@@ -74,9 +74,10 @@ class Verdicts(Preprocessor):
 
         Raises RuntimeError, which ends autograde without a score, for a notebook of another version of the course.
         """
-        versions = {found for cell in nb.cells for found in _VERSION.findall(cell.source)}
-        for version in sorted(versions - {hooklab.__version__}):  # else everybody would get points that mean nothing
-            raise RuntimeError(f"not graded: this is for hooklab {version}, and here is hooklab {hooklab.__version__}")
+        others = {found for cell in nb.cells for found in _VERSION.findall(cell.source)} - {hooklab.__version__}
+        if others:  # else everybody would get points that mean nothing
+            made_for, here = ", ".join(sorted(others)), hooklab.__version__
+            raise RuntimeError(f"not graded: this is for hooklab {made_for}, and here is hooklab {here}")
         told = self._told(nb)
         for cell in nb.cells:
             if cell.cell_type != "code":
