@@ -1070,6 +1070,8 @@ inside, at_input, none = "manifold mixup", "input mixup", "no mixup"
 verdict = functools.partial(report.verdict, results)
 assert [verdict(one, inside, none) for one in (few, wrong, shapes)] == ["better", "better", "worse"]
 assert [verdict(one, inside, at_input) for one in (few, wrong, shapes)] == ["better", *["not told apart"] * 2]
+gain = [row["mean"] for row in results["compared"] if (row["arm"], row["against"], row["metric"]) == (inside, none, "error")]
+assert len(gain) == 3 and max(gain[:2]) < -1.7 and min(gain) > -2
 cost = [row["mean"] for row in results["compared"] if (row["scenario"], row["against"], row["metric"]) == (shapes, none, "error")]
 assert [round(one, 1) for one in cost] == [1.6, 1.7]
 assert [verdict(few, *pair, "nll") for pair in ((inside, none), (at_input, none))] == ["better", "better"]
