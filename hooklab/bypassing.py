@@ -11,10 +11,14 @@ import ast
 import functools
 import inspect
 import textwrap
+import threading
 from collections.abc import Iterable
 
 _SUMS = {"add", "add_", "sub", "sub_", "lerp", "lerp_"}
 _JOINS = {"cat", "concat", "concatenate", "stack", "sum"}  # of a list
+# Python 3.11 counts in one place for all threads how deep a parse is: two at once may raise SystemError
+# ("AST constructor recursion depth mismatch").
+_parsing = threading.Lock()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -128,8 +132,9 @@ class _Reading(ast.NodeVisitor):
 def _definition(function: object) -> ast.FunctionDef | None:
     try:
         source = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))  # type: ignore[arg-type]
-        tree = ast.parse(source)
-    except (OSError, TypeError, SyntaxError, ValueError):
+        with _parsing:
+            tree = ast.parse(source)
+    except (OSError, TypeError, SyntaxError, ValueError, SystemError):  # the last: somebody else's thread parses too
         return None
     return next((node for node in tree.body if isinstance(node, ast.FunctionDef)), None)
 
