@@ -25,11 +25,17 @@ def blend(tensor: Tensor, lam: Lam, permutation: Tensor, dim: int = 0) -> Tensor
         shape = [1] * tensor.ndim
         shape[dim] = -1
         lam = lam.to(tensor.device, tensor.real.dtype).view(shape)
-    return lam * tensor + (1 - lam) * partner
+    if type(partner) is not Tensor:
+        return lam * tensor + (1 - lam) * partner
+    # the same bits in two allocations instead of four; no node of the graph keeps what is overwritten
+    return (lam * tensor).add_(partner.mul_(1 - lam))
 
 
 def blend_all(tree: Any, lam: Lam, permutation: Tensor, what: str, dim: int = 0, part: Part | None = None) -> Any:
     """Blend every tensor of a nesting, or those that ``part`` picks; leave what is beside them as it is."""
+    if part is None and type(tree) is Tensor:  # as nearly always; this runs in every step of a training
+        check_mixable(tree, permutation.shape[0], what, dim)
+        return _blend_if_torch_can(tree, lam, permutation, what, dim)
     picked = None if part is None else _pick(part, tree, what)
     if not isinstance(tree, Tensor):
         require_a_tensor(tree, what, "choose a layer that returns a tensor, or a tuple, list or dict of tensors")

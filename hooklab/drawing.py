@@ -5,13 +5,19 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
 
 from hooklab.mixed import NOWHERE
+
+
+_CPU = torch.device("cpu")
+_several_processes: Callable[[], bool] = (
+    torch.distributed.is_initialized if torch.distributed.is_available() else lambda: False
+)
 
 
 class Dice:
@@ -50,7 +56,7 @@ class Dice:
     def throw(self, model: nn.Module, length: int, device: torch.device) -> tuple[float | Tensor, Tensor, str]:
         """λ, the permutation on ``device``, and the place."""
         rank = 0
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
+        if _several_processes():
             rank = torch.distributed.get_rank()
             if self.generator is None and torch.distributed.get_world_size() > 1:
                 raise RuntimeError(
@@ -129,7 +135,7 @@ def check_alpha(alpha: float) -> None:
 
 
 def uniform(count: int, generator: torch.Generator | None) -> list[float]:
-    device = generator.device if generator is not None else "cpu"
+    device = _CPU if generator is None else generator.device
     numbers: list[float] = torch.rand(count, dtype=torch.float64, generator=generator, device=device).tolist()
     return numbers
 

@@ -21,14 +21,16 @@ _open_sessions = 0
 _stance: Any = None
 
 
-def run_eagerly() -> None:
-    """Let compiled functions run eagerly, for one session more.
+def run_eagerly() -> bool:
+    """Let compiled functions run eagerly, for one session more; True if :func:`stop_running_eagerly` is to end that.
 
     Does nothing as long as torch._dynamo is not imported, which takes long: then nothing has been compiled.
     """
+    if "torch._dynamo" not in sys.modules:
+        return False
     global _stance, _open_sessions
     with _stance_lock:
-        if _stance is None and "torch._dynamo" in sys.modules:
+        if _stance is None:
             try:
                 _stance = torch.compiler.set_stance("force_eager")
             except RuntimeError as error:
@@ -37,6 +39,7 @@ def run_eagerly() -> None:
                     "compile the model or its stages, and leave the function with the block uncompiled"
                 ) from error
         _open_sessions += 1
+    return True
 
 
 def stop_running_eagerly() -> None:

@@ -6,7 +6,7 @@ import sys
 import threading
 import warnings
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from torch import Tensor, nn
 
@@ -21,7 +21,7 @@ from hooklab.trees import tensors
 _NEW, _OPEN, _OVER = "new", "open", "over"
 # The open blocks, by model and thread. Weakly, since a block that is dropped without an end must not refuse another
 # model that gets the number of the first.
-_being_mixed: WeakValueDictionary[tuple[int, int], MixBlock] = WeakValueDictionary()
+_being_mixed: dict[tuple[int, int], ref[MixBlock]] = {}
 
 
 class MixBlock:
@@ -59,14 +59,15 @@ class MixBlock:
     def __enter__(self) -> Mixed:
         if self.state is not _NEW:
             raise RuntimeError("this batch was mixed already: write `with mix(x, y) as mixed` anew for each batch")
-        if (id(self.model), self.thread) in _being_mixed:
+        key = id(self.model), self.thread
+        if key in _being_mixed and _being_mixed[key]() is not None:
             raise RuntimeError(
                 "another batch of this model is being mixed, and a block inside its block would mix twice: end that "
                 "one first. For a second view with the same draw: `with mix(x2, y, like=mixed) as second`"
             )
         if self.eagerly:
-            run_eagerly()
-        _being_mixed[id(self.model), self.thread] = self
+            self.eagerly = run_eagerly()
+        _being_mixed[key] = ref(self)
         try:
             if self.watches:
                 self.handles.append(
@@ -144,7 +145,7 @@ class _MixOutput(Hook):
         _refuse_eval_mode(self.block.model)
         what = f"the output of layer {mixed.layer!r}"
         if self.may_be_second:
-            refuse_two_batch_dims(output, len(mixed.permutation), what, mixed.layer)
+            refuse_two_batch_dims(output, mixed.permutation.shape[0], what, mixed.layer)
         return blend_all(output, mixed.lam, mixed.permutation, what, self.batch_dim, self.part)
 
 

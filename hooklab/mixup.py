@@ -230,6 +230,8 @@ class ManifoldMixup:
 
 def _length_of_targets(y: Any) -> tuple[Tensor, int]:
     """The first tensor of the targets, and their length."""
+    if isinstance(y, Tensor) and y.ndim:
+        return y, y.shape[0]
     targets = [y] if isinstance(y, Tensor) else list(tensors(y))
     if not targets:
         raise ValueError(

@@ -72,6 +72,7 @@ class Session:
         self.root = root
         self.thread = threading.get_ident()
         self.is_open = False
+        self.eagerly = False
         self.handles: list[Handle] = []
         self.pass_of_root = False
         # True only in a call of root, or after one that an interrupt ended
@@ -88,7 +89,7 @@ class Session:
         raise NotImplementedError
 
     def open(self) -> None:
-        run_eagerly()
+        self.eagerly = run_eagerly()
         try:
             self.is_open = True
             # first in line, so that what the user's own pre-hooks call counts to the new pass
@@ -111,7 +112,8 @@ class Session:
             if are_lost:
                 self._sweep()
         finally:
-            stop_running_eagerly()
+            if self.eagerly:
+                stop_running_eagerly()
 
     def is_elsewhere(self) -> bool:
         """True in another thread, and during a backward: what runs there is no part of this session's passes."""

@@ -15,6 +15,8 @@ OUTPUT, GRADIENT, UPDATE = KINDS = "output", "gradient", "update"
 NEAR_THE_END = 0.01
 
 
+# float32 sums of more values than this have errors that show
+_AT_ONCE = 2**20
 # zero is the one magnitude without any bit
 _BITS = {torch.float32: torch.int32, torch.float64: torch.int64}
 
@@ -93,13 +95,25 @@ def numbers_of(tensor: Tensor) -> Tensor | None:
 
 def sample_now(values: Tensor, bounds: Range | None) -> Sample:
     """Read the statistics at once. On an accelerator this waits until everything before it has been computed."""
+    if values.numel() <= _AT_ONCE:
+        return _sample(values, bounds)
+    tally = Tally()
+    for part in values.reshape(-1).split(_AT_ONCE):
+        tally.add(_sample(part, bounds))
+    return tally.total
+
+
+def _sample(values: Tensor, bounds: Range | None) -> Sample:
     # not std_mean, a norm of inf or count_nonzero of floats: on a large tensor of the CPU they take three times as long
-    middle = values.mean()
-    spread = torch.linalg.vector_norm(values - middle).item()
-    if math.isfinite(spread):
-        size, count = values.abs(), values.numel()
-        largest, nonzero = size.max().item(), int(torch.count_nonzero(size.view(_BITS[size.dtype])))
-        sample = Sample(count, count, middle.item(), spread / math.sqrt(count), largest, nonzero)
+    count, mean = values.numel(), values.mean().item()
+    square = _mean_square(values)
+    if math.isfinite(square):
+        variance = square - mean * mean
+        if not variance > square / 4:  # the difference of two numbers that are nearly the same is not exact
+            variance = _mean_square(values - mean)
+        bits = values.abs().view(_BITS[values.dtype])  # of magnitudes: in the order of the magnitudes
+        largest, nonzero = bits.max().view(values.dtype).item(), int(torch.count_nonzero(bits))
+        sample = Sample(count, count, mean, math.sqrt(variance), largest, nonzero)
     else:
         finite = values[values.isfinite()].double()  # squares of large float32 overflow
         sample = Sample(values.numel(), 0, 0.0, 0.0, 0.0, 0)
@@ -108,6 +122,11 @@ def sample_now(values: Tensor, bounds: Range | None) -> Sample:
             largest, nonzero = finite.abs().max().item(), int(torch.count_nonzero(finite))
             sample = Sample(values.numel(), len(finite), mean, std, largest, nonzero)
     return sample if bounds is None else sample._replace(saturated=int(bounds.near_the_ends(values)))
+
+
+def _mean_square(values: Tensor) -> float:
+    length = torch.linalg.vector_norm(values).item()
+    return length * length / values.numel()  # not **, which raises when it overflows
 
 
 def sample_later(values: Tensor, bounds: Range | None) -> Tensor:

@@ -89,6 +89,21 @@ def test_values_whose_squares_overflow_have_a_finite_deviation() -> None:
     assert only(health).std == pytest.approx(1e30) and only(health).nonfinite == 0
 
 
+def test_a_deviation_much_smaller_than_the_mean_is_not_lost() -> None:
+    values = 1000 + torch.randn(1000)
+    assert sample_now(values, None).std == pytest.approx(float(values.double().std(correction=0)), rel=1e-5)
+
+
+def test_the_statistics_of_very_many_values_are_those_of_double_precision() -> None:
+    values = torch.randn(5, 2**20).relu().t()
+    exact = values.double()
+    found = sample_now(values, None)
+    assert found._replace(mean=0.0, std=0.0) == (
+        (values.numel(), values.numel(), 0.0, 0.0, float(values.max()), int(torch.count_nonzero(values)), None)
+    )
+    assert (found.mean, found.std) == pytest.approx((float(exact.mean()), float(exact.std(correction=0))), rel=2e-5)
+
+
 def test_values_whose_sum_overflows_have_a_finite_mean() -> None:
     with monitor(fixed(3e38, 3e38, 0.0)) as health:
         health._options.model(ones(1))

@@ -36,11 +36,13 @@ def plain_numbers(x: Tensor) -> tuple[float, ...]:
 
 def tuned_numbers(x: Tensor) -> tuple[float, ...]:
     x = x.detach()
-    mean = x.mean()
-    spread = torch.linalg.vector_norm(x - mean).item() / math.sqrt(x.numel())
-    size = x.abs()
-    zeros = 1 - int(torch.count_nonzero(size.view(torch.int32))) / x.numel()
-    return mean.item(), spread, size.max().item(), zeros, float(not math.isfinite(spread))
+    mean, square = x.mean().item(), torch.linalg.vector_norm(x).item() ** 2 / x.numel()
+    variance = square - mean * mean
+    if not variance > square / 4:
+        variance = torch.linalg.vector_norm(x - mean).item() ** 2 / x.numel()
+    bits = x.abs().view(torch.int32)
+    zeros = 1 - int(torch.count_nonzero(bits)) / x.numel()
+    return mean, math.sqrt(variance), bits.max().view(x.dtype).item(), zeros, float(not math.isfinite(square))
 
 
 def bare(model: nn.Module, x: Tensor) -> Contestant:
