@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from hooklab.mixed import NOWHERE
 
-
 _CPU = torch.device("cpu")
 _several_processes: Callable[[], bool] = (
     torch.distributed.is_initialized if torch.distributed.is_available() else lambda: False
