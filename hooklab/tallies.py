@@ -125,7 +125,7 @@ def _sample(values: Tensor, bounds: Range | None) -> Sample:
 
 
 def _mean_square(values: Tensor) -> float:
-    length = torch.linalg.vector_norm(values).item()
+    length: float = torch.linalg.vector_norm(values).item()
     return length * length / values.numel()  # not **, which raises when it overflows
 
 
