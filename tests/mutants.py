@@ -6,8 +6,12 @@
     python -m tests.mutants exercises
 
 Each mutant lives in a process of its own, made by fork (so not on Windows), where an import finds the changed source.
-There run, for mini, random programs whose logs in torch are known beforehand; for checks, the solutions and the wrong
-answers; then pytest. What a test notices is killed; so is what runs five times as long as without a change.
+There run, for mini, random programs whose logs in torch are known beforehand, then pytest; for a lesson's checks, its
+solutions and every right and wrong answer, those to the exercises of the changed file first. What a test notices is
+killed; so is what runs five times as long as without a change.
+
+The numbers of a check's inputs stay as they are: those that stand in a call that makes a tensor, a layer or a seed, in
+what a loop goes through, or in a table at the top of a module. A check that draws 5 rows in place of 4 tells as much.
 """
 
 from __future__ import annotations
@@ -15,11 +19,13 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import importlib
 import importlib.abc
 import importlib.util
 import io
 import os
 import random
+import re
 import signal
 import sys
 import time
@@ -30,6 +36,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
+from hooklab.course.exercises.exercise import exercises_of, lesson_numbers
 from tests.mini.changes import CHANGES, HARMLESS
 
 ROOT = Path(__file__).parents[1]
@@ -38,31 +45,38 @@ PYTEST = ["-x", "-q", "-o", "addopts=", "-p", "no:cacheprovider", "--no-header",
 
 @dataclass(frozen=True)
 class Target:
-    """What is changed, and who should notice: pytest with these arguments, and `is_well`.
+    """What is changed, and who should notice: `is_well`, and pytest with these arguments.
 
-    That function is made in the parent and runs in the child, where it finds the changed module.
+    That function is made in the parent and runs in the child, where it finds the changed module, whose name it gets.
     """
 
     files: tuple[Path, ...]
+    is_well: Callable[[str], bool]
     tests: tuple[str, ...] = ()
-    is_well: Callable[[], bool] = lambda: True
 
 
 def target_of(name: str, programs: int) -> Target:
     """Return the target: mini, named (ten changes of it), exercises (what runs the checks), or a lesson's checks."""
     course = ROOT / "hooklab" / "course"
     if name in ("mini", "named"):
-        surprises, logs = ("tests/mini/test_surprises.py",), logs_in_torch(programs)
-        return Target(_files(ROOT / "hooklab" / "mini", "*.py"), surprises, lambda: programs_agree(logs))
+        logs = logs_in_torch(programs)
+        surprises = ("tests/mini/test_surprises.py",)
+        return Target(_files(ROOT / "hooklab" / "mini", "*.py"), lambda module: programs_agree(logs), surprises)
     if name == "exercises":
-        lessons = [int(path.name.removeprefix("lesson")) for path in sorted(course.glob("lesson0[1-9]"))]
         tests = tuple(str(path) for path in _files(ROOT / "tests" / "course" / "exercises", "test_*.py"))
         slow = ("test_wrong_answers.py", "test_in_a_kernel.py")
         quick = tuple(path for path in tests if not path.endswith(slow))
-        return Target(_files(course / "exercises", "*.py"), quick, answers_are_judged(lessons))
-    number = int(name.removeprefix("lesson"))
-    tests = _files(ROOT / "tests" / "course" / name, "test_*answers.py")
-    return Target(_files(course / name, "check*.py"), tuple(map(str, tests)), answers_are_judged([number]))
+        return Target(_files(course / "exercises", "*.py"), answers_are_judged(lesson_numbers()), quick)
+    return Target(checks_of(course / name), answers_are_judged([int(name.removeprefix("lesson"))]))
+
+
+def checks_of(lesson: Path) -> tuple[Path, ...]:
+    """Return the files of a lesson's checks, and those of the lesson's own that they import."""
+    checks = _files(lesson, "check*.py")
+    imported = {
+        name for path in checks for name in re.findall(rf"{lesson.name}\.(\w+) import", path.read_text("utf-8"))
+    }
+    return tuple(sorted({*checks, *(lesson / f"{name}.py" for name in imported)}))
 
 
 def _files(folder: Path, pattern: str) -> tuple[Path, ...]:
@@ -123,7 +137,8 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[ast.AST], ast.AST | 
         case ast.Constant(value=int(value) | float(value)):
             yield f"{value} + 1", lambda twin: _with(twin, value=value + 1)
         case ast.If() | ast.IfExp() | ast.While():
-            yield "always", lambda twin: _with(twin, test=ast.Constant(not isinstance(node, ast.While)))
+            if not isinstance(node, ast.While):
+                yield "always", lambda twin: _with(twin, test=ast.Constant(True))
             yield "never", lambda twin: _with(twin, test=ast.Constant(False))
         case ast.Return(value=value) if value is not None and not _is_none(value):
             yield "return None", lambda twin: _with(twin, value=ast.Constant(None))
@@ -192,13 +207,53 @@ def named() -> list[Mutant]:
 
 
 def _left_alone(node: ast.AST) -> list[ast.AST]:
-    """The parts of a node that only a reader sees: annotations, and what guards against faults of the code itself."""
-    parts = [getattr(node, name, None) for name in ("annotation", "returns")]
+    """The parts of a node that only a reader sees (annotations, and what guards against faults of the code itself),
+    and the numbers of inputs.
+    """
+    parts = [getattr(node, name, None) for name in ("annotation", "returns")] + [*inputs(node)]
     if isinstance(node, ast.keyword) and node.arg in ("strict", "stacklevel"):
         parts.append(node.value)
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         parts.append(node)
     return [part for part in parts if isinstance(part, ast.AST)]
+
+
+MAKERS = (
+    *("tensor", "as_tensor", "zeros", "ones", "full", "empty", "eye", "arange", "linspace"),
+    *("rand", "randn", "randint", "randperm", "manual_seed", "range", "Generator"),
+)
+
+
+def inputs(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the numbers of a node that are inputs of a check, as the docstring of this file says."""
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in MAKERS or _is_layer(node.func):
+            made_of = [*node.args, *(keyword.value for keyword in node.keywords)]
+        case ast.For(iter=source) | ast.comprehension(iter=source):
+            made_of = [source]
+        case ast.Module(body=lines):
+            made_of = [line.value for line in lines if isinstance(line, ast.Assign | ast.AnnAssign) and line.value]
+            made_of = [value for value in made_of if not isinstance(value, ast.Constant)]
+        case _:
+            made_of = []
+    for value in made_of:
+        yield from _numbers(value)
+
+
+def _is_layer(function: ast.AST) -> bool:
+    return isinstance(function, ast.Attribute) and ast.unparse(function.value) == "nn"
+
+
+def _numbers(value: ast.AST) -> Iterator[ast.AST]:
+    """Yield the numbers that stand in a literal, and not in something that is computed."""
+    match value:
+        case ast.Constant(value=int() | float()) if not isinstance(value.value, bool):
+            yield value
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
+            for part in parts:
+                yield from _numbers(part)
+        case ast.UnaryOp(operand=inner) | ast.Starred(value=inner):
+            yield from _numbers(inner)
 
 
 class _Replace(ast.NodeTransformer):
@@ -254,7 +309,7 @@ def _end_child(mutant: Mutant, target: Target) -> None:
             sys.meta_path.insert(0, _Changed(mutant))
             for name in [name for name in sys.modules if name.split(".")[0] in ("hooklab", "tests")]:
                 del sys.modules[name]
-            code = 0 if target.is_well() and _pytest_passes(target) else 1
+            code = 0 if target.is_well(mutant.module) and _pytest_passes(target) else 1
     finally:
         os._exit(code)
 
@@ -286,33 +341,46 @@ def logs_in_torch(number: int) -> list[tuple[object, object]]:
     return [(program, run(Torch, program).log) for program in programs]
 
 
-def answers_are_judged(lessons: list[int]) -> Callable[[], bool]:
-    """Return a function: whether the solutions of these lessons are correct, and their wrong answers told why not."""
-    from hooklab.course.exercises.exercise import exercises_of
+def answers_are_judged(lessons: list[int]) -> Callable[[str], bool]:
+    """Return a function that raises unless every answer to these lessons' exercises is judged as it should be."""
     from tests.course.exercises.test_wrong_answers import solution_of
 
-    solutions = [(one.id, *solution_of(one.id)) for number in lessons for one in exercises_of(number)]
+    solutions = {one.id: solution_of(one.id) for number in lessons for one in exercises_of(number)}
 
-    def are_judged() -> bool:
-        import importlib
+    def are_judged(changed: str) -> bool:
+        from hooklab.course.exercises.exercise import exercises_of
 
-        from hooklab.course.exercises import attempt
-        from tests.course.exercises.wrong import wrong_answers
-
-        for id, imports, cell, name in solutions:
-            space: dict[str, object] = {"__name__": "answer"}
-            exec(f"{imports}\n{cell}", space)
-            outcome = attempt(id, space[name])
-            if outcome.state != "correct" or not outcome.summary:
-                return False
-        for number in lessons:
-            for wrong in wrong_answers(importlib.import_module(f"tests.course.lesson{number:02d}.wrong")):
-                outcome = attempt(wrong.id, wrong.answer)
-                if outcome.state != "not yet" or wrong.says not in str(outcome):
-                    return False
+        exercises = [one for number in lessons for one in exercises_of(number)]
+        exercises.sort(key=lambda one: one.verify.__module__ != changed)
+        for one in exercises:
+            expect_all_judged(one.id, solutions[one.id])
         return True
 
     return are_judged
+
+
+def expect_all_judged(id: str, solution: tuple[str, str, str]) -> None:
+    """Assert that an exercise's right answers are correct, its solution among them, and that its wrong ones are not."""
+    from hooklab.course.exercises import attempt
+    from tests.course.exercises.answers import expect_correct, expect_refused
+    from tests.course.exercises.wrong import wrong_answers
+
+    imports, cell, name = solution
+    space: dict[str, object] = {"__name__": "answer"}
+    exec(f"{imports}\n{cell}", space)
+    assert attempt(id, space[name]).summary
+    expect_correct(id, space[name])
+    lesson = f"tests.course.lesson{int(id.split('.')[0]):02d}"
+    for wrong in wrong_answers(importlib.import_module(f"{lesson}.wrong")):
+        if wrong.id == id:
+            outcome = attempt(id, wrong.answer)
+            assert outcome.state == "not yet"
+            assert wrong.says in str(outcome)
+    answers = importlib.import_module(f"{lesson}.test_answers").answers
+    for expect, given in ((expect_correct, answers.rights), (expect_refused, answers.wrongs)):
+        for one in given:
+            if one.values[0] == id:
+                expect(*one.values)
 
 
 def main() -> int:

@@ -28,16 +28,11 @@ class Answers:
     def tests(self) -> tuple[Callable[..., None], ...]:
         @pytest.mark.parametrize(("id", "answer"), self.rights)
         def right_ones_are_correct(id, answer):
-            outcome = attempt(id, answer)
-            assert (outcome.state, outcome.details) == ("correct", ())
+            expect_correct(id, answer)
 
         @pytest.mark.parametrize(("id", "answer", "likely", "says"), self.wrongs)
         def wrong_ones_are_refused_with_the_true_reason_or_none(id, answer, likely, says):
-            outcome = attempt(id, answer)
-            assert outcome.state == "not yet"
-            assert says in str(outcome)
-            reason = dict(outcome.details).get("likely")
-            assert reason is None if likely is None else str(reason).startswith(likely)
+            expect_refused(id, answer, likely, says)
 
         @pytest.mark.parametrize("id", self.ids)
         def there_are_five_right_and_eight_wrong_ones(id):
@@ -49,6 +44,19 @@ class Answers:
             wrong_ones_are_refused_with_the_true_reason_or_none,
             there_are_five_right_and_eight_wrong_ones,
         )
+
+
+def expect_correct(id: str, answer: Any) -> None:
+    outcome = attempt(id, answer)
+    assert (outcome.state, outcome.details) == ("correct", ())
+
+
+def expect_refused(id: str, answer: Any, likely: str | None, says: str) -> None:
+    outcome = attempt(id, answer)
+    assert outcome.state == "not yet"
+    assert says in str(outcome)
+    reason = dict(outcome.details).get("likely")
+    assert reason is None if likely is None else str(reason).startswith(likely)
 
 
 def name(id: str, answer: Any) -> str:
