@@ -220,7 +220,7 @@ def _left_alone(node: ast.AST) -> list[ast.AST]:
 
 MAKERS = (
     *("tensor", "as_tensor", "zeros", "ones", "full", "empty", "eye", "arange", "linspace"),
-    *("rand", "randn", "randint", "randperm", "manual_seed", "range", "Generator"),
+    *("rand", "randn", "randint", "randperm", "manual_seed", "Generator", "range", "zip"),
 )
 
 
