@@ -71,12 +71,13 @@ def target_of(name: str, programs: int) -> Target:
 
 
 def checks_of(lesson: Path) -> tuple[Path, ...]:
-    """Return the files of a lesson's checks, and those of the lesson's own that they import."""
+    """Return the files of a lesson's checks, and of what they import from the lesson unless it has tests of its own."""
     checks = _files(lesson, "check*.py")
-    imported = {
-        name for path in checks for name in re.findall(rf"{lesson.name}\.(\w+) import", path.read_text("utf-8"))
-    }
-    return tuple(sorted({*checks, *(lesson / f"{name}.py" for name in imported)}))
+    imports = re.compile(rf"{lesson.name}\.(\w+) import")
+    imported = {name for path in checks for name in imports.findall(path.read_text("utf-8"))}
+    tests = _files(ROOT / "tests" / "course" / lesson.name, "test_*.py")
+    tested = {name for path in tests for name in imports.findall(path.read_text("utf-8"))}
+    return tuple(sorted({*checks, *(lesson / f"{name}.py" for name in imported - tested)}))
 
 
 def _files(folder: Path, pattern: str) -> tuple[Path, ...]:
