@@ -11,7 +11,8 @@ solutions and every right and wrong answer, those to the exercises of the change
 killed; so is what runs five times as long as without a change.
 
 The numbers of a check's inputs stay as they are: those that stand in a call that makes a tensor, a layer or a seed, in
-what a loop goes through, or in a table at the top of a module. A check that draws 5 rows in place of 4 tells as much.
+a call of a function with nothing but constants, in what a loop goes through, or in a table at the top of a module. A
+check that draws 5 rows in place of 4 tells as much.
 """
 
 from __future__ import annotations
@@ -221,14 +222,16 @@ def _left_alone(node: ast.AST) -> list[ast.AST]:
 
 MAKERS = (
     *("tensor", "as_tensor", "zeros", "ones", "full", "empty", "eye", "arange", "linspace"),
-    *("rand", "randn", "randint", "randperm", "manual_seed", "Generator", "range", "zip"),
+    *("rand", "randn", "randint", "randperm", "manual_seed", "Generator", "range", "zip", "linear"),
 )
 
 
 def inputs(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the numbers of a node that are inputs of a check, as the docstring of this file says."""
     match node:
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in MAKERS or _is_layer(node.func):
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if (
+            name in MAKERS or _is_layer(node.func) or (isinstance(node.func, ast.Name) and all(map(_fixed, node.args)))
+        ):
             made_of = [*node.args, *(keyword.value for keyword in node.keywords)]
         case ast.For(iter=source) | ast.comprehension(iter=source):
             made_of = [source]
@@ -243,6 +246,12 @@ def inputs(node: ast.AST) -> Iterator[ast.AST]:
 
 def _is_layer(function: ast.AST) -> bool:
     return isinstance(function, ast.Attribute) and ast.unparse(function.value) == "nn"
+
+
+def _fixed(value: ast.AST) -> bool:
+    """Whether an argument is made of numbers, and names of constants."""
+    names = [part.id for part in ast.walk(value) if isinstance(part, ast.Name)]
+    return not any(isinstance(part, ast.Call) for part in ast.walk(value)) and all(name.isupper() for name in names)
 
 
 def _numbers(value: ast.AST) -> Iterator[ast.AST]:
