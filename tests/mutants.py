@@ -250,8 +250,13 @@ def _is_layer(function: ast.AST) -> bool:
 
 def _fixed(value: ast.AST) -> bool:
     """Whether an argument is made of numbers, and names of constants."""
-    names = [part.id for part in ast.walk(value) if isinstance(part, ast.Name)]
-    return not any(isinstance(part, ast.Call) for part in ast.walk(value)) and all(name.isupper() for name in names)
+    match value:
+        case ast.Name(id=name):
+            return name.isupper()
+        case ast.Call(func=ast.Name(), args=parts):
+            return all(map(_fixed, parts))
+        case _:
+            return all(_fixed(part) for part in ast.iter_child_nodes(value) if isinstance(part, ast.expr))
 
 
 def _numbers(value: ast.AST) -> Iterator[ast.AST]:
@@ -262,7 +267,7 @@ def _numbers(value: ast.AST) -> Iterator[ast.AST]:
         case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
             for part in parts:
                 yield from _numbers(part)
-        case ast.UnaryOp(operand=inner) | ast.Starred(value=inner):
+        case ast.UnaryOp(operand=inner) | ast.Starred(value=inner) | ast.Subscript(value=ast.Name(), slice=inner):
             yield from _numbers(inner)
 
 

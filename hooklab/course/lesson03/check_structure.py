@@ -39,7 +39,6 @@ class _Reader(nn.Module):
         self.layer = _Parts(seed, form)
         self.got: list[str] = []
         self.why_noticed = ""
-        self.result = torch.tensor(0.0)
 
     def forward(self, x: Tensor) -> Tensor:
         parts = self.layer(x)
@@ -50,9 +49,8 @@ class _Reader(nn.Module):
             self.why_noticed = "`detach_()`, which cuts the model's own tensor off, in place"
         else:
             self.why_noticed = "writing into the model's own dictionary or list"
-        result = torch.stack([one.sum() for one in _tensors_in(parts)]).sum()
-        self.result = result.detach()
-        return result
+        self.result = torch.stack([one.sum() for one in _tensors_in(parts)]).sum()
+        return self.result
 
 
 CUT = " without a graph"

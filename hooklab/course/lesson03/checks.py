@@ -119,7 +119,6 @@ class _Loop(nn.Module):
         self.has_graph, self.passes = True, 0
 
     def forward(self, x: Tensor) -> Tensor:
-        self.values = []
         self.passes += 1
         start = x
         for _ in range(self.times):

@@ -128,7 +128,7 @@ def _expect_gradients(layer: nn.Linear, x: Tensor, handle: Any) -> None:
     for _ in range(2):
         g.grad = v.grad = None
         _run(layer, x, handle).sum().backward()
-        true_g, true_v = g.detach().clone().requires_grad_(), v.detach().clone().requires_grad_()
+        true_g, true_v = g.detach().requires_grad_(), v.detach().requires_grad_()
         wanted = torch.autograd.grad((x @ _weight(true_g, true_v).T).sum(), (true_g, true_v))
         norm_cut = torch.autograd.grad((x @ (true_g * true_v / _lengths(true_v).detach()).T).sum(), (true_g, true_v))
         if g.grad is None and v.grad is None:

@@ -163,7 +163,7 @@ def _check_two_blocks(trial: Trial) -> None:
 
 def _expect_mixed(net: _Net, lam: float, indices: Tensor, seen: list[Seen], hooks: int, pre_hooks: int) -> None:
     values = net.stage.before_hooks
-    got = expect_tensor(net.received, "what your hook returned", values.shape).detach()
+    got = expect_tensor(net.received, "what your hook returned", values.shape)
     wanted = mixture(values, lam, indices)
     if not torch.equal(net.stage.put_out.detach(), values):
         raise NotYet(

@@ -158,8 +158,8 @@ def _in_a_row(trial: Trial) -> None:
     if not all(map(same, got, wanted)):
         raise NotYet(
             "three checkpoints in a row give other gradients than the functions themselves",
-            expected=tensor_text(list(wanted)),
-            got=tensor_text(list(got)),
+            expected=tensor_text(wanted),
+            got=tensor_text(got),
         )
 
 

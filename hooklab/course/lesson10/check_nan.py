@@ -235,7 +235,7 @@ def _noting_calls_of_the_engine(ran: list[str]) -> Iterator[None]:
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
         caller = frame.f_back.f_code.co_name if frame.f_back else ""
-        if event == "call" and caller == "_engine_run_backward" and whose(frame.f_code.co_filename) == "learner":
+        if caller == "_engine_run_backward" and whose(frame.f_code.co_filename) == "learner":
             ran.append(frame.f_code.co_name)
 
     before = sys.getprofile()

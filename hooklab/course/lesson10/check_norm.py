@@ -142,7 +142,7 @@ def _wrong_number(seen: list[_Backward], norms: list[Any]) -> NotYet:
     likely = None
     if more == taking_part:
         likely = "a hook for each parameter: register_multi_grad_hook takes all of them and calls one hook once"
-    elif more == 0 and None in seen[-1].grads and len(seen) > 1:
+    elif more == 0 and None in seen[-1].grads:
         likely = "waiting for every parameter: in some backwards one takes no part, and its entry is None"
     elif more == 0:
         likely = "the hook has not run, or it appends nothing"

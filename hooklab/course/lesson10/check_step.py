@@ -37,7 +37,7 @@ class _Step:
         self.parameters = [torch.tensor(values, requires_grad=True) for values in START]
         self.parameters[2].requires_grad_(False)
         given = make(self.parameters)
-        self.handles = trial.call(given, lr, may_hook=True, may_change=True)
+        self.handles = trial.call(given, lr, may_hook=True)
         self.before: list[Tensor] = []
         self.grads: list[Tensor | None] = []
 

@@ -1051,6 +1051,11 @@ def zeroes_the_old_gradients(named, z):
     return collect(named, z, setting)
 
 
+@wrong("2.4", says="that is not a dictionary")
+def a_list_of_pairs(named, z):
+    return list(collect(named, z, setting).items())
+
+
 # --- 2.5
 
 
@@ -1140,6 +1145,16 @@ class TheNormOfTheClone(Base):
         handle, self.handle = self.handle, None
         handle.remove()
         return None
+
+
+@wrong("2.5", says="your object has no list `norms`")
+class KeepsATuple(Base):
+    def __init__(self, tensor):
+        super().__init__(tensor)
+        self.norms = ()
+
+    def keep(self, grad):
+        self.norms += (grad.norm().item(),)
 
 
 @wrong("2.5", "forgotten return in __enter__")
@@ -1656,6 +1671,22 @@ def writes_into_the_gradient(model, limit, train):
 def in_evaluation_mode(model, limit, train):
     model.eval()
     return run_with(model, train, lambda grad: clipped(grad, limit))
+
+
+@wrong("2.6", "weights changed")
+def clips_the_weights_as_well(model, limit, train):
+    def clip(grad):
+        return grad * (limit / grad.norm()) if grad.norm() > limit else None
+
+    handles = [parameter.register_hook(clip) for parameter in model.parameters() if parameter.requires_grad]
+    try:
+        return train()
+    finally:
+        for handle in handles:
+            handle.remove()
+        nn.utils.clip_grad_norm_(model.parameters(), limit)
+        with torch.no_grad():
+            model.root.clamp_(-limit / 100, limit / 100)
 
 
 @wrong("2.6", "no hook was on any parameter while train() ran")

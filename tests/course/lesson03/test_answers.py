@@ -431,6 +431,12 @@ def only_the_first_pixel(output, channel):
     return changed
 
 
+@wrong("3.2", says="the layer's output has another shape")
+@changed_by
+def a_channel_more(output, channel):
+    return torch.cat([output[:, :channel], torch.zeros_like(output[:, :1]), output[:, channel:]], dim=1)
+
+
 @wrong("3.2", "channel taken out instead of switched off")
 @changed_by
 def the_channel_leaves(output, channel):

@@ -139,7 +139,7 @@ def without_gradient(layer):
     return layer.register_forward_pre_hook(hook)
 
 
-@wrong("4.1", says="did not get twice the input")
+@wrong("4.1", says="expected  [[2, 4]]")
 def two_hooks(layer):
     layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
     return layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
@@ -252,6 +252,15 @@ def looks_at_the_weight(layer):
     return layer.register_forward_pre_hook(look)
 
 
+@wrong("4.2", says="forward had already run when the error came")
+def lets_forward_try(layer):
+    def try_it(module, args):
+        if not module.forward(*args).isfinite().all():
+            raise ValueError
+
+    return layer.register_forward_pre_hook(try_it)
+
+
 # --- 4.3
 
 
@@ -321,7 +330,7 @@ def fills_in_training(module, default):
     )
 
 
-@wrong("4.3", "a bare tensor in place of args")
+@wrong("4.3", "a bare tensor in place of args", "from your hook")
 def takes_the_tensor_out(module, default):
     return module.register_forward_pre_hook(
         lambda m, args, kwargs: (args[0] if args else kwargs.pop("x"), {"scale": default, **kwargs}), with_kwargs=True

@@ -714,6 +714,17 @@ def clones_what_it_keeps(layer, seen):
 
 
 @right("5.5")
+def writes_into_what_it_has(layer, seen):
+    def keep(name, grad):
+        seen.setdefault(name, torch.empty_like(grad)).copy_(grad)
+
+    def hook(module, args, output):
+        [v.register_hook(functools.partial(keep, k)) for k, v in items_of(output) if is_hookable(v)]
+
+    return layer.register_forward_hook(hook)
+
+
+@right("5.5")
 def removes_the_tensor_hooks_after_use(layer, seen):
     def hook(module, args, output):
         for name, value in items_of(output):

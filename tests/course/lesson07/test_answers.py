@@ -441,6 +441,20 @@ def the_place_by_the_first_partner(n, layers, generator):
     )
 
 
+@wrong("7.4", "drawn together")
+def the_place_is_never_the_first_partner(n, layers, generator):
+    order = torch.randperm(n, generator=generator)
+    places = [place for place in range(layers + 1) if place != order[0]]
+    place = places[torch.randint(len(places), (), generator=generator)]
+    return middle_of_three(generator), order, place
+
+
+@wrong("7.4", "folded: min(λ, 1 - λ)")
+def the_smaller_share(n, layers, generator):
+    lam = middle_of_three(generator)
+    return min(lam, 1 - lam), torch.randperm(n, generator=generator), place_of(layers, generator)
+
+
 @wrong("7.4")
 def swaps_a_single_pair(n, layers, generator):
     order = torch.arange(n)

@@ -298,6 +298,12 @@ def another_handle(parameters, norms):
     return parameters[0].register_hook(lambda grad: None)
 
 
+@wrong("10.4", says="after handle.remove() another hook of yours is still there")
+def one_hook_that_only_looks(parameters, norms):
+    parameters[0].register_hook(lambda grad: None)
+    return watching(lambda grads: math.hypot(*(grad.norm() for grad in grads)))(parameters, norms)
+
+
 # --- 10.2
 
 right("10.2")(checkpoint())
@@ -697,6 +703,17 @@ def looks_at_sums(loss):
         for handle in handles:
             handle.remove()
     return found[0] if found else None
+
+
+@wrong("10.1", says="raised ZeroDivisionError")
+def the_place_of_the_first(loss):
+    found, handles = named_while_hooked(loss, lambda grad: grad.isnan().any())
+    try:
+        loss.backward()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found[0] if 1 / len(found) else None
 
 
 @wrong("10.1", "not removed", "after an interrupt in the backward")
