@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import error_comes_out, hidden_error
+from hooklab.course.exercises.faults import PlannedError
 from hooklab.course.exercises.forward import linear, whole_numbers
 from hooklab.course.exercises.misconceptions import Reason, named_by
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
@@ -66,6 +68,7 @@ class _Function:
 
 
 KINDS = ("two layers", "uses x twice", "ends in exp")
+NAMES = ["the first weight", "the first bias", "the second weight", "the second bias"]
 
 
 @exercise("10.2", "Checkpointing from two functions")
@@ -75,7 +78,17 @@ def a_checkpoint_from_two_functions(trial: Trial) -> str:
         for asks in (True, False):
             _one_use(trial, _Function(seed, kind), whole_numbers(seed, ROWS, 4).requires_grad_(asks))
     _in_a_row(trial)
+    _after_a_part(trial)
+    _a_module(trial)
     _without_gradients(trial)
+    if not error_comes_out(trial, lambda: trial.answer(_raises, whole_numbers(6, 2, 4))):
+        raise hidden_error("the function")
+    if any("the hooks on saved tensors" in note for note in trial.notes):
+        raise NotYet(
+            "your hooks on saved tensors stay on when your function has returned",
+            expected="they are for the values of function(x), and for no others",
+            likely="not taken off: they belong in a `with` block round function(x)",
+        )
     return "nothing is kept but the input, the function runs once more in the backward, and all gradients are right"
 
 
@@ -155,20 +168,66 @@ def _in_a_row(trial: Trial) -> None:
     x = whole_numbers(3, ROWS, 4).requires_grad_()
     wanted = _together(lambda function, x: function(x), one, two, x)
     got = trial.run(_together, trial.answer, one, two, x)
-    if not all(map(same, got, wanted)):
-        raise NotYet(
-            "three checkpoints in a row give other gradients than the functions themselves",
-            expected=tensor_text(wanted),
-            got=tensor_text(got),
-        )
+    _expect_same("three checkpoints in a row", ["x", *2 * NAMES], got, wanted)
 
 
-def _together(checkpoint: Callable[..., Any], one: _Function, two: _Function, x: Tensor) -> list[Tensor]:
+def _together(checkpoint: Callable[..., Any], one: _Function, two: _Function, x: Tensor) -> list[Tensor | None]:
     for parameter in (x, *one.parameters, *two.parameters):
         parameter.grad = None
     hidden = checkpoint(one, x)
     (checkpoint(two, hidden.div(4)).sum() + checkpoint(one, hidden.div(64)).sum()).backward()
-    return [parameter.grad for parameter in (x, *one.parameters, *two.parameters) if parameter.grad is not None]
+    return [parameter.grad for parameter in (x, *one.parameters, *two.parameters)]
+
+
+def _after_a_part(trial: Trial) -> None:
+    """A backward that does not ask for all values, and then another call."""
+    w, before, x = (whole_numbers(seed, 3).requires_grad_() for seed in (1, 2, 3))
+
+    def two_branches(x: Tensor) -> Tensor:
+        return w.exp() + x.exp()
+
+    for one, inputs in ((before, [w]), (x, [x])):
+        y = trial.call(two_branches, one)
+        trial.run(lambda y=y, inputs=inputs: y.sum().backward(inputs=inputs))
+    if not same(x.grad, x.detach().exp()):
+        raise NotYet(
+            "the gradient is another one when the backward before has not asked for all of its values",
+            expected=tensor_text(x.detach().exp()),
+            got=tensor_text(x.grad),
+            likely="one store for all calls: make it inside your function"
+            if same(x.grad, before.detach().exp())
+            else None,
+        )
+
+
+def _a_module(trial: Trial) -> None:
+    """A module in double precision, whose graph is kept for a second backward."""
+    model, x = nn.Sequential(linear(4, 4, 3), nn.Tanh(), linear(4, 2, 4)).double(), whole_numbers(4, 2, 4).double()
+    wanted = torch.autograd.grad(model(x).sum(), list(model.parameters()))
+    modes: list[bool] = []
+    with model.register_forward_hook(lambda module, args, output: modes.append(module.training)):
+        y = trial.call(model, x)
+        if modes == []:
+            raise NotYet("a module that you are given is not called", expected="function(x), never function.forward(x)")
+
+        def backward() -> None:
+            y.sum().backward(retain_graph=True)
+
+        trial.run(backward)
+        _expect_same("a module in double precision", NAMES, [one.grad for one in model.parameters()], wanted)
+        try:
+            trial.run(backward)
+        except NotYet as fault:
+            second = "the first backward was all right, and so is a second one if the graph was kept"
+            raise NotYet(f"in a second backward, {fault.missing}", expected=second) from fault
+        twice = [2 * one for one in wanted]
+        _expect_same("after a second backward", NAMES, [one.grad for one in model.parameters()], twice)
+    if not all(modes):
+        raise NotYet("the second run is in another mode than the first", expected="the mode that the module is in")
+
+
+def _raises(x: Tensor) -> Tensor:
+    raise PlannedError
 
 
 def _without_gradients(trial: Trial) -> None:
@@ -206,19 +265,28 @@ def _expect_result(what: str, function: _Function, y: Any, wanted: tuple[Tensor,
 def _expect_gradients(what: str, function: _Function, x: Tensor, wanted: tuple[Tensor, list[Tensor]]) -> None:
     inputs = [one for one in (x, *function.parameters) if one.requires_grad]
     got = [one.grad for one in inputs]
-    if all(map(same, got, wanted[1])):
-        return
     likely = None
     if all(one is not None and same(one, 2 * truth) for one, truth in zip(got[-4:], wanted[1][-4:], strict=True)):
         likely = "counted twice: the second run must not run a backward of its own"
     elif any(one is None for one in got):
         likely = "cut off: a gradient did not arrive, so a part of the first run is not in the graph"
-    raise NotYet(
-        f"{what}: the gradients are other ones",
-        expected=tensor_text(wanted[1][-1]),
-        got=tensor_text(got[-1]),
-        likely=likely,
-    )
+    names = ["x", *NAMES] if x.requires_grad else NAMES
+    _expect_same(what, names, got, wanted[1], likely)
+
+
+def _expect_same(
+    what: str, names: Sequence[str], got: Sequence[Any], wanted: Sequence[Tensor], likely: str | None = None
+) -> None:
+    """Raise NotYet that shows one gradient which is another one."""
+    for name, one, truth in reversed(list(zip(names, got, wanted, strict=True))):
+        if not same(one, truth):
+            row = one[0] if isinstance(one, Tensor) and one.shape == truth.shape and one.ndim > 1 else one
+            raise NotYet(
+                f"{what}: the gradients are other ones, such as that of {name}",
+                expected=tensor_text(truth[0] if truth.ndim > 1 else truth),
+                got=tensor_text(row),
+                likely=likely,
+            )
 
 
 def _runs(what: str, wanted: int, got: int, likely: str) -> NotYet:

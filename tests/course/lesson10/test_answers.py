@@ -16,6 +16,23 @@ from torch.utils.checkpoint import checkpoint as torchs
 from tests.course.exercises.answers import Answers
 from tests.course.lesson10.wrong import bytes_of, checkpoint, every_node, has_nan, search, stepping, watching
 
+
+class Reentrant(torch.autograd.Function):
+    """10.2 without pack and unpack: the backward runs the function, and a backward of its own."""
+
+    @staticmethod
+    def forward(ctx, function, x, nothing):
+        ctx.function, ctx.x = function, x
+        return function(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x = ctx.x.detach().requires_grad_(ctx.x.requires_grad)
+        with torch.enable_grad():
+            ctx.function(x).backward(grad)
+        return None, x.grad, None
+
+
 answers = Answers("10.1", "10.2", "10.3", "10.4", "10.5")
 right, wrong = answers.right, answers.wrong
 
@@ -311,6 +328,7 @@ right("10.2")(checkpoint(take=dict.__getitem__))
 right("10.2")(checkpoint(copy=lambda x: x))
 right("10.2")(checkpoint(detached=torch.clone))
 right("10.2")(checkpoint(copy=lambda x: x.detach().clone().requires_grad_(x.requires_grad)))
+right("10.2")(lambda function, x: Reentrant.apply(function, x, torch.empty(0, requires_grad=True)))
 right("10.2")(lambda function, x: torchs(function, x, use_reentrant=False))
 
 
@@ -337,6 +355,10 @@ wrong("10.2", "the second run saved other values", "returned an invalid gradient
 )
 wrong("10.2", "detach x before you ask it")(checkpoint(copy=lambda x: (x * 1).requires_grad_(False)))
 wrong("10.2", says="the result is another one")(lambda function, x: checkpoint()(function, x) * 2)
+wrong("10.2", "one store for all calls")(checkpoint(store={}))
+wrong("10.2", "not taken off")(checkpoint(block=lambda hooks: hooks.__enter__() or contextlib.nullcontext()))
+wrong("10.2", says="is not called")(lambda function, x: checkpoint()(getattr(function, "forward", function), x))
+wrong("10.2", says="to have the same dtype")(checkpoint(detached=lambda tensor: tensor.detach().float()))
 wrong("10.2", "the result is detached")(lambda function, x: checkpoint()(function, x).detach())
 wrong("10.2", "with their graph")(checkpoint(detached=lambda tensor: tensor, take=dict.__getitem__))
 wrong("10.2", says="the gradients are other ones")(
@@ -348,6 +370,41 @@ wrong("10.2", says="the gradients are other ones")(
 def unpacks_nothing(function, x):
     with saved_tensors_hooks(lambda tensor: 0, lambda number: None):
         return function(x)
+
+
+@wrong("10.2", says="in a second backward, backward raised KeyError")
+def runs_again_once_and_never_more(function, x):
+    again, values, numbers = [], {}, itertools.count()
+
+    def unpack(number):
+        if not again:
+            again.append(1)
+            with torch.enable_grad(), saved_tensors_hooks(lambda t: values.update({len(values): t.detach()}), print):
+                function(x.detach().requires_grad_(x.requires_grad))
+        return values.pop(number)
+
+    with saved_tensors_hooks(lambda tensor: next(numbers), unpack):
+        return function(x)
+
+
+@wrong("10.2", "swallowed")
+def hides_an_error(function, x):
+    try:
+        return checkpoint()(function, x)
+    except Exception:
+        return x
+
+
+@wrong("10.2", says="in another mode than the first")
+def switches_to_evaluation(function, x):
+    def run(x):
+        if runs and isinstance(function, torch.nn.Module):
+            function.eval()
+        runs.append(1)
+        return function(x)
+
+    runs = []
+    return checkpoint()(run, x)
 
 
 @wrong("10.2", says="another number of runs")
@@ -402,7 +459,7 @@ def forgets_the_second_run(function, x):
         return function(x)
 
 
-@wrong("10.2", says="in a row give other gradients")
+@wrong("10.2", says="in a row: the gradients are other ones")
 def the_last_input(function, x):
     LAST.append(x)
     return checkpoint(copy=lambda x: LAST[-1].detach().requires_grad_(x.requires_grad))(function, x)

@@ -140,11 +140,13 @@ def checkpoint(
     take=dict.pop,
     detached=torch.Tensor.detach,
     always=False,
+    store=None,
+    block=lambda hooks: hooks,
 ):
     """An answer to 10.2, with parts that can be exchanged."""
 
     def answer(function, x):
-        values, count = {}, iter(range(10_000))
+        values, count = {} if store is None else store, iter(range(10_000))
 
         def unpack(number):
             if always or number not in values:
@@ -159,7 +161,7 @@ def checkpoint(
                     function(copy(x))
             return take(values, number)
 
-        with saved_tensors_hooks(lambda tensor: next(count), unpack):
+        with block(saved_tensors_hooks(lambda tensor: next(count), unpack)):
             return function(x)
 
     return answer
