@@ -81,14 +81,10 @@ def a_checkpoint_from_two_functions(trial: Trial) -> str:
     _after_a_part(trial)
     _a_module(trial)
     _without_gradients(trial)
+    _expect_taken_off(trial, "when your function has returned")
     if not error_comes_out(trial, lambda: trial.answer(_raises, whole_numbers(6, 2, 4))):
         raise hidden_error("the function")
-    if any("the hooks on saved tensors" in note for note in trial.notes):
-        raise NotYet(
-            "your hooks on saved tensors stay on when your function has returned",
-            expected="they are for the values of function(x), and for no others",
-            likely="not taken off: they belong in a `with` block round function(x)",
-        )
+    _expect_taken_off(trial, "when the function raises")
     return "nothing is kept but the input, the function runs once more in the backward, and all gradients are right"
 
 
@@ -224,6 +220,15 @@ def _a_module(trial: Trial) -> None:
         _expect_same("after a second backward", NAMES, [one.grad for one in model.parameters()], twice)
     if not all(modes):
         raise NotYet("the second run is in another mode than the first", expected="the mode that the module is in")
+
+
+def _expect_taken_off(trial: Trial, when: str) -> None:
+    if any("your code left the hooks on saved tensors" in note for note in trial.notes):
+        raise NotYet(
+            f"your hooks on saved tensors stay on {when}",
+            expected="they are for the values of function(x), and for no others",
+            likely="not taken off: they belong in a `with` block round function(x)",
+        )
 
 
 def _raises(x: Tensor) -> Tensor:

@@ -395,6 +395,17 @@ def hides_an_error(function, x):
         return x
 
 
+@wrong("10.2", "not taken off", "when the function raises")
+def closes_only_if_all_went_well(function, x):
+    @contextlib.contextmanager
+    def block(hooks):
+        hooks.__enter__()
+        yield
+        hooks.__exit__()
+
+    return checkpoint(block=block)(function, x)
+
+
 @wrong("10.2", says="in another mode than the first")
 def switches_to_evaluation(function, x):
     def run(x):
