@@ -280,7 +280,7 @@ def _expect_gradients(what: str, function: _Function, x: Tensor, wanted: tuple[T
 
 
 def _expect_same(
-    what: str, names: Sequence[str], got: Sequence[Any], wanted: Sequence[Tensor], likely: str | None = None
+    what: str, names: Sequence[str], got: Sequence[Any], wanted: Sequence[Any], likely: str | None = None
 ) -> None:
     """Raise NotYet that shows one gradient which is another one."""
     for name, one, truth in reversed(list(zip(names, got, wanted, strict=True))):

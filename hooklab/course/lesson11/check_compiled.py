@@ -14,7 +14,7 @@ from hooklab.course.exercises.expectations import expect_handle, expect_unused
 from hooklab.course.exercises.misconceptions import Reason, alike, fitting, named_by
 from hooklab.course.exercises.trial import NotYet, Trial
 
-WHERE = {"0.0": "on the layer `0.0`: ", "": "on the whole model: "}
+WHERE = {"1.0": "on the layer `1.0`: ", "": "on the whole model: "}
 MOMENTS = ("", "in a second call, ", "run eagerly, ", "after handle.remove(), ")
 
 
@@ -24,17 +24,31 @@ def add_hundred(module: nn.Module, args: Any, output: Tensor) -> Tensor:
 
 
 def _model() -> nn.Sequential:
-    model = nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), nn.Linear(2, 1), nn.Linear(1, 1))
+    """1.0 is also the end of another layer's name, which comes before it."""
+    before = nn.Sequential(nn.Identity(), nn.Sequential(nn.Linear(2, 2)))
+    model = nn.Sequential(before, nn.Sequential(nn.Linear(2, 1), nn.ReLU()), nn.Linear(1, 1))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.arange(2.0, parameter.numel() + 2).reshape(parameter.shape))
     return model
 
 
-def _observe(put: Callable[[nn.Module, str], Any], name: str) -> list[Tensor]:
-    """Return what a compiled model gives with the hook in it, twice, run eagerly, and after the removal."""
+def _observe(put: Callable[[nn.Module, str], Any], name: str, ran: list[bool] | None = None) -> list[Tensor]:
+    """Return what a compiled model gives with the hook in it, twice, run eagerly, and after the removal.
+
+    `ran` is told whether the model, without its hook, is still a compiled one.
+    """
+    graphs: list[int] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        def run(*values: Any) -> Any:
+            graphs.append(1)
+            return graph.forward(*values)
+
+        return run
+
     torch.compiler.reset()
-    compiled: Any = torch.compile(_model(), backend="eager")
+    compiled: Any = torch.compile(_model(), backend=backend)
     x = torch.ones(1, 2)
     with torch.no_grad():
         compiled(x)
@@ -43,7 +57,13 @@ def _observe(put: Callable[[nn.Module, str], Any], name: str) -> list[Tensor]:
         with torch.compiler.set_stance("force_eager"):  # what is registered, whatever is recorded
             came.append(compiled(x))
             handle.remove()
-            return [*came, compiled(x)]
+            came.append(compiled(x))
+        if ran is not None:
+            torch.compiler.reset()
+            graphs.clear()
+            compiled(x)
+            ran.append(bool(graphs))
+    return came
 
 
 def _truth(name: str) -> list[Tensor]:
@@ -81,20 +101,25 @@ def _expect_on_a_layer(handle: Any, compiled: nn.Module) -> None:
     table = handle.hooks_dict_ref()
     if not any(table is module._forward_hooks for module in compiled.modules()):
         is_pre = any(table is module._forward_pre_hooks for module in compiled.modules())
+        is_on_it = any(
+            table is one or (isinstance(one, dict) and add_hundred in one.values())
+            for module in compiled.modules()
+            for one in vars(module).values()
+        )
         raise NotYet(
-            "your hook is not among the forward hooks of this model",
+            "the handle that you return is of no forward hook on this model",
             expected="register_forward_hook, on the layer or on the compiled model itself",
             likely="a pre-hook: it runs before the layer, without its output"
             if is_pre
-            else "another object: a copy of the model is another model"
-            if table is None or all(table is not one for module in compiled.modules() for one in vars(module).values())
-            else None,
+            else None
+            if is_on_it
+            else "another object: a copy of the model is another model",
         )
 
 
 _LIKELY: dict[str, Reason] = {
-    "raised KeyError: '0.0'": "the compiled model's own names begin with `_orig_mod.`; get_submodule takes plain ones",
-    "has no attribute '0.0'": "a path instead of an attribute: get_submodule walks along the dots",
+    "raised KeyError: '1.0'": "the compiled model's own names begin with `_orig_mod.`; get_submodule takes plain ones",
+    "has no attribute '1.0'": "a path instead of an attribute: get_submodule walks along the dots",
 }
 
 
@@ -108,8 +133,9 @@ def a_hook_that_the_compiler_sees(trial: Trial) -> str:
         expect_unused(handle)
         return handle
 
+    ran: list[bool] = []
     try:
-        seen = [_observe(put, name) for name in WHERE]
+        seen = [_observe(put, name, ran) for name in WHERE]
         for (name, where), came in zip(WHERE.items(), seen, strict=True):
             for moment, got, wanted in zip(MOMENTS, came, _truth(name), strict=True):
                 if not alike(got, wanted):
@@ -125,6 +151,11 @@ def a_hook_that_the_compiler_sees(trial: Trial) -> str:
                     )
     finally:
         torch.compiler.reset()
+    if not all(ran):
+        raise NotYet(
+            "after your function the model is no compiled one: it runs eagerly for ever",
+            expected="a compiled model, which forgets what it has recorded, and records anew",
+        )
     if trial.faults:
         raise trial.faults[0]
     return "the hook runs in compiled calls, on a layer and on the whole model, until it is removed"

@@ -7,12 +7,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
-
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.misconceptions import fitting
+from hooklab.course.exercises.frames import kind_of
+from hooklab.course.exercises.misconceptions import alike, fitting
 from hooklab.course.exercises.trial import NotYet, StillTheStub, Trial
-from hooklab.course.processes import ProcessesFailed, launch
+from hooklab.course.processes import ProcessesFailed, launch, script
 
 NUMBERS = (2, 3)
 SECONDS = 20.0
@@ -21,7 +20,9 @@ _WAITED = ("closed by peer", "reset by peer", "Timed out", "Connection refused")
 LIKELY = {
     "NameError": "a name of this notebook: the new processes do not know it; define it inside the function",
     "Default process group": "no process group: begin with dist.init_process_group",
-    "'NoneType' object has no attribute 'tolist'": "no gradient yet: this process has not run backward()",
+    "'NoneType' object has no attribute 'tolist'": (
+        "no gradient: .grad is None before this process has run backward(), and after zero_grad()"
+    ),
 }
 
 
@@ -44,7 +45,8 @@ PROGRAMS = {
         lambda rank, processes: _mean(processes) / processes
     ),
     "the sum over the processes, not their average": _each(lambda rank, processes: _mean(processes) * processes),
-    "process 0's gradient for everybody": _each(lambda rank, processes: 1.0),
+    "process 0's gradient for everybody: sent by it, or computed from its data": _each(lambda rank, processes: 1.0),
+    "half the sum, whatever the number of processes": _each(lambda rank, processes: _mean(processes) * processes / 2),
     "written down, not computed: it is right for two processes only": _each(lambda rank, processes: 1.5),
     "two passes: their gradients add up": _each(lambda rank, processes: 2 * _mean(processes)),
 }
@@ -52,7 +54,7 @@ PROGRAMS = {
 
 @exercise("11.4", "Mend it: the gradient of everybody")
 def the_gradient_of_everybody(trial: Trial) -> str:
-    if not inspect.isfunction(trial.answer):
+    if not inspect.isfunction(trial.answer) or trial.answer.__name__ == "<lambda>":
         raise NotYet("your answer is no function", expected="a function of yours, defined with `def`")
     if inspect.signature(trial.answer).parameters:
         raise NotYet("your function takes arguments", expected="none: each process calls it without")
@@ -60,14 +62,20 @@ def the_gradient_of_everybody(trial: Trial) -> str:
     for processes, came in zip(NUMBERS, seen, strict=True):
         for rank, (got, wanted) in enumerate(zip(came, truth(processes), strict=True)):
             if got is None:
-                raise NotYet("your function returns None", expected=repr(wanted), got="None", likely="forgotten return")
-            if got != wanted:
+                only_here = any(one is not None for one in came)
+                raise NotYet(
+                    f"in process {rank}, your function returns None",
+                    expected=repr(wanted),
+                    got="None",
+                    likely="every process returns the average, on every way" if only_here else "forgotten return",
+                )
+            if not isinstance(got, list) or not alike(got, wanted):
                 raise NotYet(
                     f"with {processes} processes, process {rank} does not return the average",
                     expected=repr(wanted),
                     got=repr(got),
-                    likely="a tensor: `.tolist()` makes a list of it"
-                    if isinstance(got, Tensor)
+                    likely=f"a {kind_of(got)}: `.tolist()` makes a list of it"
+                    if hasattr(got, "tolist")
                     else fitting(seen, PROGRAMS, NUMBERS),
                 )
     return "with two processes and with three, each returns the average over all of them"
@@ -81,9 +89,17 @@ def _rounded(value: Any) -> Any:
 
 def _run(answer: Callable[[], Any], processes: int) -> list[Any]:
     try:
-        return launch(answer, processes=processes, seconds=SECONDS, show=False)
+        script(answer)
     except OSError as error:
         raise NotYet("the source of your function cannot be found", expected="a function defined in a cell") from error
+    try:
+        return launch(answer, processes=processes, seconds=SECONDS, show=False)
+    except FileNotFoundError as error:
+        raise NotYet(
+            f"with {processes} processes, one of them ends well before your function returns",
+            expected="each returns a list",
+            likely="`exit()` or `sys.exit()` ends the process: `return` ends the function",
+        ) from error
     except ProcessesFailed as failed:
         lasts = [_last(text) for text in failed.outputs]
         if any(last.startswith("NotImplementedError") for last in lasts):

@@ -1,12 +1,13 @@
-"""The check of exercise 11.5: a comm hook that keeps what it has not sent, tried with two processes that are threads.
+"""The check of exercise 11.5: a comm hook that keeps what it has not sent, tried with three processes that are threads.
 
 The buckets are made up, and so is what the processes say to each other: the answer is given a `gather` that waits for
-both, as the real one does. As DDP does, the second step has the parameters in another order, and later ones have two
+all, as the real one does. As DDP does, the second step has the parameters in another order, and later ones have two
 buckets.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.misconceptions import alike, fitting
 from hooklab.course.exercises.trial import NotYet, StillTheStub, Trial, learners_error, tensor_text
 
-RANKS = 2
+RANKS = 3
 SECONDS = 10.0
 SHAPES = ((2, 2), (3,), (2,), (3,))
 LAYOUTS = [
@@ -72,15 +73,19 @@ class Bucket:
 
 
 def coarse(values: Tensor) -> Tensor:
-    """Pack: the multiple of 4 next to zero, as a small integer."""
-    return (values / 4).trunc().to(torch.int16)
+    """Pack: how many, and of each the multiple of 4 next to zero, with its sign in the last bit.
+
+    So a message of a part is no part of a message, and a mean of messages means nothing.
+    """
+    fours = (values / 4).trunc()
+    return torch.cat([torch.tensor([len(values)]), 2 * fours.abs() + (fours < 0)]).to(torch.int16)
 
 
 def from_coarse(message: Tensor, size: int) -> Tensor:
     """Unpack what `coarse` has packed; the sizes must fit."""
-    if message.numel() != size:
-        raise ValueError(f"unpack got a message of {message.numel()} numbers, and is asked for {size}")
-    return 4.0 * message
+    if message[0] != size:
+        raise ValueError(f"unpack got a message of {message[0]} numbers, and is asked for {size}")
+    return 4.0 * (message[1:] // 2) * (1 - 2 * (message[1:] % 2))
 
 
 class Meeting:
@@ -107,19 +112,23 @@ class Meeting:
 Make = Callable[[Callable[..., Any], Callable[..., Any], Callable[..., Any]], Callable[..., Any]]
 
 
-def observe(make: Make, told: Callable[[BaseException], Exception] | None = None) -> Iterator[Tensor]:
+def observe(
+    make: Make,
+    told: Callable[[BaseException], Exception] | None = None,
+    layouts: Sequence[Sequence[Sequence[int]]] = LAYOUTS,
+) -> Iterator[Tensor]:
     """Yield, step by step and process by process, the gradients of all parameters that the hooks' futures hold."""
     parameters = [nn.Parameter(torch.zeros(shape)) for shape in SHAPES]
     meeting = Meeting()
     hooks = [make(coarse, from_coarse, meeting.gather(rank)) for rank in range(RANKS)]
     generator = torch.Generator().manual_seed(0)
-    for layout in LAYOUTS:
+    for layout in layouts:
         grads = [
-            [torch.randint(-9, 10, one.shape, generator=generator).float() for one in parameters] for _ in range(RANKS)
+            [torch.randint(-36, 37, one.shape, generator=generator) / 4 for one in parameters] for _ in range(RANKS)
         ]
         results: dict[tuple[int, int], Any] = {}
 
-        def work(rank: int, layout: Sequence[list[int]] = layout, grads: Any = grads, results: Any = results) -> None:
+        def work(rank: int, layout: Any = layout, grads: Any = grads, results: Any = results) -> None:
             try:
                 with torch.no_grad():
                     for index, numbers in enumerate(layout):
@@ -154,7 +163,7 @@ class _NoFuture(Exception):
         self.value = value
 
 
-def _in_order(layout: Sequence[list[int]], buffers: list[Any], parameters: list[nn.Parameter]) -> Any:
+def _in_order(layout: Sequence[Sequence[int]], buffers: list[Any], parameters: list[nn.Parameter]) -> Any:
     """Return the buffers' numbers in the order of the parameters; or what is no buffer of the right size, as it is."""
     parts: dict[int, Tensor] = {}
     for numbers, buffer in zip(layout, buffers, strict=True):
@@ -214,6 +223,7 @@ PROGRAMS: dict[str, Make] = {
         of_gradient_only=True
     ),
     "the sum of the messages, not their mean": _program(scale=1.0),
+    "half the sum: here are three processes, and there may be any number": _program(scale=1 / 2),
     "the memory is subtracted: what was not sent is still owed": _program(sign=-1.0),
     "its own message, and not everybody's": _program(own=True),
     "remembered is what all have not sent: each process owes what *it* has not sent": _program(of_mean=True),
@@ -223,7 +233,17 @@ PROGRAMS: dict[str, Make] = {
 @exercise("11.5", "A memory for any compression")
 def a_memory_for_any_compression(trial: Trial) -> str:
     def make(pack: Any, unpack: Any, gather: Any) -> Any:
-        hook = trial.call(pack, unpack, gather)
+        calls: list[str] = []
+
+        def noted(function: Any, name: str) -> Any:
+            @functools.wraps(function)
+            def call(*args: Any, **named: Any) -> Any:
+                calls.append(name)
+                return function(*args, **named)
+
+            return call
+
+        hook = trial.call(noted(pack, "pack"), unpack, noted(gather, "gather"))
         if not callable(hook):
             likely = "forgotten return" if hook is None else None
             raise NotYet("your function returns no hook", expected="hook(state, bucket)", got=repr(hook), likely=likely)
@@ -231,11 +251,23 @@ def a_memory_for_any_compression(trial: Trial) -> str:
             raise NotYet(
                 "your hook has no argument called `bucket`", expected="hook(state, bucket): DDP asks for the name"
             )
-        return hook
+
+        def counted(state: Any, bucket: Any) -> Any:
+            calls.clear()
+            future = hook(state, bucket)
+            for name in ("pack", "gather"):
+                if calls.count(name) > 1:
+                    raise NotYet(
+                        f"your hook calls {name} {calls.count(name)} times for one bucket",
+                        expected="one message for a bucket: packing may be slow or random, and sending costs",
+                    )
+            return future
+
+        return counted
 
     seen: list[Any] = []
     wanted = list(observe(_program()))
-    for place, got in enumerate(observe(make, lambda error: _raised(error, trial))):
+    for place, got in enumerate(observe(make, lambda error: _raised(error, trial, make))):
         seen.append(got)
         where = WHEN[place // RANKS]
         if isinstance(got, _NoFuture):
@@ -251,6 +283,7 @@ def a_memory_for_any_compression(trial: Trial) -> str:
                 f"{where}the future's value is no buffer of this bucket",
                 expected="a tensor as long as it",
                 got=_told(got),
+                likely="a `return` is missing in the function that makes the value" if got is None else None,
             )
     for place, (got, right) in enumerate(zip(seen, wanted, strict=True)):
         if not alike(got, right):
@@ -273,21 +306,24 @@ def _told(got: Any) -> str:
     return tensor_text(got) if isinstance(got, Tensor) else repr(got)[:80]
 
 
-def _raised(error: BaseException, trial: Trial) -> Exception:
+def _raised(error: BaseException, trial: Trial, make: Make) -> Exception:
     if isinstance(error, NotImplementedError):
         return StillTheStub()
+    if isinstance(error, NotYet):
+        return error
     fault = learners_error(error, "your hook")
-    words = str(error)
+    return NotYet(fault.missing, expected="no exception", likely=_likely(str(error), make))
+
+
+def _likely(words: str, make: Make) -> str | None:
     if "'torch._C.Future' object" in words or "'Future' object" in words:
-        return NotYet(
-            fault.missing,
-            expected="no exception",
-            likely="the future itself: its `.value()` is the list of messages",
-        )
-    if "must match the size" in words or "split_with_sizes" in words or "numbers, and is asked for" in words:
-        return NotYet(
-            fault.missing,
-            expected="no exception",
-            likely="another bucket than before: parameters move from bucket to bucket, so remember each one's error",
-        )
-    return fault
+        return "the future itself: its `.value()` is the list of messages"
+    if "Default process group has not been initialized" in words:
+        return "no process group is here: the number of processes is the length of the list of messages"
+    if any(one in words for one in ("must match the size", "split_with_sizes", "numbers, and is asked for")):
+        try:
+            list(observe(make, layouts=LAYOUTS[:1] * len(LAYOUTS)))
+        except Exception:
+            return None  # it has another reason
+        return "another bucket than before: parameters move from bucket to bucket, so remember each one's error"
+    return None

@@ -319,7 +319,7 @@ wrong("11.3", "always on the whole model")(putting(lambda compiled, name: compil
 wrong("11.3", "always on the whole model")(putting(lambda compiled, name: compiled._orig_mod))
 wrong("11.3", "registered twice")(putting(times=2))
 wrong("11.3", None)(putting(hook=lambda module, args, output: None))
-wrong("11.3", "another object", "not among the forward hooks of this model")(
+wrong("11.3", "another object", "of no forward hook on this model")(
     putting(lambda compiled, name: copy.deepcopy(compiled).get_submodule(name))
 )
 wrong("11.3", "the compiled model's own names begin with")(
@@ -328,7 +328,7 @@ wrong("11.3", "the compiled model's own names begin with")(
 wrong("11.3", "a path instead of an attribute")(putting(lambda compiled, name: getattr(compiled, name)))
 
 
-@wrong("11.3", "a pre-hook", "not among the forward hooks of this model")
+@wrong("11.3", "a pre-hook", "of no forward hook on this model")
 def before_the_layer(compiled, name, hook):
     torch.compiler.reset()
     return compiled.get_submodule(name).register_forward_pre_hook(lambda module, args: hook(module, args, args[0]))
@@ -347,6 +347,21 @@ def switches_the_compiler_off(compiled, name, hook):
     return compiled._orig_mod.get_submodule(name).register_forward_hook(hook)
 
 
+@wrong("11.3", None, "no compiled one")
+def runs_the_original_for_ever(compiled, name, hook):
+    compiled.forward = compiled._orig_mod.forward
+    return compiled.get_submodule(name).register_forward_hook(hook)
+
+
+@right("11.3")
+def not_recorded(compiled, name, hook):
+    torch.compiler.reset()
+    return compiled.get_submodule(name).register_forward_hook(torch.compiler.disable(hook))
+
+
+wrong("11.3", None)(
+    putting(lambda compiled, name: next(one for path, one in compiled.named_modules() if path.endswith(name)))
+)
 wrong("11.3", None)(putting(lambda compiled, name: compiled.get_submodule("1")))
 wrong("11.3", None)(putting(hook=lambda module, args, output: output + 1))
 
@@ -495,8 +510,46 @@ def the_script_of_the_card():
     return seen[0].tolist()
 
 
+def exits():
+    import sys
+
+    dist.init_process_group("gloo")
+    sys.exit()
+
+
+def clears_the_gradient():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    model.zero_grad()
+    return model.module.weight.grad.tolist()
+
+
+def returns_in_the_first_only():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    if dist.get_rank() == 0:
+        return model.module.weight.grad.tolist()
+
+
+def returns_an_array():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    return model.module.weight.grad.numpy()
+
+
+def half_the_sum():
+    dist.init_process_group("gloo")
+    model = nn.Linear(2, 1, bias=False)
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    dist.all_reduce(model.weight.grad)
+    return (model.weight.grad / 2).tolist()
+
+
 wrong("11.4", "this process's own gradient: hooks on the weight run before the average, model.module(x)")(past_ddp)
-wrong("11.4", "a tensor: `.tolist()`")(returns_a_tensor)
+wrong("11.4", "a Tensor: `.tolist()`")(returns_a_tensor)
 wrong("11.4", "some wait for others")(the_script_of_the_card)
 wrong("11.4", "this process's own gradient")(own_gradient)
 wrong("11.4", "this process's own gradient")(without_sync)
@@ -506,6 +559,12 @@ wrong("11.4", "divided once more")(averaged_twice)
 wrong("11.4", "no process group")(without_a_group)
 wrong("11.4", None, "process 0: ended without a word")(dies)
 wrong("11.4", "two passes")(two_passes)
+wrong("11.4", "`exit()`", "ends well before your function returns")(exits)
+wrong("11.4", "no gradient: .grad is None before")(clears_the_gradient)
+wrong("11.4", "every process returns", "in process 1, your function returns None")(returns_in_the_first_only)
+wrong("11.4", "a ndarray: `.tolist()`")(returns_an_array)
+wrong("11.4", "half the sum")(half_the_sum)
+wrong("11.4", None, "defined with `def`")(lambda: [[1.5, 3.0]])
 wrong("11.4", None, "your answer is no function")(functools.partial(for_two))
 
 # --- 11.5
@@ -595,7 +654,7 @@ def kept_on_the_parameters(pack, unpack, gather):
         for one, part in zip(parameters, left, strict=True):
             vars(one).setdefault("left", {})[id(mine)] = part
         return gather(message).then(
-            lambda done: functools.reduce(torch.add, (unpack(m, len(wanted)) for m in done.value())) / 2
+            lambda done: functools.reduce(torch.add, (unpack(m, len(wanted)) for m in done.value())) / len(done.value())
         )
 
     return hook
@@ -632,17 +691,22 @@ def memory_hook(change):
             wanted = {"subtract": gradient - old, "none": gradient, "half": gradient + old / 2}.get(
                 change, gradient + old
             )
-            message = pack(wanted)
+            message = torch.cat(list(map(pack, wanted.split(sizes)))) if change == "parts" else pack(wanted)
             mine = unpack(message, len(wanted))
+            if change == "size":
+                dist.get_world_size()
             left = {"gradient": gradient - mine, "wanted": wanted, "sent": mine, "twice": wanted - mine + old}
             kept.update(zip(keys, left.get(change, wanted - mine).split(sizes), strict=True))
 
             def mean(done):
                 messages = done if change == "future" else done.value()
                 parts = torch.stack([unpack(one, len(wanted)) for one in messages])
-                return {"sum": parts.sum(0), "own": mine, "first": parts[0]}.get(change, parts.mean(0))
+                if change == "mean of messages":
+                    return unpack(torch.stack(messages).float().mean(0), len(wanted))
+                results = {"sum": parts.sum(0), "halves": parts.sum(0) / 2, "own": mine, "first": parts[0]}
+                return None if change == "nothing" else results.get(change, parts.mean(0))
 
-            return gather(message).then(mean)
+            return gather(pack(wanted) if change == "packed twice" else message).then(mean)
 
         return hook
 
@@ -662,8 +726,26 @@ for change, likely in {
     "twice": "the old memory counts twice",
     "shape": "one memory for all parameters of a shape",
     "future": "the future itself",
+    "halves": "half the sum",
+    "mean of messages": None,
+    "nothing": "a `return` is missing",
+    "parts": None,
+    "size": "no process group is here",
+    "packed twice": None,
 }.items():
     wrong("11.5", likely)(memory_hook(change))
+
+
+@wrong("11.5", None, "must match the size")
+def looks_for_equal_parameters(pack, unpack, gather):
+    known = []
+
+    def hook(state, bucket):
+        known.extend(one for one in bucket.parameters() if one not in known)
+
+    return hook
+
+
 wrong("11.5", "a future", "your hook returns no Future")(
     lambda pack, unpack, gather: lambda state, bucket: gather(pack(bucket.buffer())).wait()
 )

@@ -262,11 +262,12 @@ def memory(
             message = pack(wanted)
             messages = gather(message)
             mine = unpack(message, len(wanted))
-            both = sum(unpack(one, len(wanted)) for one in messages.wait())
-            sent = both / 2 if everybodys else mine
+            total = sum(unpack(one, len(wanted)) for one in messages.wait())
+            mean = total / len(messages.wait())
+            sent = mean if everybodys else mine
             left = (gradient if of_gradient else wanted) - sent
             kept.update(zip(names, left.split(sizes), strict=True))
-            result = mine if own else both / 2 if divide else both
+            result = mine if own else mean if divide else total
             return messages.then(lambda done: result) if future else result
 
         return hook
