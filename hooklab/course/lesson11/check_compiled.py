@@ -102,7 +102,7 @@ def _expect_on_a_layer(handle: Any, compiled: nn.Module) -> None:
     if not any(table is module._forward_hooks for module in compiled.modules()):
         is_pre = any(table is module._forward_pre_hooks for module in compiled.modules())
         is_on_it = any(
-            table is one or (isinstance(one, dict) and add_hundred in one.values())
+            isinstance(one, dict) and (one is table or add_hundred in one.values())
             for module in compiled.modules()
             for one in vars(module).values()
         )
