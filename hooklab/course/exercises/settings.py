@@ -233,6 +233,20 @@ def _set_folder(folder: str | None) -> None:
         os.chdir(folder)
 
 
+# Torch's compiler and OpenMP keep notes for themselves in these variables, from their first use on.
+_OF_LIBRARIES = ("KMP_", "TORCHINDUCTOR_", "TRITON_")
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OF_LIBRARIES)}
+
+
+def _set_environment(variables: dict[str, str]) -> None:
+    for name in _environment().keys() - variables.keys():
+        del os.environ[name]
+    os.environ.update(variables)
+
+
 def _streams() -> tuple[Any, ...]:
     return sys.stdin, sys.stdout, sys.stderr
 
@@ -337,6 +351,7 @@ SETTINGS: list[Setting] = [
         "the locale", lambda: locale.setlocale(locale.LC_ALL), lambda value: locale.setlocale(locale.LC_ALL, value)
     ),
     Setting("the working folder", _folder, _set_folder),
+    Setting("os.environ", _environment, _set_environment),
     Setting("sys.stdin, sys.stdout or sys.stderr", _streams, _set_streams),
     Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, words=_at),
 ]

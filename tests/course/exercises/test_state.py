@@ -107,6 +107,9 @@ ONLY_LEFT = [
     Deed("torch's random seed", lambda: torch.manual_seed(3), torch.initial_seed),
     Deed("the locale", lambda: locale.setlocale(locale.LC_ALL, OTHER_LOCALE), lambda: locale.setlocale(locale.LC_ALL)),
     Deed("the working folder", lambda: os.chdir("/"), os.getcwd),
+    Deed("os.environ", lambda: os.environ.update(HOME="/"), lambda: dict(os.environ)),
+    Deed("os.environ", lambda: os.environ.update(NEW_VARIABLE="1"), lambda: dict(os.environ)),
+    Deed("os.environ", lambda: os.environ.pop("PATH"), lambda: dict(os.environ)),
     Deed("sys.stdout", lambda: setattr(sys, "stdout", None), lambda: sys.stdout),
     Deed("sys.stdin, sys.stdout or sys.stderr", lambda: setattr(sys, "stderr", None), lambda: sys.stderr),
     Deed("recursion limit", lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 1), sys.getrecursionlimit),
@@ -214,6 +217,13 @@ def test_a_library_that_is_imported_for_the_first_time_may_add_its_warning_filte
 
     def answer(x):
         warnings.filterwarnings("once", category=LibraryWarning)
+
+    assert outcome_of(calls_with_tensor, answer, monkeypatch).details == ()
+
+
+def test_a_library_may_keep_notes_for_itself_in_the_environment(monkeypatch):
+    def answer(x):
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "anywhere")  # as a first compiled call does
 
     assert outcome_of(calls_with_tensor, answer, monkeypatch).details == ()
 
