@@ -7,7 +7,7 @@
 
 Each mutant lives in a process of its own, made by fork (so not on Windows), where an import finds the changed source.
 There run, for mini, random programs whose logs in torch are known beforehand, then pytest; for a lesson's checks, its
-solutions and every right and wrong answer, those to the exercises of the changed file first. What a test notices is
+solutions and every right and wrong answer to the exercises that the changed file has to do with. What a test notices is
 killed; so is what runs five times as long as without a change.
 
 The numbers of a check's inputs stay as they are: those that stand in a call that makes a tensor, a layer or a seed, in
@@ -299,8 +299,11 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self.mutant.source, str(self.mutant.path), "exec"), module.__dict__)
 
 
-def fate(mutant: Mutant, target: Target, seconds: float) -> str:
-    """Run the tests on a mutant, in a child process: "killed", "alive", or "slow" if they did not come to an end."""
+def fate(mutant: Mutant | None, target: Target, seconds: float) -> str:
+    """Run the tests on a mutant, or on the code as it is, in a child process.
+
+    Returns "killed", "alive", or "slow" if they did not come to an end.
+    """
     child = os.fork()
     if child == 0:
         os.setsid()
@@ -316,15 +319,16 @@ def fate(mutant: Mutant, target: Target, seconds: float) -> str:
     return "slow"
 
 
-def _end_child(mutant: Mutant, target: Target) -> None:
+def _end_child(mutant: Mutant | None, target: Target) -> None:
     """Exit with 0 if no test notices."""
     code = 1
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            sys.meta_path.insert(0, _Changed(mutant))
+            if mutant is not None:
+                sys.meta_path.insert(0, _Changed(mutant))
             for name in [name for name in sys.modules if name.split(".")[0] in ("hooklab", "tests")]:
                 del sys.modules[name]
-            code = 0 if target.is_well(mutant.module) and _pytest_passes(target) else 1
+            code = 0 if target.is_well(mutant.module if mutant else "") and _pytest_passes(target) else 1
     finally:
         os._exit(code)
 
@@ -366,12 +370,19 @@ def answers_are_judged(lessons: list[int]) -> Callable[[str], bool]:
         from hooklab.course.exercises.exercise import exercises_of
 
         exercises = [one for number in lessons for one in exercises_of(number)]
-        exercises.sort(key=lambda one: one.verify.__module__ != changed)
-        for one in exercises:
+        own = [one for one in exercises if one.verify.__module__ == changed]
+        for one in own if own and not is_shared(changed) else exercises:
             expect_all_judged(one.id, solutions[one.id])
         return True
 
     return are_judged
+
+
+def is_shared(module: str) -> bool:
+    """Whether a module of a lesson is imported by others than `checks`, which only gathers what there is."""
+    folder = (ROOT / Path(*module.split("."))).parent
+    others = [path.read_text("utf-8") for path in folder.glob("*.py") if path.name != "checks.py"]
+    return any(f"{module} import" in text for text in others)
 
 
 def expect_all_judged(id: str, solution: tuple[str, str, str]) -> None:
@@ -421,8 +432,7 @@ def main() -> int:
     if options.sample is not None and options.sample < len(mutants):
         mutants = random.Random(options.seed).sample(mutants, options.sample)
     began = time.monotonic()
-    unchanged = Mutant(target.files[0], 0, "nothing", target.files[0].read_text(encoding="utf-8"))
-    if fate(unchanged, target, 3600) != "alive":
+    if fate(None, target, 3600) != "alive":
         print("the tests fail without any change")
         return 1
     seconds = 30 + 5 * (time.monotonic() - began)  # a mutant that takes longer has a loop without an end
