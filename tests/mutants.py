@@ -24,6 +24,7 @@ import importlib
 import importlib.abc
 import importlib.util
 import io
+import linecache
 import os
 import random
 import re
@@ -142,7 +143,7 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[ast.AST], ast.AST | 
             if not isinstance(node, ast.While):
                 yield "always", lambda twin: _with(twin, test=ast.Constant(True))
             yield "never", lambda twin: _with(twin, test=ast.Constant(False))
-        case ast.Return(value=value) if value is not None and not _is_none(value):
+        case ast.Return(value=value) if value is not None and not _is_false(value):
             yield "return None", lambda twin: _with(twin, value=ast.Constant(None))
         case ast.AugAssign(target=target):
             yield "left out", lambda twin: ast.Pass()
@@ -175,8 +176,9 @@ def _plain_assignment(twin: ast.AST) -> ast.AST:
     return ast.Assign([twin.target], ast.BinOp(read, twin.op, twin.value))
 
 
-def _is_none(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+def _is_false(node: ast.AST) -> bool:
+    """Whether a returned value is None, or False, for which None does as well."""
+    return isinstance(node, ast.Constant) and (node.value is None or node.value is False)
 
 
 def mutants_of(path: Path) -> list[Mutant]:
@@ -238,10 +240,17 @@ def inputs(node: ast.AST) -> Iterator[ast.AST]:
         case ast.Module(body=lines):
             made_of = [line.value for line in lines if isinstance(line, ast.Assign | ast.AnnAssign) and line.value]
             made_of = [value for value in made_of if not isinstance(value, ast.Constant)]
+            made_of += [
+                part for value in made_of if isinstance(value, ast.List) for row in value.elts for part in _args(row)
+            ]
         case _:
             made_of = []
     for value in made_of:
         yield from _numbers(value)
+
+
+def _args(row: ast.AST) -> list[ast.expr]:
+    return row.args if isinstance(row, ast.Call) else []
 
 
 def _is_layer(function: ast.AST) -> bool:
@@ -393,8 +402,9 @@ def expect_all_judged(id: str, solution: tuple[str, str, str]) -> None:
 
     imports, cell, name = solution
     space: dict[str, object] = {"__name__": "answer"}
-    exec(f"{imports}\n{cell}", space)
-    assert attempt(id, space[name]).summary
+    code = f"{imports}\n{cell}"
+    linecache.cache["<answer>"] = len(code), None, code.splitlines(keepends=True), "<answer>"  # a check may read it
+    exec(compile(code, "<answer>", "exec"), space)
     expect_correct(id, space[name])
     lesson = f"tests.course.lesson{int(id.split('.')[0]):02d}"
     for wrong in wrong_answers(importlib.import_module(f"{lesson}.wrong")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -198,15 +199,10 @@ def _why_nothing(trial: Trial, make: Callable[[], Scene]) -> str | None:
         came, elsewhere = _Noted(lambda: runs.calls), _Noted(lambda: runs.calls)
         scene.layer._backward_hooks = scene.layer._backward_pre_hooks = came
         scene.model._backward_hooks = elsewhere
-        handles = [one.register_hook(lambda grad: backwards.append(1)) for one in scene.model.parameters()]
-        try:
-            with no_warnings():
-                Trial(trial.answer).call(*scene)
-        except NotYet:
-            pass
-        finally:
-            for handle in handles:
-                handle.remove()
+        for one in scene.model.parameters():
+            one.register_hook(lambda grad: backwards.append(1))
+        with no_warnings(), suppress(NotYet):
+            Trial(trial.answer).call(*scene)
     if scene.layer._is_full_backward_hook is False:
         return LEGACY
     if elsewhere.came and not came.came:

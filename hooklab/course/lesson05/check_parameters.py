@@ -88,7 +88,7 @@ def _documents_hook(layer: nn.Module, *factors: float) -> list[Any]:
     """The document's own: input, weight, bias, where there are three."""
 
     def hook(module: nn.Module, gin: Any, gout: Any) -> Any:
-        scaled = [one if one is None else factor * one for factor, one in zip((1.0, *factors), gin, strict=False)]
+        scaled = [factor * one for factor, one in zip((1.0, *factors), gin, strict=False)]
         return (*scaled, *gin[len(scaled) :])
 
     return [layer.register_backward_hook(hook)]

@@ -49,6 +49,7 @@ class Answers:
 def expect_correct(id: str, answer: Any) -> None:
     outcome = attempt(id, answer)
     assert (outcome.state, outcome.details) == ("correct", ())
+    assert outcome.summary
 
 
 def expect_refused(id: str, answer: Any, likely: str | None, says: str) -> None:
