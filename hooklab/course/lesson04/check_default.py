@@ -117,7 +117,7 @@ def _judge(calls: list[_Call], module: nn.Module, default: float, x: Tensor) -> 
                 f"{call} does not get what it should",
                 expected=f"scale = {scale:g}, shift = {shift:g}, and x itself",
                 got=f"scale = {call.got[1]:g}, shift = {call.got[2]:g}, and {given}",
-                likely=_likely(calls, module, default, x) if call.got[0] is x else None,
+                likely=_likely(calls, module, default, x),
             )
         if not same(call.output, x * scale + shift):
             raise NotYet(f"{call} returns something else than forward does", got=tensor_text(call.output))

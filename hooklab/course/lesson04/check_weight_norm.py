@@ -92,7 +92,7 @@ def _expect_parameters(layer: nn.Linear, start: Tensor, bias: bool) -> None:
 def _expect_outputs(layer: nn.Linear, x: Tensor, start: Tensor, wanted: Tensor, handle: Any) -> None:
     """Each state of the two parameters is run twice, in both modes: the weight must be that of its own pass."""
     g, v = (layer.get_parameter(name) for name in ("weight_g", "weight_v"))
-    first: State = (g.detach().clone(), v.detach().clone())
+    first: State = (g.clone(), v.clone())
     second: State = (2 * first[0], 3 * first[1])
     third: State = (-first[0] + 0.5, torch.randn_like(first[1]))
     states, got = [first, first, second, second, third, third], []

@@ -104,9 +104,10 @@ def first_in_the_line(trial: Trial) -> str:
         trial.run(handle.remove)
         for x in inputs:
             run(model, x, seen=seen)
-            if not same(seen.only_argument(), x + plus):
-                got, wanted = tensor_text(seen.only_argument()), tensor_text(x + plus)
-                raise NotYet("the handle does not remove the new hook alone", expected=wanted, got=got)
+            got, wanted = seen.only_argument(), x + plus
+            if not same(got, wanted):
+                shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
+                raise NotYet("the handle does not remove the new hook alone", **shown)
         trial.expect_none_left()
     return "the new hook runs first, the old ones are still there, and the handle removes yours alone"
 

@@ -1020,7 +1020,7 @@ def writes_into_the_dictionary(model, layer, x):
     return structured_by(model, layer, x, detached)
 
 
-@wrong("3.4", "writing into the model's own dictionary or list")
+@wrong("3.4", "writing into the model's own dictionary or list", "'hidden': [a tensor, (a tensor,)]")
 def writes_into_the_list(model, layer, x):
     def detached(part):
         if isinstance(part, torch.Tensor):
@@ -1381,7 +1381,7 @@ def a_wrong_name_leaves_a_hook(model, names):
             handle.remove()
 
 
-@wrong("3.5", says="the wrong name 'hed' was accepted")
+@wrong("3.5", says="the block ran, and the error came at its end")
 @contextmanager
 def a_wrong_name_fails_at_the_end(model, names):
     modules = dict(model.named_modules())
@@ -1451,7 +1451,7 @@ def only_the_last_name(model, names):
             handle.remove()
 
 
-@wrong("3.5", says="the names are not those asked for")
+@wrong("3.5", says="expected  ['body.first', 'head']")
 @contextmanager
 def short_names(model, names):
     captured, handles = capture_with(

@@ -150,6 +150,14 @@ def hook_on_the_bias(layer):
     return layer.bias.register_hook(lambda grad: grad * 2)
 
 
+@wrong("4.1", says="raised TypeError")
+def lacks_an_argument(layer):
+    def scaled(by, x):
+        return by * x
+
+    return layer.register_forward_pre_hook(lambda module, args: scaled(args[0]))
+
+
 # --- 4.2
 
 
@@ -259,6 +267,16 @@ def lets_forward_try(layer):
             raise ValueError
 
     return layer.register_forward_pre_hook(try_it)
+
+
+@wrong("4.2", says="after handle.remove() another hook of yours is still there")
+def a_second_hook_that_looks(layer):
+    def guard(module, args):
+        if not args[0].isfinite().all():
+            raise ValueError
+
+    layer.register_forward_hook(lambda module, args, output: None)
+    return layer.register_forward_pre_hook(guard)
 
 
 # --- 4.3
@@ -382,6 +400,12 @@ def merges_of(module, default):
     return module.register_forward_pre_hook(lambda m, a, k: (a, {"scale": default, **k}), with_kwargs=True)
 
 
+@wrong("4.3", says="got       scale = 10")
+def another_handle_than_the_hooks(module, default):
+    module.register_forward_pre_hook(lambda m, args, kwargs: (args, {"scale": default} | kwargs), with_kwargs=True)
+    return module.register_forward_pre_hook(lambda m, args: None)
+
+
 # --- 4.4
 
 
@@ -480,6 +504,11 @@ def another_handle(layer, hook):
     return layer.register_forward_pre_hook(lambda module, args: None)
 
 
+@wrong("4.4", says="the layer got something else than one tensor")
+def hands_on_an_array(layer, hook):
+    return layer.register_forward_pre_hook(lambda module, args: hook(module, args)[0].numpy(), prepend=True)
+
+
 # --- 4.5
 
 
@@ -559,6 +588,25 @@ def computed_in_one_pass(layer):
 
     handle = layer.register_forward_pre_hook(compute)
     return handle
+
+
+@wrong("4.5", "the first length")
+def lengths_of_the_old_weight_in_its_own_memory(layer):
+    layer.weight_v = layer._parameters.pop("weight")
+    layer.weight_g = nn.Parameter(layer.weight_v.detach().norm(dim=1, keepdim=True))
+    lengths = layer.weight_g.detach().clone()
+
+    def compute(module, args):
+        module.weight = module.weight_g * module.weight_v / lengths
+
+    return layer.register_forward_pre_hook(compute)
+
+
+@wrong("4.5", "the norm of the columns", "weight_g is not one length for each row")
+def lengths_of_columns(layer):
+    start = layer._parameters.pop("weight").detach()
+    layer.weight_g, layer.weight_v = nn.Parameter(start.norm(dim=0, keepdim=True)), nn.Parameter(start)
+    return layer.register_forward_pre_hook(lambda module, args: setattr(module, "weight", module.weight_v * 1))
 
 
 @wrong("4.5", "keepdim is missing")
