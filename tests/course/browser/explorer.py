@@ -30,6 +30,12 @@ _PICTURE = """async image => {
     }
 }"""
 
+_STATUS_AFTER_AN_ANSWER = """async () => {
+    const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+    await kernel.requestKernelInfo();
+    return kernel.status;
+}"""
+
 
 class Explorer:
     """The explorer in a cell that is scrolled into view."""
@@ -81,7 +87,7 @@ class Explorer:
         seen: list[object] = []
 
         def is_still() -> bool:
-            seen.append(self.picture() if self._kernel_is_idle() else object())
+            seen.append(self.picture() if self._kernel_is_done() else object())
             return len(seen) >= STILL and len(set(seen[-STILL:])) == 1
 
         assert self._until(is_still), "the picture went on changing"
@@ -129,8 +135,9 @@ class Explorer:
         else:
             self.checkboxes.first.click()
 
-    def _kernel_is_idle(self) -> bool:
-        status = self.cell.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status")
+    def _kernel_is_done(self) -> bool:
+        """Ask the kernel something: it answers when it has done what was asked before, however slow it is to begin."""
+        status = self.cell.evaluate(_STATUS_AFTER_AN_ANSWER)
         return bool(status == "idle")
 
     def _after(self, before: T, look: Callable[[], T]) -> T:
