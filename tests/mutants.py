@@ -145,9 +145,9 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[ast.AST], ast.AST | 
             yield "never", lambda twin: _with(twin, test=ast.Constant(False))
         case ast.Return(value=value) if value is not None and not _is_false(value):
             yield "return None", lambda twin: _with(twin, value=ast.Constant(None))
-        case ast.AugAssign(target=target):
+        case ast.AugAssign(target=target, value=value):
             yield "left out", lambda twin: ast.Pass()
-            if isinstance(target, ast.Attribute):
+            if isinstance(target, ast.Attribute) and not isinstance(value, ast.Constant):  # no number changes in place
                 yield "no change in place", _plain_assignment
         case ast.Expr(value=ast.Call()) | ast.Raise() | ast.Continue() | ast.Break() | ast.Delete():
             yield "left out", lambda twin: ast.Pass()

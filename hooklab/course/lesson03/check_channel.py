@@ -64,7 +64,7 @@ class _Convolution(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         output = super().forward(x)
-        self.made = output.detach()
+        self.made = output
         return output
 
 

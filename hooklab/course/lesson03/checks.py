@@ -123,7 +123,7 @@ class _Loop(nn.Module):
         start = x
         for _ in range(self.times):
             x = self.step(start if self.anew else x)
-            self.values.append(x.detach().clone())
+            self.values.append(x.clone())
             self.has_graph = x.requires_grad or not torch.is_grad_enabled()
             x += self.change
         result: Tensor = self.out(x)

@@ -207,7 +207,7 @@ def _expect_no_hooks(ends: list[Any], when: str = "") -> None:
     """Raise NotYet if hooks are left on the leaves' nodes."""
     ran: list[str] = []
     for node in ends:
-        with _noting_calls_of_the_engine(ran):
+        with _noting_hooks(ran):
             (node.variable * 1).sum().backward()
     if ran:
         raise NotYet(
@@ -230,12 +230,11 @@ def _expect_one_backward(what: str, ends: list[Any], again: Tensor) -> None:
 
 
 @contextmanager
-def _noting_calls_of_the_engine(ran: list[str]) -> Iterator[None]:
-    """Note the Python functions that a backward in the block calls; that is, hooks. No node tells which it has."""
+def _noting_hooks(ran: list[str]) -> Iterator[None]:
+    """Note the learner's functions that run in the block, in which only hooks can. No node tells which it has."""
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
-        caller = frame.f_back.f_code.co_name if frame.f_back else ""
-        if caller == "_engine_run_backward" and whose(frame.f_code.co_filename) == "learner":
+        if whose(frame.f_code.co_filename) == "learner":
             ran.append(frame.f_code.co_name)
 
     before = sys.getprofile()

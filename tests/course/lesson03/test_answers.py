@@ -582,6 +582,25 @@ def gradient_alone(layer, channel):
     )
 
 
+@wrong("3.2", says="in the second pass the channel is on again")
+def the_first_time_only(layer, channel):
+    def hook(module, args, output):
+        changed = output.clone()
+        changed[:, channel if first.pop() else []] = 0
+        first.append(False)
+        return changed
+
+    first = [True]
+    return layer.register_forward_hook(hook)
+
+
+@wrong("3.2", says="after handle.remove() another hook of yours is still there")
+def a_second_hook_that_looks(layer, channel):
+    layer.register_forward_pre_hook(lambda module, args: None)
+    on = torch.arange(layer.weight.shape[0]).ne(channel).float().reshape(-1, 1, 1)
+    return layer.register_forward_hook(lambda module, args, output: output * on)
+
+
 @wrong("3.2", "a second hook, whose handle nobody has")
 def two_of_them(layer, channel):
     by_index_fill(layer, channel)
@@ -1275,7 +1294,7 @@ def a_copy_is_given(model, names):
             handle.remove()
 
 
-@wrong("3.5", "emptied at the end")
+@wrong("3.5", "emptied at the end", "expected  entries ['body.first', 'head']")
 @contextmanager
 def emptied_at_the_end(model, names):
     captured, handles = capture_with(model, names)
@@ -1324,7 +1343,7 @@ def lists_of_outputs(model, names):
             handle.remove()
 
 
-@wrong("3.5", "late binding")
+@wrong("3.5", "late binding", "expected  entries ['body.first', 'head']")
 @contextmanager
 def late(model, names):
     captured, handles = {}, []

@@ -315,6 +315,14 @@ def another_handle(parameters, norms):
     return parameters[0].register_hook(lambda grad: None)
 
 
+@wrong("10.4", says="a backward through the parameter of a second call raised IndexError")
+def knows_of_three_parameters(parameters, norms):
+    def hook(grads):
+        norms.append(math.hypot(*(0 if grads[at] is None else grads[at].norm() for at in range(3))))
+
+    return register_multi_grad_hook(parameters, hook)
+
+
 @wrong("10.4", says="after handle.remove() another hook of yours is still there")
 def one_hook_that_only_looks(parameters, norms):
     parameters[0].register_hook(lambda grad: None)
@@ -359,6 +367,28 @@ wrong("10.2", "one store for all calls")(checkpoint(store={}))
 wrong("10.2", "not taken off")(checkpoint(block=lambda hooks: hooks.__enter__() or contextlib.nullcontext()))
 wrong("10.2", says="is not called")(lambda function, x: checkpoint()(getattr(function, "forward", function), x))
 wrong("10.2", says="to have the same dtype")(checkpoint(detached=lambda tensor: tensor.detach().float()))
+
+
+@wrong("10.2", "counted twice")
+def sends_the_gradients_back_itself(function, x):
+    values, numbers = {}, itertools.count()
+
+    def unpack(number):
+        if not values:
+            copy, places = x.detach().requires_grad_(x.requires_grad), itertools.count()
+            keep = saved_tensors_hooks(lambda t: values.setdefault(next(places), t.detach()), lambda value: value)
+            with torch.enable_grad(), keep:
+                again = function(copy)
+            again.backward(torch.ones_like(again))
+        return values.pop(number)
+
+    with saved_tensors_hooks(lambda tensor: next(numbers), unpack):
+        return function(x)
+
+
+wrong("10.2", says="under torch.no_grad() the result is another one")(
+    torch.enable_grad()(lambda function, x: checkpoint()(function, x))
+)
 wrong("10.2", "the result is detached")(lambda function, x: checkpoint()(function, x).detach())
 wrong("10.2", "with their graph")(checkpoint(detached=lambda tensor: tensor, take=dict.__getitem__))
 wrong("10.2", says="the gradients are other ones")(
@@ -718,6 +748,19 @@ wrong("10.5", says="the saved values are too large")(
     lambda: saved_tensors_hooks(lambda t: t.detach().half(), lambda t: t)
 )
 wrong("10.5", "the function returns nothing", "cannot stand after `with`")(lambda: None)
+
+
+@wrong("10.5", says="a tensor of nothing but 0 raised ZeroDivisionError")
+def divides_by_the_range():
+    def pack(tensor):
+        if not tensor.is_floating_point():
+            return lambda: tensor
+        low, high = tensor.detach().min(), tensor.detach().max()
+        kept, scale, dtype = tensor.detach() - low, 255 / (high - low).item(), tensor.dtype
+        kept = (kept * scale).round().byte()
+        return lambda: (kept / scale + low).to(dtype)
+
+    return saved_tensors_hooks(pack, lambda kept: kept())
 
 
 @wrong("10.5", "unpack must make the tensor again")
