@@ -38,7 +38,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
-from hooklab.course.exercises.exercise import exercises_of, lesson_numbers
+from hooklab.course.exercises.exercise import exercises_of
 from tests.mini.changes import CHANGES, HARMLESS
 
 ROOT = Path(__file__).parents[1]
@@ -66,9 +66,9 @@ def target_of(name: str, programs: int) -> Target:
         return Target(_files(ROOT / "hooklab" / "mini", "*.py"), lambda module: programs_agree(logs), surprises)
     if name == "exercises":
         tests = tuple(str(path) for path in _files(ROOT / "tests" / "course" / "exercises", "test_*.py"))
-        slow = ("test_wrong_answers.py", "test_in_a_kernel.py")
+        slow = ("test_wrong_answers.py", "test_in_a_kernel.py")  # and the answers of five lessons, the quickest
         quick = tuple(path for path in tests if not path.endswith(slow))
-        return Target(_files(course / "exercises", "*.py"), answers_are_judged(lesson_numbers()), quick)
+        return Target(_files(course / "exercises", "*.py"), answers_are_judged([1, 2, 3, 4, 10]), quick)
     return Target(checks_of(course / name), answers_are_judged([int(name.removeprefix("lesson"))]))
 
 

@@ -51,7 +51,7 @@ def one_gradient_for_each_loss(trial: Trial) -> str:
             _count_hooks(y, loss, hooked, number, order)
         with _backward_called() as called:
             got = trial.call(y, losses)
-        wanted = [2 * weight * y.detach() for weight in weights]
+        wanted = [2 * weight * y for weight in weights]
         shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
         if got is None:
             raise NotYet("your function returned None", **shown, likely="forgotten return")

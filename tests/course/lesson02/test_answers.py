@@ -177,6 +177,17 @@ def a_list_made_anew_in_the_loop(y, losses):
     return gradients
 
 
+@wrong("2.1", says="only the last gradients are in your list")
+def a_hook_for_the_last_loss_alone(y, losses):
+    *early, last = losses
+    for loss in early:
+        loss.backward()
+    arrived = []
+    with y.register_hook(arrived.append):
+        last.backward()
+    return arrived
+
+
 @wrong("2.1", says="1 gradient for 3 losses")
 def only_the_first_loss(y, losses):
     gradients = []
@@ -433,7 +444,7 @@ def scales_the_tensor(tensor, factor):
     return tensor.register_hook(lambda grad: None)
 
 
-@wrong("2.2", "a hook on another tensor")
+@wrong("2.2", "a hook on another tensor", "expected  factor 3: [24, 42]")
 def a_hook_on_a_new_tensor(tensor, factor):
     return (tensor * 1).register_hook(lambda grad: grad * factor)
 
@@ -596,6 +607,14 @@ def as_it_was(tensor, losses):
         tensor.register_hook(hook)
         loss.backward()
     return arrived
+
+
+@wrong("2.3", "forgotten return")
+def keeps_the_list_to_itself(tensor, losses):
+    arrived = []
+    with tensor.register_hook(lambda grad: arrived.append(grad) or grad / 2):
+        for loss in losses:
+            loss.backward()
 
 
 @wrong("2.3", "halved before it was kept")
