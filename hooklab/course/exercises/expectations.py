@@ -35,11 +35,16 @@ def expect_handle(handle: Any, of: str = "the method that registers the hook") -
 
 def expect_unused(handle: Any) -> None:
     """Raise NotYet if the hook of a handle is gone at the moment when the answer returns it."""
+    if isinstance(handle, RemovableHandle) and handle.hooks_dict_ref() is None:
+        raise NotYet(
+            "the hook table that your handle belongs to is gone: it was replaced, or its module is gone",
+            expected="a handle with which the caller can remove the hook",
+        )
     if is_used_up(handle):
         raise NotYet(
             "the handle that you return has been used already: its hook is gone",
             expected="a handle with which the caller can remove the hook",
-            likely="`with` removes the hook at the end of its block; register, and return the handle",
+            likely="`with` removes the hook at the end of its block, and remove() at once: return the handle, unused",
         )
 
 

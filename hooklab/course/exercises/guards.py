@@ -52,16 +52,17 @@ def removed_hooks(objects: Sequence[Any], before: set[tuple[str, int]]) -> list[
     """Return where a hook of `before` is missing now, but for those on parameters that a module no longer has."""
     modules = [one for one in _flat(objects) if isinstance(one, nn.Module)]
     present = {f"parameter {name!r}" for module in modules for name, _ in module.named_parameters()}
-    missing = {key: place for place, key in sorted(before - snapshot_hooks(objects), reverse=True)}
+    still_there = {key for _, key in snapshot_hooks(objects)}  # a module whose class has changed is another place
+    missing = {key: place for place, key in sorted(before, reverse=True) if key not in still_there}
     gone = [place.split(" on ", 1) for place in sorted(missing.values())]
     return [f"{kind} on {where}" for kind, where in gone if not where.startswith("parameter ") or where in present]
 
 
 def remove_new_hooks(objects: Sequence[Any], before: set[tuple[str, int]]) -> list[str]:
     """Remove every hook that `before` does not know; describe each, as in "forward hook `grab` on module '0'"."""
-    found = []
+    found, known = [], {key for _, key in before}
     for place, hooks, options in _tables(objects):
-        for key in [key for key in hooks if (place, key) not in before]:
+        for key in [key for key in hooks if key not in known]:
             hook = hooks.pop(key)
             for table in options:
                 table.pop(key, None)

@@ -67,12 +67,10 @@ class Trial:
         """
         given = (*args, *kwargs.values())
         entries = [] if may_change else [(one, copy(one)) for one in given if type(one) in (list, dict)]
-        asking = [(name, one, one.requires_grad) for name, one in _tensors(given)]
         with somebody_elses_hooks(given), self.watch(*given, may_change=may_change, may_hook=may_hook):
             before, before_on_given = snapshot_hooks([]), snapshot_hooks(given)
             result = self.run(self.answer, *args, **kwargs)
             self.faults += [_entries_changed(one, old) for one, old in entries if not _has_entries(one, old)]
-            self.faults += [_asks_otherwise(name, one) for name, one, old in asking if one.requires_grad != old]
             self._registered = given, snapshot_hooks(given) - before_on_given
             if may_hook and (left := remove_new_hooks([], before)):
                 raise NotYet(
@@ -121,9 +119,11 @@ class Trial:
         """Watch tensors and modules while a learner's code runs; new hooks are removed and noted at the end."""
         before, modes = snapshot_hooks(objects), _modes(objects)
         values = [] if may_change else _values(objects)
+        asking = [(name, one, one.requires_grad) for name, one in _tensors(objects)]
         try:
             yield
         finally:
+            self.faults += [_asks_otherwise(name, one) for name, one, old in asking if one.requires_grad != old]
             gone = removed_hooks(objects, before)
             left = remove_new_hooks([] if may_hook else objects, before)
             self.faults += [_hook_left(description) for description in left]

@@ -31,6 +31,11 @@ class Seen:
 
         layer.forward = noting_forward
 
+    def expect_one_run(self, before: int) -> None:
+        """Raise NotYet unless forward has run once since it had run `before` times."""
+        if self.runs != before + 1:
+            raise NotYet(f"forward ran {self.runs - before} times in one call", expected="once, behind the pre-hook")
+
     def only_argument(self) -> Tensor:
         """Return the one tensor that forward has got last; NotYet if it was something else."""
         if len(self.args) != 1 or not isinstance(self.args[0], Tensor):

@@ -63,7 +63,10 @@ def _module() -> Any:
 
 
 class _Call(NamedTuple):
-    """One call: in which pass, its arguments by name, what forward got (or the error of the call), and the result."""
+    """One call: in which pass, its arguments by name, what forward got (or the error of the call), and the result.
+
+    If forward has not run once, it got None, and the result is how often it has run.
+    """
 
     which: str
     names: Names
@@ -86,6 +89,7 @@ def a_default_for_a_keyword(trial: Trial) -> str:
             calls += [_call(which, module, handle, x, names) for names in CALLS]
             calls += [_call(which, module, handle, x, {"x": x, **names}) for names in CALLS]
         _judge(calls, module, default, x)
+        _expect_refused(module, x)
         if not same(sibling(x), x):
             raise NotYet(
                 "another module of the same class has the new default, too",
@@ -110,7 +114,7 @@ def _judge(calls: list[_Call], module: nn.Module, default: float, x: Tensor) -> 
         if isinstance(call.got, _REFUSED):
             raise _explained(call, module, x) from call.got
         if call.got is None:
-            raise NotYet(f"{call} does not run forward once", expected="one run of forward for each call")
+            raise NotYet(f"{call} runs forward {call.output} times", expected="one run of forward for each call")
         given = "x itself" if call.got[0] is x else tensor_text(call.got[0])
         if call.got[0] is not x or call.got[1:] != (scale, shift):
             raise NotYet(
@@ -123,6 +127,14 @@ def _judge(calls: list[_Call], module: nn.Module, default: float, x: Tensor) -> 
             raise NotYet(f"{call} returns something else than forward does", got=tensor_text(call.output))
 
 
+def _expect_refused(module: Any, x: Tensor) -> None:
+    try:
+        run(module, x, factor=2.0)
+    except TypeError:
+        return
+    raise NotYet("module(x, factor=2) runs", expected="TypeError, as before: `module` knows no such name")
+
+
 def _call(which: str, module: Any, handle: Any, x: Tensor, names: Names) -> _Call:
     before = len(module.seen)
     try:
@@ -131,7 +143,8 @@ def _call(which: str, module: Any, handle: Any, x: Tensor, names: Names) -> _Cal
         if learners_line(error) is not None:
             raise
         return _Call(which, names, error)
-    return _Call(which, names, module.seen[-1] if len(module.seen) == before + 1 else None, output)
+    runs = len(module.seen) - before
+    return _Call(which, names, module.seen[-1], output) if runs == 1 else _Call(which, names, None, runs)
 
 
 def _explained(call: _Call, module: nn.Module, x: Tensor) -> NotYet:

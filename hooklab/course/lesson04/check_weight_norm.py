@@ -44,8 +44,12 @@ def _weight(g: Tensor, v: Tensor) -> Tensor:
 @torch.random.fork_rng(devices=[])
 def weight_norm_by_a_pre_hook(trial: Trial) -> str:
     torch.manual_seed(0)
-    for outputs, inputs, bias in ((2, 3, True), (3, 3, False), (1, 4, True)):
-        layer, x = nn.Linear(inputs, outputs, bias=bias), torch.randn(4, inputs)
+    for outputs, inputs, bias, dtype in (
+        (2, 3, True, torch.float32),
+        (3, 3, False, torch.float32),
+        (1, 4, True, torch.float64),
+    ):
+        layer, x = nn.Linear(inputs, outputs, bias=bias, dtype=dtype), torch.randn(4, inputs, dtype=dtype)
         start, wanted = layer.weight.detach().clone(), layer(x).detach()
         handle = registered(trial, layer, may_change=True)
         _expect_parameters(layer, start, bias)
@@ -58,7 +62,7 @@ def weight_norm_by_a_pre_hook(trial: Trial) -> str:
             layer.get_parameter("weight_g").mul_(2)
         if not same(_run(layer, x), last):
             raise NotYet(
-                "after handle.remove() the hook is still at work", expected="the weight that was computed last"
+                "after handle.remove() the weight still follows weight_g", expected="the weight that was computed last"
             )
         trial.expect_none_left()
     return "same output at first, weight_g sets the rows' lengths, and both parameters learn, in three layers"
@@ -71,8 +75,11 @@ def _expect_parameters(layer: nn.Linear, start: Tensor, bias: bool) -> None:
             "the layer's parameters are not the new ones",
             expected=", ".join(wanted),
             got=", ".join(names) or "none",
-            likely="weight is still a parameter: `del layer.weight` first" if "weight" in names else None,
+            likely=_why_not_these(layer, names, wanted),
         )
+    for name in ("weight_g", "weight_v"):
+        if (dtype := layer.get_parameter(name).dtype) != start.dtype:
+            raise NotYet(f"{name} has another dtype", expected=f"{start.dtype}, as weight had", got=f"{dtype}")
     shape = tuple(layer.get_parameter("weight_g").shape)
     if shape != (len(start), 1):
         raise NotYet(
@@ -89,6 +96,14 @@ def _expect_parameters(layer: nn.Linear, start: Tensor, bias: bool) -> None:
         raise NotYet("weight_v does not start as the old weight", expected="the weight, as it was")
 
 
+def _why_not_these(layer: nn.Linear, names: list[str], wanted: list[str]) -> str | None:
+    if "weight" in names:
+        return "weight is still a parameter: `del layer.weight` first"
+    missing = [getattr(layer, name, None) for name in wanted if name not in names]
+    tensors = all(isinstance(one, Tensor) and not isinstance(one, nn.Parameter) for one in missing)
+    return "no nn.Parameter: a plain tensor, or a buffer, is not learned" if missing and tensors else None
+
+
 def _expect_outputs(layer: nn.Linear, x: Tensor, start: Tensor, wanted: Tensor, handle: Any) -> None:
     """Each state of the two parameters is run twice, in both modes: the weight must be that of its own pass."""
     g, v = (layer.get_parameter(name) for name in ("weight_g", "weight_v"))
@@ -96,8 +111,9 @@ def _expect_outputs(layer: nn.Linear, x: Tensor, start: Tensor, wanted: Tensor, 
     second: State = (2 * first[0], 3 * first[1])
     third: State = (-first[0] + 0.5, torch.randn_like(first[1]))
     states, got = [first, first, second, second, third, third], []
-    for number, state in enumerate(states):
-        layer.train(number % 2 == 0)
+    modes = [True, False, False, True, True, False]
+    for mode, state in zip(modes, states, strict=True):
+        layer.train(mode)
         with torch.no_grad():
             g.copy_(state[0])
             v.copy_(state[1])
@@ -108,11 +124,12 @@ def _expect_outputs(layer: nn.Linear, x: Tensor, start: Tensor, wanted: Tensor, 
         likely = likely or fitting(got, {name: _outputs(layer, x, start, f) for name, f in FORMULAS.items()}, states)
     if not same(got[0], wanted):
         raise NotYet("the layer computes something else than before", expected="the same output", likely=likely)
-    for state, one in zip(states, got, strict=True):
+    for mode, state, one in zip(modes, states, got, strict=True):
         expected = nn.functional.linear(x, _weight(*state), layer.bias).detach()
         if not same(one, expected):
             raise NotYet(
-                "new values of weight_g and weight_v do not give the weight that they should",
+                f"{'' if mode else 'in evaluation mode, '}new values of weight_g and weight_v do not give "
+                "the weight that they should",
                 expected=f"rows of the lengths in weight_g: the output {tensor_text(expected)}",
                 got=tensor_text(one),
                 likely=likely,

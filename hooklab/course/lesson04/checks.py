@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import expect_handle
+from hooklab.course.exercises.expectations import error_comes_out, expect_handle, hidden_error
+from hooklab.course.exercises.faults import PlannedError
 from hooklab.course.exercises.misconceptions import fitting
 from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
 from hooklab.course.exercises.varying import every_pass, homes
@@ -29,25 +33,31 @@ __all__ = [
 
 @exercise("4.1", "Double what goes in")
 def double_what_goes_in(trial: Trial) -> str:
-    for model, layer, _ in homes(lambda: nn.Linear(2, 1)):
+    layers = iter((nn.Linear(2, 1), nn.Linear(2, 1), nn.Sequential(nn.Identity())))
+    dtypes = (torch.float32, torch.float32, torch.float64)
+    for (model, layer, _), dtype in zip(homes(lambda: next(layers)), dtypes, strict=True):
+        wanted = 2 * _gradient(model, dtype)
         seen, bystander = Seen(layer), layer.register_forward_pre_hook(lambda module, args: None)
         handle = registered(trial, layer)
         for which in every_pass(model):
             for values in ([[1.0, 2.0]], [[-3.0, 0.5], [4e6, 0.0]]):
-                x = torch.tensor(values)
+                x, before = torch.tensor(values, dtype=dtype), seen.runs
                 with trial.watch(x):
                     run(model, x, handle=handle, seen=seen)
                 if trial.faults:
                     raise trial.faults.pop(0)
+                seen.expect_one_run(before)
                 _expect_doubled(which, seen, x, {bystander.id})
-        _expect_gradient(model, layer, seen)
+        _expect_gradient(seen, _gradient(model, dtype), wanted)
         expect_handle(handle, REGISTER)
         trial.run(handle.remove)
         x = torch.tensor([[1.0, 2.0]])
         run(model, x)
         if seen.args[0] is not x:
             raise NotYet(
-                "after handle.remove() a hook is still at work", expected="the input as it is", got="a changed input"
+                "after handle.remove() the layer still gets a changed input",
+                expected=f"{tensor_text(x)}, the very tensor",
+                got=tensor_text(seen.args[0]),
             )
         trial.expect_none_left()
     return "the layer gets 2·x in every pass, your x is untouched, and handle.remove() ends it"
@@ -61,32 +71,68 @@ def _expect_doubled(which: str, seen: Seen, x: Tensor, others: set[int]) -> None
         raise NotYet(f"{which}the layer got the input as it was", **shown, likely=likely)
     if not same(got, 2 * x):
         raise NotYet(f"{which}the layer did not get twice the input", **shown)
+    if got.dtype != x.dtype:
+        raise NotYet(
+            f"{which}the layer got numbers of another dtype", expected=f"{x.dtype}, as x has", got=f"{got.dtype}"
+        )
 
 
-def _expect_gradient(model: nn.Module, layer: nn.Module, seen: Seen) -> None:
-    wanted = 2 * layer.get_parameter("weight")
-    x = torch.tensor([[1.0, 2.0]], requires_grad=True)
-    run(model, x).sum().backward()
-    if not same(x.grad, wanted):
-        cut_off = "cut off: .data, .detach() and no_grad() in the hook end the graph there"
+def _gradient(model: nn.Module, dtype: torch.dtype) -> Any:
+    """What comes back to an input; None, if the graph ends on the way."""
+    x = torch.tensor([[1.0, 2.0]], dtype=dtype, requires_grad=True)
+    out = run(model, x).sum()
+    return torch.autograd.grad(out, x, allow_unused=True)[0] if out.requires_grad else None
+
+
+def _expect_gradient(seen: Seen, got: Any, wanted: Tensor) -> None:
+    if not same(got, wanted):
+        cut_off = "cut off: .data, .detach(), no_grad() or a new tensor in the hook ends the graph there"
         raise NotYet(
             "the right gradient does not come back to the input",
             expected=f"x.grad = {tensor_text(wanted)}",
-            got=tensor_text(x.grad),
+            got=tensor_text(got),
             likely=None if seen.only_argument().requires_grad else cut_off,
         )
+
+
+class _Line:
+    """The pre-hooks of a layer, two old ones and the new one, and the order in which they ran."""
+
+    def __init__(self, plus: float, times: float) -> None:
+        self.plus, self.times = plus, times
+        self.ran: list[str] = []
+        self.module: Any = None
+        self.given: Any = None
+        self.got_others: tuple[Any, ...] | None = None
+        self.raises = False
+
+    def new(self, module: nn.Module, args: tuple[Any, ...]) -> Any:
+        self.ran.append("new")
+        if self.raises:
+            raise PlannedError
+        if module is not self.module or args[0] is not self.given:
+            self.got_others = (module, args)
+        return (args[0] * self.times,)
+
+    def first(self, module: nn.Module, args: tuple[Any, ...]) -> Any:
+        self.ran.append("first")
+        return (args[0] + self.plus,)
+
+    def second(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.ran.append("second")
+        return args, kwargs
 
 
 @exercise("4.4", "First in the line")
 def first_in_the_line(trial: Trial) -> str:
     for (model, layer, _), (plus, times) in zip(
-        homes(nn.Identity), ((1.0, 10.0), (-2.0, 3.0), (0.5, -4.0)), strict=True
+        homes(lambda: nn.Sequential(nn.Identity())), ((1.0, 10.0), (-2.0, 3.0), (0.5, -4.0)), strict=True
     ):
-        seen = Seen(layer)
-        first = layer.register_forward_pre_hook(lambda module, args, plus=plus: (args[0] + plus,))
-        second = layer.register_forward_pre_hook(lambda module, args, kwargs: (args, kwargs), with_kwargs=True)
+        seen, line = Seen(layer), _Line(plus, times)
+        first = layer.register_forward_pre_hook(line.first)
+        second = layer.register_forward_pre_hook(line.second, with_kwargs=True)
         last = layer.register_forward_hook(lambda module, args, output: None)
-        handle = registered(trial, layer, lambda module, args, *, times=times: (args[0] * times,))
+        handle = registered(trial, layer, lambda module, args, *, new=line.new: new(module, args))
         if not {first.id, second.id} <= set(layer._forward_pre_hooks) or last.id not in layer._forward_hooks:
             raise NotYet(
                 "a hook that was there is gone",
@@ -97,9 +143,26 @@ def first_in_the_line(trial: Trial) -> str:
         inputs, tries = [torch.tensor([value]) for value in (2.0, -3.0)], []
         for which in every_pass(model):
             for x in inputs:
+                line.module, line.given = layer, x
                 run(model, x, handle=handle, seen=seen)
                 tries.append((which, x, seen.only_argument()))
         _expect_first(tries, plus, times)
+        if line.got_others is not None:
+            raise NotYet(
+                "`hook` does not get what a pre-hook gets",
+                expected="the layer, and its arguments as they are",
+                got=tensor_text(line.got_others),
+            )
+        if line.ran != ["new", "first", "second"] * len(tries):
+            raise NotYet(
+                "the old hooks do not run in their order, each once",
+                expected="the new one, the first, the second",
+                got=", ".join(line.ran[: -(-len(line.ran) // len(tries))]),
+            )
+        line.raises = True
+        if not error_comes_out(trial, functools.partial(run, model, inputs[0])):
+            raise hidden_error("`hook`")
+        line.raises = False
         expect_handle(handle, REGISTER)
         trial.run(handle.remove)
         for x in inputs:

@@ -139,8 +139,11 @@ def _watch_without_gradients(trial: Trial) -> None:
     with hooked(trial, layer, seen), no_warnings():
         outputs = [trial.run(layer, integers(2, 3))]
         layer.requires_grad_(True)
-        with torch.no_grad():
-            outputs.append(trial.run(layer, integers(2, 3)))
+        try:
+            with torch.no_grad():
+                outputs.append(trial.run(layer, integers(2, 3)))
+        finally:
+            layer.requires_grad_(False)
     if any(isinstance(output, Tensor) and output.requires_grad for output in outputs):
         raise NotYet(
             "after a pass without gradients, the output requires grad",

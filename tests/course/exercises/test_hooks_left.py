@@ -45,6 +45,18 @@ def test_a_hook_left_behind_is_reported(register, says, monkeypatch):
     assert says in str(outcome)
 
 
+def test_hooks_of_a_module_whose_class_has_changed_are_still_there(monkeypatch):
+    layer = nn.Linear(2, 2)
+    layer.register_forward_hook(grab)
+
+    def answer(layer):
+        layer.__class__ = type("ParametrizedLinear", (nn.Linear,), {})
+
+    outcome = outcome_of(lambda trial: trial.call(layer) or "it ran", answer, monkeypatch)
+    assert outcome.state == "correct"
+    assert list(layer._forward_hooks.values()) == [grab]
+
+
 def test_of_many_hooks_left_behind_a_few_are_named_and_the_others_counted(monkeypatch):
     model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(7)])
 

@@ -5,6 +5,7 @@ A wrong answer comes with the beginning of the one reason that is true, or None 
 
 import functools
 import math
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -59,7 +60,7 @@ def own_handle(layer):
     return SimpleNamespace(remove=lambda: handle.remove())
 
 
-@wrong("4.1", says="after handle.remove() a hook is still at work")
+@wrong("4.1", says="after handle.remove() the layer still gets a changed input")
 def new_forward(layer):
     forward = layer.forward
     layer.forward = lambda x: forward(2 * x)
@@ -158,6 +159,39 @@ def lacks_an_argument(layer):
     return layer.register_forward_pre_hook(lambda module, args: scaled(args[0]))
 
 
+@wrong("4.1", says="forward ran 2 times in one call")
+def forward_once_more(layer):
+    return layer.register_forward_hook(lambda module, args, output: module.forward(args[0] * 2))
+
+
+@wrong("4.1", says="the layer got numbers of another dtype")
+def only_float32(layer):
+    return layer.register_forward_pre_hook(lambda module, args: args[0].float() * 2)
+
+
+@wrong("4.1", says="the right gradient does not come back to the input")
+def on_every_part(layer):
+    handles = [part.register_forward_pre_hook(lambda module, args: args[0] * 2) for part in layer.modules()]
+    return handles[0]
+
+
+@wrong("4.1", says="the hook table that your handle belongs to is gone")
+def hook_of_a_module_that_is_gone(layer):
+    return nn.Linear(2, 1).register_forward_pre_hook(lambda module, args: args[0] * 2)
+
+
+@wrong("4.1", "`with` removes the hook at the end of its block, and remove() at once")
+def removed_as_in_the_script(layer):
+    handle = layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
+    handle.remove()
+    return handle
+
+
+@wrong("4.1", "cut off: .data, .detach(), no_grad() or a new tensor")
+def by_python_numbers(layer):
+    return layer.register_forward_pre_hook(lambda module, args: torch.tensor(args[0].tolist()) * 2)
+
+
 # --- 4.2
 
 
@@ -214,8 +248,10 @@ wrong("4.2", "any and all")(guard(lambda x: not torch.isfinite(x).any()))
 wrong("4.2", "turned around")(guard(lambda x: torch.isfinite(x).all()))
 wrong("4.2", "the hook always raises")(guard(lambda x: True))
 wrong("4.2", "the hook never raises")(guard(lambda x: False))
-wrong("4.2", says="raised RuntimeError: not finite, at line")(guard(lambda x: not x.isfinite().all(), RuntimeError))
+wrong("4.2", says="got       RuntimeError: not finite, at line")(guard(lambda x: not x.isfinite().all(), RuntimeError))
 wrong("4.2", says="got       AssertionError")(guard(lambda x: not x.isfinite().all(), AssertionError))
+wrong("4.2", says="a sequence with a NaN was let in")(guard(lambda x: x.dim() == 2 and not x.isfinite().all()))
+wrong("4.2", says="one still larger number was refused")(guard(lambda x: (x.long() == -(2**63)).any()))
 
 
 @wrong("4.2", says="in evaluation mode, an input with a NaN was let in")
@@ -258,6 +294,45 @@ def looks_at_the_weight(layer):
             raise ValueError
 
     return layer.register_forward_pre_hook(look)
+
+
+@wrong("4.2", "in-place change", says="changed a tensor that it was given in place")
+def cleans_and_raises(layer):
+    def clean(module, args):
+        if not args[0].isfinite().all():
+            args[0].data.nan_to_num_()
+            raise ValueError
+
+    return layer.register_forward_pre_hook(clean)
+
+
+@wrong("4.2", says="requires grad now, and did not before")
+def asks_for_gradients(layer):
+    def look(module, args):
+        args[0].requires_grad_()
+        if not args[0].isfinite().all():
+            raise ValueError
+
+    return layer.register_forward_pre_hook(look)
+
+
+@wrong("4.2", says="after handle.remove() a bad input is still refused")
+def guards_in_a_new_forward(layer):
+    forward = layer.forward
+
+    def guarded(x):
+        if not x.isfinite().all():
+            raise ValueError
+        return forward(x)
+
+    layer.forward = guarded
+    return layer.register_forward_pre_hook(lambda module, args: None)
+
+
+@wrong("4.2", "only NaN")
+def looks_for_nan_beside_a_forward_hook(layer):
+    layer.register_forward_hook(lambda module, args, output: None)
+    return guard(lambda x: x.isnan().any())(layer)
 
 
 @wrong("4.2", says="forward had already run when the error came")
@@ -396,6 +471,19 @@ def rounds_the_output_as_well(module, default):
     return merges_of(module, default)
 
 
+@wrong("4.3", says="module(x) runs forward 2 times")
+def runs_forward_again(module, default):
+    return module.register_forward_hook(
+        lambda m, args, kwargs, out: m.forward(*args, **{"scale": default, **kwargs}), with_kwargs=True
+    )
+
+
+@wrong("4.3", says="module(x, factor=2) runs")
+def passes_on_known_names_only(module, default):
+    known = ("x", "scale", "shift")
+    return filling(lambda k, default: {"scale": default, **{n: k[n] for n in known if n in k}})(module, default)
+
+
 def merges_of(module, default):
     return module.register_forward_pre_hook(lambda m, a, k: (a, {"scale": default, **k}), with_kwargs=True)
 
@@ -507,6 +595,50 @@ def another_handle(layer, hook):
 @wrong("4.4", says="the layer got something else than one tensor")
 def hands_on_an_array(layer, hook):
     return layer.register_forward_pre_hook(lambda module, args: hook(module, args)[0].numpy(), prepend=True)
+
+
+@wrong("4.4", says="the old hooks do not run in their order")
+def moves_the_first_one_behind(layer, hook):
+    handle = layer.register_forward_pre_hook(hook)
+    layer._forward_pre_hooks.move_to_end(next(iter(layer._forward_pre_hooks)))
+    return handle
+
+
+@wrong("4.4", says="the old hooks do not run in their order")
+def turns_the_line_around(layer, hook):
+    handle = layer.register_forward_pre_hook(hook)
+    for key in reversed(list(layer._forward_pre_hooks)):
+        layer._forward_pre_hooks.move_to_end(key)
+    return handle
+
+
+@wrong("4.4", says="`hook` does not get what a pre-hook gets")
+def hides_the_module(layer, hook):
+    return layer.register_forward_pre_hook(lambda module, args: hook(None, args), prepend=True)
+
+
+@wrong("4.4", "swallowed", says="`hook` raised an exception, and your code hid it")
+def goes_on_without_it(layer, hook):
+    def careful(module, args):
+        try:
+            return hook(module, args)
+        except Exception:
+            return None
+
+    return layer.register_forward_pre_hook(careful, prepend=True)
+
+
+@wrong("4.4", says="`hook` does not get what a pre-hook gets")
+def in_front_of_every_part(layer, hook):
+    handles = [part.register_forward_pre_hook(hook, prepend=True) for part in layer.modules()]
+    return handles[0]
+
+
+@wrong("4.4", says="the hook table that your handle belongs to is gone")
+def makes_a_new_table(layer, hook):
+    handle, old = layer.register_forward_pre_hook(hook), layer._forward_pre_hooks
+    layer._forward_pre_hooks = type(old)([(handle.id, hook), *[one for one in old.items() if one[0] != handle.id]])
+    return handle
 
 
 # --- 4.5
@@ -624,6 +756,54 @@ def a_new_parameter_each_time(layer):
         module.weight = nn.Parameter(module.weight_g * v / v.norm(dim=1, keepdim=True))
 
     return layer.register_forward_pre_hook(compute)
+
+
+@wrong("4.5", says="in evaluation mode, new values of weight_g and weight_v do not give")
+def computed_in_training(layer):
+    split(layer)
+
+    def compute(module, args):
+        if module.training or not hasattr(module, "weight"):
+            module.weight = module.weight_g * module.weight_v / module.weight_v.norm(dim=1, keepdim=True)
+
+    return layer.register_forward_pre_hook(compute)
+
+
+@wrong("4.5", says="weight_g has another dtype")
+def float32_lengths(layer):
+    split(layer)
+    layer.weight_g = nn.Parameter(layer.weight_g.detach().float())
+    return layer.register_forward_pre_hook(
+        lambda m, a: setattr(m, "weight", m.weight_g * m.weight_v / m.weight_v.norm(dim=1, keepdim=True))
+    )
+
+
+@wrong("4.5", "no nn.Parameter")
+def plain_tensors(layer):
+    weight = layer.weight.detach().clone()
+    del layer.weight
+    layer.weight_v, layer.weight_g = weight, weight.norm(dim=1, keepdim=True)
+
+
+@wrong("4.5", says="after handle.remove() the weight still follows weight_g")
+def torchs_old_weight_norm(layer):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nn.utils.weight_norm(layer)
+    return layer.register_forward_pre_hook(lambda module, args: None)
+
+
+@wrong("4.5", says="got       bias, parametrizations.weight.original0")
+def torchs_new_weight_norm(layer):
+    nn.utils.parametrizations.weight_norm(layer)
+    return layer.register_forward_pre_hook(lambda module, args: None)
+
+
+@wrong("4.5", says="got       [[-1.09")
+def twice_the_gradient(layer):
+    handle = normed(lambda g, v, start: g * v / v.norm(dim=1, keepdim=True))(layer)
+    layer.weight_g.register_hook(lambda grad: 2 * grad)
+    return handle
 
 
 @wrong("4.5", says="weight_v does not start as the old weight")
