@@ -185,15 +185,17 @@ def test_when_the_one_who_asked_dies_everything_ends(tmp_path):
         "from hooklab.course import processes\n"
         "from tests.course.test_processes import one_sleeps\n"
         "def tell():\n"
-        "    time.sleep(1)\n"
+        "    while not processes._server or not os.listdir(os.environ['TMPDIR']):\n"
+        "        time.sleep(0.1)\n"
+        "    time.sleep(0.5)\n"
         "    print(processes._server.pid, flush=True)\n"
         "threading.Thread(target=tell, daemon=True).start()\n"
         "processes.launch(one_sleeps, seconds=300)\n"
     )
-    root = str(Path(__file__).parents[2])
-    with subprocess.Popen(
-        [sys.executable, program], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": root}
-    ) as asking:
+    left = tmp_path / "left"  # who is killed tidies nothing up
+    left.mkdir()
+    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(left)}
+    with subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, text=True, env=variables) as asking:
         assert asking.stdout
         server = int(asking.stdout.readline())
         asking.kill()
