@@ -237,14 +237,25 @@ def _set_folder(folder: str | None) -> None:
 _OF_LIBRARIES = ("KMP_", "TORCHINDUCTOR_", "TRITON_")
 
 
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(_OF_LIBRARIES)}
+class _Environment:
+    """The environment variables, as they lie in os.environ: to decode them all takes long, and is needed seldom."""
 
+    def __init__(self) -> None:
+        self.raw = dict(os.environ._data)  # type: ignore[attr-defined]
 
-def _set_environment(variables: dict[str, str]) -> None:
-    for name in _environment().keys() - variables.keys():
-        del os.environ[name]
-    os.environ.update(variables)
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Environment) and (self.raw == other.raw or self.variables() == other.variables())
+
+    def variables(self) -> dict[str, str]:
+        name_of, value_of = os.environ.decodekey, os.environ.decodevalue
+        decoded = ((name_of(name), value_of(value)) for name, value in self.raw.items())
+        return {name: value for name, value in decoded if not name.startswith(_OF_LIBRARIES)}
+
+    def write(self) -> None:
+        variables = self.variables()
+        for name in _Environment().variables().keys() - variables.keys():
+            del os.environ[name]
+        os.environ.update(variables)
 
 
 def _streams() -> tuple[Any, ...]:
@@ -351,7 +362,7 @@ SETTINGS: list[Setting] = [
         "the locale", lambda: locale.setlocale(locale.LC_ALL), lambda value: locale.setlocale(locale.LC_ALL, value)
     ),
     Setting("the working folder", _folder, _set_folder),
-    Setting("os.environ", _environment, _set_environment),
+    Setting("os.environ", _Environment, _Environment.write),
     Setting("sys.stdin, sys.stdout or sys.stderr", _streams, _set_streams),
     Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, words=_at),
 ]
