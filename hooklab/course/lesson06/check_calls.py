@@ -15,6 +15,7 @@ _REMOVED = ("z = m(x).sum(); a.remove(); z.backward()",)
 
 HOOKS = [
     case("pre-hooks run, then forward, then forward hooks, each once", pre(), after()),
+    case("a call without hooks gives what forward gives"),
     case("all arguments reach forward and the hooks", pre(), after(), steps=_TWO),
     case("a call without arguments works", pre(), after(), steps=("m()",)),
     case("hooks of one kind run in the order of their table", pre(), pre(), after(), after(prepend=True)),
@@ -31,6 +32,8 @@ HOOKS = [
     case("whatever a forward hook returns is the output, as it is", after("returns_a_pair"), after()),
     case("a forward hook may return a list", after("returns_a_list"), after()),
     case("None leaves the output as it is", after("adds_one"), after(), after()),
+    case("a hook that is registered after a call runs in the next one", after("adds b"), pre(at_start=False)),
+    case("a function that is registered twice runs twice", after("adds b"), pre(at_start=False), steps=2 * ("m(x)",)),
     failing("an error of forward reaches the caller", pre(), after()),
     case("an error of a pre-hook reaches the caller", pre("raises"), after()),
     case("an error of a forward hook reaches the caller", pre(), after("raises_once"), after()),
@@ -40,7 +43,7 @@ HOOKS = [
 @exercise("6.2", "Around forward")
 def around_forward(trial: Trial) -> str:
     expect_like_torch(trial, HOOKS, random_programs(40, 62, ["look", "replace"]), Hooks)
-    return "20 rules and 80 random programs: every hook gets, and every call gives, what it does in torch"
+    return "23 rules and 80 random programs: every hook gets, and every call gives, what it does in torch"
 
 
 BORDER = [
@@ -65,6 +68,13 @@ BORDER = [
     case("a hook that comes after the call is no part of it", back("adds b"), back(at_start=False), steps=_BACKWARD),
     case("under no_grad nothing crosses", back(), steps=("with torch.no_grad(): m(x)",)),
     case("after a call that raised, the next is as usual", after("raises_once"), back(), steps=_BACKWARD),
+    case(
+        "a hook that is registered during the call is there for the next",
+        after("adds b"),
+        pre(at_start=False),
+        back(),
+        steps=_BACKWARD,
+    ),
     case("the hooks before and after forward still run", pre("returns_a_tuple"), after("adds_one"), steps=("m(x, y)",)),
 ]
 
@@ -120,6 +130,7 @@ ALWAYS = [
         always("returns_zero"),
         always(),
     ),
+    case("None from one of them leaves the output as it is", after("raises"), always(), always()),
     case("without an error the error of a hook is an error", always("raises"), always()),
     case("the call after an error is as usual", after("raises_once"), always()),
     case("a hook may remove another while they run", after("removes b"), after(), after()),

@@ -59,14 +59,14 @@ class MakesParts(nn.Module):
 
 
 class Notes(nn.Module):
-    """Notes in which mode it runs."""
+    """Notes in which mode it runs, and whether gradients are recorded."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.modes: list[bool] = []
+        self.modes: list[tuple[bool, bool]] = []
 
     def forward(self, x: Tensor) -> Tensor:
-        self.modes.append(self.training)
+        self.modes.append((self.training, torch.is_grad_enabled()))
         return x
 
 
@@ -165,10 +165,12 @@ def _runs_once_in_its_mode(trial: Trial, notes: Notes, training: bool) -> None:
         model.register_forward_hook(lambda module, args, output: theirs.append("own")),
     ):
         _traced(trial, model)
-    if notes.modes == [training] and theirs == ["pre", "pre", "hook", "hook", "own"]:
+    if notes.modes == [(training, True)] and theirs == ["pre", "pre", "hook", "hook", "own"]:
         return
     what = {0: "did not run", 1: "ran in another mode"}.get(len(notes.modes), "ran more than once")
-    if notes.modes == [training]:
+    if notes.modes == [(training, False)]:
+        what = "ran under no_grad"
+    elif notes.modes == [(training, True)]:
         what = "ran, but not with all the hooks that were there before"
     raise NotYet(
         f"the model {what}",

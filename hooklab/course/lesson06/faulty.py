@@ -66,9 +66,9 @@ class Always(Hooks):
     """Forward hooks after an error: a fault is another flag."""
 
     covers: tuple[str, ...] = ("pre", "forward", "hooks")
-    sends_on = silences = goes_on = warns = counts = chains = only_always = by_table = True
+    sends_on = silences = goes_on = warns = counts = counts_first = chains = only_always = by_table = True
     knows_the_output = knows_the_args = True
-    after_success = rescues = False
+    after_success = rescues = takes_none = False
 
     def __call__(self, *first: Any) -> Any:
         self.args, self.output, self.reached, at = first, None, set[int](), "pre"
@@ -80,8 +80,10 @@ class Always(Hooks):
             self.output = self.forward(*self.args)  # type: ignore[attr-defined]
             at = "hooks"
             for key, hook in self.in_order(self.forward_hooks):
-                self.reached.add(key)
+                if self.counts_first:
+                    self.reached.add(key)
                 new = hook(self, self.args, self.output)
+                self.reached.add(key)
                 self.output = self.output if new is None else new
         except Exception:
             if at in self.covers:
@@ -102,7 +104,7 @@ class Always(Hooks):
                 continue
             try:
                 new = self.forward_hooks[key](self, args, output)
-                output = output if new is None or not self.chains else new
+                output = output if (new is None and not self.takes_none) or not self.chains else new
             except Exception as error:
                 if not self.silences:
                     raise
@@ -116,7 +118,7 @@ class Border(Hooks):
     """Backward hooks between two crossings: a fault is another flag."""
 
     crosses = output_crosses = gives_back = chains = behind_pre_hooks = behind_hooks = True
-    is_swapped = looks_up_late = False
+    is_swapped = looks_up_late = stays = stays_after_errors = False
     which = -1  # of the gradients that have arrived, one for each backward pass
 
     def __call__(self, *first: Any) -> Any:
@@ -137,6 +139,12 @@ class Border(Hooks):
         def outputs(output: Any) -> Any:
             return cross((output,), arrived.append)[0] if fixed and self.output_crosses else output
 
+        if fixed and (self.stays or self.stays_after_errors):
+            handle = self.register_forward_pre_hook(lambda module, args: inputs(args))
+            output = super().__call__(*first)
+            if not self.stays:
+                handle.remove()
+            return outputs(output)
         args = inputs(self.before(first)) if self.behind_pre_hooks else self.before(inputs(first))
         output = self.forward(*args)  # type: ignore[attr-defined]
         if self.behind_hooks:
@@ -211,7 +219,8 @@ FAULTS: dict[type[Hooks], dict[str, dict[str, Any]]] = {
         },
     },
     Always: {
-        "nothing ran after this error, a Boom: `except Exception` catches errors of every kind": {"covers": ()},
+        "nothing ran after this error, a Boom: `except Exception` catches errors of every kind, and the "
+        "hooks whose id is in `always_called` run there": {"covers": ()},
         "only forward stands in the `try`: a pre-hook and a forward hook can raise as well": {"covers": ("forward",)},
         "the pre-hooks stand outside of the `try`: they can raise as well": {"covers": ("forward", "hooks")},
         "the forward hooks stand outside of the `try`: when one raises, the always_call hooks behind it still run": {
@@ -227,6 +236,12 @@ FAULTS: dict[type[Hooks], dict[str, dict[str, Any]]] = {
         "the error of an always_call hook left no trace: it becomes a warning": {"warns": False},
         "a hook ran twice: one that was reached before the error came, whether it raised or not, has had its turn": {
             "counts": False
+        },
+        "a hook that raises ran twice: it has had its turn, so write its id down before you call it": {
+            "counts_first": False
+        },
+        "None took the place of the output: after an error, too, a hook that returns None leaves it": {
+            "takes_none": True
         },
         "a hook ran twice: without an error each hook runs once, as ever": {"counts": False, "after_success": True},
         "the output was there already: when a forward hook raises, the hooks behind it get what forward has made": {
@@ -254,6 +269,10 @@ FAULTS: dict[type[Hooks], dict[str, dict[str, Any]]] = {
         "both crossed too early: the inputs cross behind the pre-hooks, the output behind the forward hooks": {
             "behind_pre_hooks": False,
             "behind_hooks": False,
+        },
+        "the crossing at the inputs stays registered when the call is over: `with` takes it out": {"stays": True},
+        "the crossing at the inputs stays registered when something raises: `with` takes it out, whatever happens": {
+            "stays_after_errors": True
         },
         "looked up in the backward pass: which hooks belong to a call is decided when it begins": {
             "looks_up_late": True

@@ -15,7 +15,7 @@ from hooklab.course.exercises.stubs import is_stub
 from hooklab.course.exercises.trial import NotYet, Trial
 from hooklab.course.lesson06.faulty import Hooks, faulty_calls
 from hooklab.course.lesson06.programs import METHODS, Hook, Program
-from hooklab.course.lesson06.running import NOT_THEIRS, Ran, run
+from hooklab.course.lesson06.running import NOT_THEIRS, Boom, Ran, run
 from hooklab.course.lesson06.tables import Registers
 
 
@@ -125,7 +125,8 @@ def _fault(trial: Trial, rule: str, program: Program, ran: Ran, torchs: list[str
     missing = f"this does not hold yet: {rule}"
     if got.endswith(NOT_THEIRS):
         error = ran.errors[sum(line.endswith(NOT_THEIRS) for line in ran.log[:place])]
-        got = f"raises {kind_of(error)}: {first_words(error)}"
+        another = "another error, " if isinstance(error, Boom) else ""  # a Boom, but none that the program raised
+        got = f"raises {another}{kind_of(error)}: {first_words(error)}"
         missing = learners_error(error, trial.name).missing if learners_line(error) else missing
     fault = NotYet(missing, expected=wanted, got=got, likely=why)
     steps = [line.removeprefix(">>> ") for line in torchs[: place + (wanted != NOTHING)] if line.startswith(">>> ")]

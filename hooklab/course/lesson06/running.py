@@ -55,6 +55,7 @@ class _Run:
         self.log: list[str] = []
         self.errors: list[Exception] = []
         self.hooks = {hook.name: hook for hook in program.hooks}
+        self.functions = {hook.name: self.function(hook) for hook in program.hooks}  # registered again: the same one
         self.added = 0
         self.raised: list[Boom] = []
         self.raised_once: set[str] = set()
@@ -96,7 +97,7 @@ class _Run:
         self.added += 1
         if self.added <= MOST:
             flags = {flag: True for flag in ("prepend", "always_call") if getattr(hook, flag)}
-            self.names[hook.name] = getattr(self.module, METHODS[hook.kind])(self.function(hook), **flags)
+            self.names[hook.name] = getattr(self.module, METHODS[hook.kind])(self.functions[hook.name], **flags)
 
     def boom(self, name: str) -> Boom:
         self.raised.append(Boom(name))
@@ -182,8 +183,13 @@ def _module_class(base: type) -> Any:
         def __init__(self, run: _Run, raises: bool) -> None:
             super().__init__()
             self.run, self.raises = run, raises
+            self.__dict__["forward"] = self.own_forward
 
         def forward(self, *args: Any) -> Any:
+            self.run.log.append("forward of the class, and m.forward is another one")
+            return self.own_forward(*args)
+
+        def own_forward(self, *args: Any) -> Any:
             is_own = bool(args) and args[0] is self.run.x
             self.run.log.append(f"forward gets {', '.join(map(shown, args))}{' (x itself)' if is_own else ''}")
             if self.raises:

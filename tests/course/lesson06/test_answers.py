@@ -154,7 +154,7 @@ class LeavesNone(Handle):
             self.table[self.id] = None
 
 
-@wrong("6.1")
+@wrong("6.1", says="the table holds something else than the hooks")
 class WrapsTheHook(Handle):
     def __init__(self, table, hook, prepend=False):
         super().__init__(table, lambda *args: hook(*args), prepend)
@@ -363,6 +363,40 @@ class HidesErrors(Around):
             return super().__call__(*args)
         except Exception:
             return None
+
+
+@wrong("6.2", says="a call without hooks gives what forward gives")
+class WithoutHooksNothing(Around):
+    def __call__(self, *args):
+        return super().__call__(*args) if self.pre_hooks or self.forward_hooks else None
+
+
+@wrong("6.2", says="a hook that is registered after a call runs in the next one")
+class KnowsTheFirstHooks(Around):
+    def before(self, args):
+        self.known = vars(self).get("known") or [list(self.pre_hooks.values())]
+        for hook in self.known[0]:
+            new = hook(self, args)
+            if new is not None:
+                args = new if isinstance(new, tuple) else (new,)
+        return args
+
+
+@wrong("6.2", says="a function that is registered twice runs twice")
+class EachFunctionOnce(Around):
+    def before(self, args):
+        for hook in dict.fromkeys(self.pre_hooks.values()):
+            new = hook(self, args)
+            if new is not None:
+                args = new if isinstance(new, tuple) else (new,)
+        return args
+
+
+@wrong("6.2", says="forward of the class, and m.forward is another one")
+class AsksTheClass(Around):
+    def __call__(self, *args):
+        args = self.before(args)
+        return self.after(args, type(self).forward(self, *args))
 
 
 @wrong("6.2")
@@ -575,7 +609,7 @@ class EntersFirst(Around):
         return border.cross(args, lambda grads: through(self, hooks[:], grads, arrived[-1])[:])
 
 
-@wrong("6.3")
+@wrong("6.3", "the crossing at the inputs stays registered when the call is over")
 class EntranceStays(Around):
     def __call__(self, *args):
         hooks, arrived = list(self.backward_hooks.values()), []
@@ -585,6 +619,36 @@ class EntranceStays(Around):
             lambda m, args: border.cross(args, lambda grads: through(self, hooks, grads, arrived[-1]))
         )
         return border.cross((super().__call__(*args),), arrived.append)[0]
+
+
+@wrong("6.3", "the crossing at the inputs stays registered when something raises")
+class EntranceStaysAfterAnError(Around):
+    def __call__(self, *args):
+        hooks, arrived = list(self.backward_hooks.values()), []
+        if not hooks:
+            return super().__call__(*args)
+        handle = self.register_forward_pre_hook(
+            lambda m, args: border.cross(args, lambda grads: through(self, hooks, grads, arrived[-1]))
+        )
+        output = super().__call__(*args)
+        handle.remove()
+        return border.cross((output,), arrived.append)[0]
+
+
+@wrong("6.3", says="a hook that is registered during the call is there for the next")
+class TakesTheLastOneOut(Around):
+    def __call__(self, *args):
+        hooks, arrived = list(self.backward_hooks.values()), []
+        if not hooks:
+            return super().__call__(*args)
+        self.register_forward_pre_hook(
+            lambda m, args: border.cross(args, lambda grads: through(self, hooks, grads, arrived[-1]))
+        )
+        try:
+            output = super().__call__(*args)
+        finally:
+            self.pre_hooks.popitem()
+        return border.cross((output,), arrived.append)[0]
 
 
 @wrong("6.3")
@@ -822,6 +886,69 @@ class CountsAfterTheCall(Tables):
             raise
 
 
+@wrong("6.4", "a hook that raises ran twice")
+class WritesItDownTooLate(Tables):
+    def __call__(self, *args):
+        output, reached = None, set()
+        try:
+            for hook in list(self.pre_hooks.values()):
+                new = hook(self, args)
+                args = args if new is None else new if isinstance(new, tuple) else (new,)
+            output = self.forward(*args)
+            for key, hook in list(self.forward_hooks.items()):
+                new = hook(self, args, output)
+                reached.add(key)
+                output = output if new is None else new
+            return output
+        except Exception:
+            for key, hook in list(self.forward_hooks.items()):
+                if key in self.always_called - reached:
+                    try:
+                        new = hook(self, args, output)
+                        output = output if new is None else new
+                    except Exception as other:
+                        warnings.warn(str(other), stacklevel=2)
+            raise
+
+
+@wrong("6.4", "None took the place of the output")
+class LosesTheOutput(Tables):
+    def __call__(self, *args):
+        output, reached = None, set()
+        try:
+            for hook in list(self.pre_hooks.values()):
+                new = hook(self, args)
+                args = args if new is None else new if isinstance(new, tuple) else (new,)
+            output = self.forward(*args)
+            for key, hook in list(self.forward_hooks.items()):
+                reached.add(key)
+                new = hook(self, args, output)
+                output = output if new is None else new
+            return output
+        except Exception:
+            for key in [key for key in self.forward_hooks if key in self.always_called - reached]:
+                try:
+                    output = self.forward_hooks[key](self, args, output)
+                except Exception as other:
+                    warnings.warn(str(other), stacklevel=2)
+            raise
+
+
+@wrong("6.4", "nothing ran after this error, a Boom", says="hooks whose id is in `always_called` run there")
+class CatchesAndForgets(Around):
+    def __call__(self, *args):
+        try:
+            return super().__call__(*args)
+        except Exception:
+            raise
+
+
+@wrong("6.4", says="got       raises another error, Boom: ")
+class ACopyOfTheError(Whatever):
+    def end(self, error):
+        raise type(error)(*error.args)
+
+
 @wrong("6.4", "the error of an always_call hook left no trace")
 class Prints(Whatever):
     def failed(self, other, error):
@@ -1029,6 +1156,12 @@ def returns_what_it_has(model, x):
 @wrong("6.5", "out of step: a forward that raises skips its forward hooks, unless")
 def plain_hooks(model, x):
     return traced(model, x, always_call=False)
+
+
+@wrong("6.5", says="the model ran under no_grad")
+def without_gradients(model, x):
+    with torch.no_grad():
+        return traced(model, x)
 
 
 @wrong("6.5")
