@@ -262,6 +262,19 @@ def mixes_half_and_half(layer, lam, indices):
         yield
 
 
+@wrong("7.3", says="what your hook returned")
+@contextlib.contextmanager
+def one_number_a_row(layer, lam, indices):
+    with layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices).mean(dim=1, keepdim=True)):
+        yield
+
+
+@wrong("7.3", "not removed")
+@contextlib.contextmanager
+def stays_on(layer, lam, indices):
+    yield layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices))
+
+
 @wrong("7.3", "partners the other way round")
 @contextlib.contextmanager
 def mixes_the_other_way_round(layer, lam, indices):
