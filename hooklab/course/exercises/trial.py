@@ -27,13 +27,14 @@ from hooklab.course.exercises.frames import (
 )
 from hooklab.course.exercises.guards import remove_new_hooks, removed_hooks, snapshot_hooks, somebody_elses_hooks
 from hooklab.course.exercises.state import put_back
-from hooklab.course.exercises.values import expect_tensor, same, tensor_text
+from hooklab.course.exercises.values import apart, expect_tensor, same, tensor_text
 
 __all__ = [
     "NotYet",
     "StillTheStub",
     "TookTooLong",
     "Trial",
+    "apart",
     "expect_tensor",
     "first_words",
     "learners_error",
@@ -117,7 +118,7 @@ class Trial:
     @contextmanager
     def watch(self, *objects: Any, may_change: bool = False, may_hook: bool = False) -> Iterator[None]:
         """Watch tensors and modules while a learner's code runs; new hooks are removed and noted at the end."""
-        before, modes = snapshot_hooks(objects), _modes(objects)
+        before, modes, attributes = snapshot_hooks(objects), _modes(objects), [] if may_hook else _attributes(objects)
         values = [] if may_change else _values(objects)
         asking = [(name, one, one.requires_grad) for name, one in _tensors(objects)]
         try:
@@ -129,6 +130,7 @@ class Trial:
             self.faults += [_hook_left(description) for description in left]
             self.faults += [_hook_gone(place) for place in gone]
             self.faults += [_mode_left(name, mode) for name, mode in _put_back_modes(modes)]
+            self.faults += [_attribute_left(name, key) for name, key in _new_attributes(attributes)]
             if not may_change:
                 self.faults += [_changed_in_place(name) for name in _changed(objects, values)]
 
@@ -152,6 +154,14 @@ def _mode_left(name: str, mode: bool) -> NotYet:
     was, now = ("training", "evaluation") if mode else ("evaluation", "training")
     which = f"a part of the model in {now} mode: {name!r}" if name else f"the model in {now} mode"
     return NotYet(f"your code left {which}", expected=f"{was} mode, as before: whoever called you goes on with it")
+
+
+def _attribute_left(name: str, key: str) -> NotYet:
+    where = f"the module {name!r}" if name else "the model"
+    return NotYet(
+        f"your code left something on {where}: its attribute {key!r}",
+        expected="what your function needs in its own variables: what is on a module is copied and saved with it",
+    )
 
 
 def _changed_in_place(name: str) -> NotYet:
@@ -219,6 +229,21 @@ def _put_back_modes(modes: list[tuple[str, nn.Module, bool]]) -> list[tuple[str,
     for _, module, mode in changed:
         module.training = mode
     return [(name, mode) for name, _, mode in changed[:1]]
+
+
+def _attributes(objects: Sequence[Any]) -> list[tuple[str, nn.Module, set[str]]]:
+    """Return (name, module, names of its attributes) of every module among the objects."""
+    return [(name, module, set(vars(module))) for name, module, _ in _modes(objects)]
+
+
+def _new_attributes(attributes: list[tuple[str, nn.Module, set[str]]]) -> list[tuple[str, str]]:
+    """Return (module's name, attribute) of all that has been put on a module since, but for names of torch's own."""
+    return [
+        (name, key)
+        for name, module, before in attributes
+        for key in vars(module)
+        if key not in before and not key.startswith("_")
+    ]
 
 
 def _values(objects: Sequence[Any]) -> list[list[torch.Tensor]]:

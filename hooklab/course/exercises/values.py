@@ -13,7 +13,8 @@ import torch
 from hooklab.course.exercises.faults import PASSING, NotYet, cut
 from hooklab.course.exercises.frames import kind_of
 
-_MOST = 120
+_MOST = 120  # characters of a value's own text
+_SHOWN = 12  # numbers of a tensor that is shown whole
 
 
 def tensor_text(value: Any, digits: int = 4) -> str:
@@ -26,9 +27,27 @@ def tensor_text(value: Any, digits: int = 4) -> str:
         return f"a {kind_of(value)} that cannot be shown"
 
 
+def apart(wanted: Any, got: Any) -> dict[str, str]:
+    """Return the texts of NotYet's `expected` and `got`; of large tensors, of a row in which they differ.
+
+    Example:
+        >>> apart(torch.zeros(3, 5), torch.arange(15.0).view(3, 5))
+        {'expected': 'at [0]: [0, 0, 0, 0, 0]', 'got': 'at [0]: [0, 1, 2, 3, 4]'}
+    """
+    if isinstance(wanted, torch.Tensor) and isinstance(got, torch.Tensor) and tensor_text(wanted) == tensor_text(got):
+        place: list[int] = []
+        while wanted.numel() > _SHOWN:
+            number = next((n for n, pair in enumerate(zip(got, wanted, strict=True)) if not same(*pair)), 0)
+            wanted, got = wanted[number], got[number]
+            place.append(number)
+        if place:
+            return {"expected": f"at {place}: {tensor_text(wanted)}", "got": f"at {place}: {tensor_text(got)}"}
+    return {"expected": tensor_text(wanted), "got": tensor_text(got)}
+
+
 def _text(value: Any, digits: int) -> str:
     if isinstance(value, torch.Tensor):
-        if value.numel() > 12 or value.device.type == "meta":
+        if value.numel() > _SHOWN or value.device.type == "meta":
             where = "" if value.device.type == "cpu" else f", on {value.device}"
             return f"a tensor of shape {tuple(value.shape)}, {str(value.dtype).removeprefix('torch.')}{where}"
         return _rounded(value.detach().tolist(), digits)

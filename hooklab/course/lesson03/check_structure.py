@@ -24,6 +24,8 @@ class _Parts(nn.Module):
     def __init__(self, seed: int, form: Callable[[Tensor], Any]):
         super().__init__()
         self.linear, self.form = linear(2, 2, seed), form
+        self.made: Any = None
+        self.tensors: list[Tensor] = []
 
     def forward(self, x: Tensor) -> Any:
         self.made = self.form(self.linear(x))
@@ -39,6 +41,7 @@ class _Reader(nn.Module):
         self.layer = _Parts(seed, form)
         self.got: list[str] = []
         self.why_noticed = ""
+        self.result = torch.tensor(0.0)
 
     def forward(self, x: Tensor) -> Tensor:
         parts = self.layer(x)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.expectations import expect_still_there
 from hooklab.course.exercises.misconceptions import alike
-from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.exercises.trial import NotYet, Trial, apart, expect_tensor, same, tensor_text
 from hooklab.course.exercises.varying import every_pass
 from hooklab.course.lesson05.passes import (
     hooked,
@@ -168,4 +168,4 @@ def _expect_seen(seen: dict[str, Any], wanted: Grads, where: str) -> None:
         raise NotYet(f"{where}: `seen` has keys that no gradient belongs to", **shown)
     for name, true in wanted.items():
         if not same(expect_tensor(seen[name], f"{where}: seen[{name!r}]"), true):
-            raise NotYet(f"{where}: seen[{name!r}] is not the gradient of that output", **shown)
+            raise NotYet(f"{where}: seen[{name!r}] is not the gradient of that output", **apart(true, seen[name]))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from hooklab.course.exercises.expectations import expect_still_there
 from hooklab.course.exercises.misconceptions import alike, fitting
-from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
+from hooklab.course.exercises.trial import NotYet, Trial, apart
 from hooklab.course.exercises.varying import every_pass
 from hooklab.course.lesson05.passes import hooked, run_pass
 
@@ -84,8 +84,7 @@ def judge(trial: Trial, worlds: Worlds, rests: Rests, programs: Programs, many: 
         if not alike(got.value, wanted.value):
             raise NotYet(
                 f"{got.which}{got.world}: the {got.what} is not what it should be",
-                expected=tensor_text(wanted.value),
-                got=tensor_text(got.value),
+                **apart(wanted.value, got.value),
                 likely=_why(trial, worlds, rests, programs, many, [one.value for one in seen]),
             )
     if fault:

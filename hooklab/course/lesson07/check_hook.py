@@ -18,7 +18,7 @@ from hooklab.course.exercises.forward import (
     whole_numbers,
 )
 from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
-from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.exercises.trial import NotYet, Trial, apart, expect_tensor, same, tensor_text
 from hooklab.course.lesson07.known_mixtures import TWICE, UNMIXED, Seen, explain_mixture, mixture, partners
 
 
@@ -154,8 +154,7 @@ def _check_two_blocks(trial: Trial) -> None:
         if not same(one.received, wanted):
             raise NotYet(
                 f"of two blocks at once, the layer of the {which} one is not mixed as it should be",
-                expected=tensor_text(wanted),
-                got=tensor_text(one.received),
+                **apart(wanted, one.received),
             )
     if trial.faults:
         raise trial.faults[0]
@@ -183,8 +182,7 @@ def _expect_mixed(net: _Net, lam: float, indices: Tensor, seen: list[Seen], hook
         likely = "forgotten return: a name inside the hook was given to the mixture, and the model never heard of it"
     raise NotYet(
         f"with λ = {lam:g} and indices = {indices.tolist()}, the next layer did not get the mixture",
-        expected=tensor_text(wanted),
-        got=tensor_text(got),
+        **apart(wanted, got),
         likely=likely,
     )
 

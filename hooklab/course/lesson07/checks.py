@@ -16,7 +16,7 @@ from torch import Tensor
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.forward import whole_numbers
 from hooklab.course.exercises.misconceptions import fitting
-from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.exercises.trial import NotYet, Trial, apart, expect_tensor, same, tensor_text
 from hooklab.course.lesson07.check_draws import dice_of_a_batch
 from hooklab.course.lesson07.check_hook import a_hook_that_mixes
 from hooklab.course.lesson07.check_step import a_whole_step
@@ -78,8 +78,7 @@ def _expect_mixtures(name: str, seen: list[Seen]) -> None:
             likely = "whole numbers: `.long()` and `.int()` cut off what is behind the point, here the shares"
         raise NotYet(
             f"with λ = {one.lam:g} and indices = {one.indices.tolist()}, the mixed {name} is not the right one",
-            expected=tensor_text(wanted),
-            got=tensor_text(one.got),
+            **apart(wanted, one.got),
             likely=likely,
         )
 

@@ -26,8 +26,9 @@ class _Inner(nn.Module):
 
 
 def _model(seed: int) -> nn.Module:
+    other = [nn.Conv2d(2, 2, 1), nn.LeakyReLU(0.5)]  # no nn.ReLU
     layers = [nn.Conv2d(2, 3, 2), nn.ReLU(), _Inner(3), nn.Conv2d(3, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(18, 3)]
-    return with_gradients(whole(nn.Sequential(*layers), seed))
+    return with_gradients(whole(nn.Sequential(*other, *layers), seed))
 
 
 def _world(name: str, count: int, seed: int, frozen: bool = False) -> World:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hooklab.course.exercises.misconceptions import fitting
 from hooklab.course.exercises.runs import runs_counted
-from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.exercises.trial import NotYet, Trial, apart, expect_tensor, same, tensor_text
 
 Program = Callable[..., Any]
 
@@ -29,7 +29,7 @@ class World:
 
 
 def judge(trial: Trial, worlds: Sequence[World], right: Program, guesses: Mapping[str, Program], what: str) -> None:
-    """Raise NotYet unless the answer gives, in every world, twice, what `right` gives.
+    """Raise NotYet unless the answer gives, in every world, what `right` gives: in training, and then in evaluation.
 
     Args:
         trial: the trial.
@@ -47,6 +47,7 @@ def judge(trial: Trial, worlds: Sequence[World], right: Program, guesses: Mappin
         runs.expect_calls()
         expect_tensor(seen[-1], f"{world.name}: {what}", right(*world.make()).shape)
         _expect_state(before, arguments, world)
+        arguments[0].eval()
         again = trial.call(*arguments)
         if same(seen[-1], right(*world.make())) and not same(again, seen[-1]):
             # changed parameters are told as such, with their names, behind this
@@ -54,8 +55,7 @@ def judge(trial: Trial, worlds: Sequence[World], right: Program, guesses: Mappin
             left = "something is left of the first call, such as a hook, or a gradient to which the second one is added"
             raise NotYet(
                 f"{world.name}: a second call with the same arguments gives something else",
-                expected=tensor_text(seen[-1]),
-                got=tensor_text(again),
+                **apart(seen[-1], again),
                 likely=None if changed else left,
             )
     for world, got in zip(worlds, seen, strict=True):
@@ -64,8 +64,7 @@ def judge(trial: Trial, worlds: Sequence[World], right: Program, guesses: Mappin
             programs = {name: _on(program) for name, program in guesses.items()}
             raise NotYet(
                 f"{world.name}: {what} has other numbers",
-                expected=tensor_text(wanted),
-                got=tensor_text(got),
+                **apart(wanted, got),
                 likely=fitting(seen, programs, worlds),
             )
 

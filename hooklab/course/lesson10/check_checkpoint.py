@@ -15,7 +15,7 @@ from hooklab.course.exercises.expectations import error_comes_out, hidden_error
 from hooklab.course.exercises.faults import PlannedError
 from hooklab.course.exercises.forward import linear, whole_numbers
 from hooklab.course.exercises.misconceptions import Reason, named_by
-from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.exercises.trial import NotYet, Trial, apart, expect_tensor, same, tensor_text
 from hooklab.course.lesson10.memory import Meter
 
 ROWS = 64
@@ -285,11 +285,9 @@ def _expect_same(
     """Raise NotYet that shows one gradient which is another one."""
     for name, one, truth in reversed(list(zip(names, got, wanted, strict=True))):
         if not same(one, truth):
-            row = one[0] if isinstance(one, Tensor) and one.shape == truth.shape and one.ndim > 1 else one
             raise NotYet(
                 f"{what}: the gradients are other ones, such as that of {name}",
-                expected=tensor_text(truth[0] if truth.ndim > 1 else truth),
-                got=tensor_text(row),
+                **apart(truth, one),
                 likely=likely,
             )
 

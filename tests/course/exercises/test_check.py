@@ -10,7 +10,7 @@ import hooklab
 from hooklab.course import graded
 from hooklab.course.exercises import attempt, checking
 from hooklab.course.exercises.exercise import exercise, find
-from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, tensor_text
+from hooklab.course.exercises.trial import NotYet, Trial, apart, expect_tensor, tensor_text
 from hooklab.course.graded import check_of
 from tests.course.exercises.made_up import calls_with_model, calls_with_tensor, outcome_of
 
@@ -337,6 +337,16 @@ def test_progress_of_a_lesson_that_does_not_exist_names_those_that_do():
 # --- the words that checks use
 
 
+def test_what_an_answer_leaves_on_a_module_is_named(monkeypatch):
+    model = nn.Sequential(nn.Linear(1, 1))
+
+    def answer(given):
+        given[0].seen = 1
+
+    outcome = outcome_of(lambda trial: trial.call(model), answer, monkeypatch)
+    assert "your code left something on the module '0': its attribute 'seen'" in str(outcome)
+
+
 def test_expect_tensor_names_what_came_instead():
     with pytest.raises(NotYet) as caught:
         expect_tensor([1.0], "the gradient", (1,))
@@ -345,6 +355,14 @@ def test_expect_tensor_names_what_came_instead():
 
 def test_tensor_text_is_short_for_large_tensors():
     assert tensor_text(torch.zeros(100, 3)) == "a tensor of shape (100, 3), float32"
+
+
+def test_of_two_large_tensors_a_row_is_shown_in_which_they_differ():
+    one = torch.zeros(2, 3, 5)
+    other = one.clone()
+    other[1, 2, 4] = 7
+    assert apart(one, other) == {"expected": "at [1, 2]: [0, 0, 0, 0, 0]", "got": "at [1, 2]: [0, 0, 0, 0, 7]"}
+    assert apart(one, None) == {"expected": "a tensor of shape (2, 3, 5), float32", "got": "None"}
 
 
 def test_tensor_text_has_no_negative_zero():

@@ -844,9 +844,9 @@ def sets_other_hooks_aside(model, x):
 
 @wrong("6.5", says="the lines of the first run are still there")
 def one_list_for_all_runs(model, x, lines=[]):  # noqa: B006
-    if not getattr(model, "seen_before", False):
+    if not getattr(model, "_seen_before", False):
         lines.clear()  # another model: the test runs this answer more than once
-    model.seen_before = True
+    model._seen_before = True
     more, enter, leave = tracer(always_call=True)
     with enter, leave:
         model(x)

@@ -228,9 +228,9 @@ def image_by_image_with_stack(model, images, labels):
     return torch.stack(found)
 
 
-def guided(rule, score=own, change=lambda gradient: gradient):
+def guided(rule, score=own, change=lambda gradient: gradient, chosen=relus):
     def answer(model, images, labels):
-        handles = [one.register_full_backward_hook(rule) for one in relus(model)]
+        handles = [one.register_full_backward_hook(rule) for one in chosen(model)]
         watched = images.clone().requires_grad_()
         (found,) = torch.autograd.grad(score(model(watched), labels), watched)
         for handle in handles:
@@ -260,6 +260,12 @@ for likely, rule, score, change in (
     answer = guided(rule, score, change)
     answer.__name__ = f"guided_wrong_{len(answers.wrongs)}"
     wrong("9.2", likely)(answer)
+
+
+@wrong("9.2", None, "at [0, 0]: ")
+def what_has_relu_in_its_name(model, images, labels):
+    named_so = lambda model: [one for one in model.modules() if "ReLU" in type(one).__name__]  # noqa: E731
+    return guided(positive, chosen=named_so)(model, images, labels)
 
 
 @wrong("9.2", "something is left of the first call", says="a second call")
@@ -693,6 +699,28 @@ class Forward(nn.Module):
     def __init__(self, model):
         super().__init__()
         self.modules, self.get_submodule, self.forward = model.modules, model.get_submodule, model.forward
+
+
+@wrong("9.1", says="left something on the module 'second': its attribute 'kept'")
+def keeps_it_on_the_layer(model, layer, images, labels):
+    with layer.register_forward_hook(lambda module, args, output: setattr(module, "kept", output)):
+        total = own(model(images.clone().requires_grad_()), labels)
+    (gradient,) = torch.autograd.grad(total, layer.kept)
+    return (layer.kept.detach() * gradient.mean((2, 3), keepdim=True)).sum(1).relu()
+
+
+@wrong("9.1", says="left the model in training mode")
+def goes_back_to_training(model, layer, images, labels):
+    model.eval()
+    found = with_capture_and_einsum(model, layer, images, labels)
+    model.train()
+    return found
+
+
+@wrong("9.1", says="expected  at [0]")
+def the_largest_gradient_of_a_channel(model, layer, images, labels):
+    values, gradient = values_and_gradient(model, layer, images, lambda scores: own(scores, labels))
+    return (values.detach() * gradient.amax((2, 3), keepdim=True)).sum(1).relu()
 
 
 @wrong("9.1", "forward alone", says="`model.forward(…)`")
