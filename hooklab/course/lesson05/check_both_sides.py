@@ -42,7 +42,7 @@ class Scene(NamedTuple):
         kept: list[Tensor] = []
 
         def before(module: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
-            kept.append(args[0] if args[0].requires_grad else args[0].clone().requires_grad_())
+            kept.append(args[0].clone().requires_grad_())
             return (kept[0],)
 
         def after(module: nn.Module, args: Any, output: Tensor) -> None:
@@ -71,7 +71,6 @@ def _with_old_gradients() -> Scene:
     model = three_layers()
     for parameter in model.parameters():
         parameter.grad = torch.full_like(parameter, 7.0)
-    model[2].register_full_backward_hook(lambda module, gin, gout: None)  # somebody else's
     return Scene(model, model[2], 1e4 * integers(2, 3))
 
 

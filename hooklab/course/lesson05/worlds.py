@@ -179,4 +179,4 @@ def _pass(trial: Trial, world: World, which: str) -> list[Moment]:
             likely="in-place change: `mul_` and `clamp_` write, `*` and `clamp` make a new tensor",
         )
     grads = {name: None if one.grad is None else one.grad.clone() for name, one in world.watched.items()}
-    return [Moment(world.name, which, name, value) for name, value in ({"output": outputs[0].detach()} | grads).items()]
+    return [Moment(world.name, which, name, value) for name, value in ({"output": outputs[0]} | grads).items()]

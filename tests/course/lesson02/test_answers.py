@@ -177,6 +177,15 @@ def a_list_made_anew_in_the_loop(y, losses):
     return gradients
 
 
+@wrong("2.1", says="that is one tensor, not a list")
+def stacks_what_arrived(y, losses):
+    arrived = []
+    with y.register_hook(arrived.append):
+        for loss in losses:
+            loss.backward()
+    return torch.stack(arrived)
+
+
 @wrong("2.1", says="only the last gradients are in your list")
 def a_hook_for_the_last_loss_alone(y, losses):
     *early, last = losses

@@ -126,6 +126,29 @@ class IdFromTheName(Handle):
         table[self.id] = hook
 
 
+HANDLES = weakref.WeakSet()
+
+
+@wrong("6.1", says="hooks have vanished")
+class LowestNumberThatNoHandleHas:
+    def __init__(self, table, hook, prepend=False):
+        self.id = next(number for number in range(10**6) if all(one.id != number for one in HANDLES))
+        HANDLES.add(self)
+        self.table = table
+        table[self.id] = hook
+        if prepend:
+            table.move_to_end(self.id, last=False)
+
+    def remove(self):
+        self.table.pop(self.id, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.remove()
+
+
 @wrong("6.1")
 class AlwaysPrepends(Handle):
     def __init__(self, table, hook, prepend=False):
