@@ -91,7 +91,7 @@ def _patched_input(model: nn.Module, name: str, clean: Tensor, corrupted: Tensor
 def _patched_module_input(model: nn.Module, name: str, clean: Tensor, corrupted: Tensor, position: int) -> Tensor:
     kept: list[Tensor] = []
     module = model.get_submodule(name)
-    with module.register_forward_pre_hook(lambda module, args: kept.append(args[0].detach().clone())):
+    with module.register_forward_pre_hook(lambda module, args: kept.append(args[0].clone())):
         model(clean)
     with module.register_forward_pre_hook(lambda module, args: (_right_mix(args[0], kept[0], position),)):
         return model(corrupted)  # type: ignore[no-any-return]

@@ -972,7 +972,7 @@ class ACopyOfTheError(Whatever):
         raise type(error)(*error.args)
 
 
-@wrong("6.4", "the error of an always_call hook left no trace")
+@wrong("6.4", "the error of an always_call hook left no trace", "got       nothing more")
 class Prints(Whatever):
     def failed(self, other, error):
         print(other)
