@@ -116,8 +116,13 @@ class Trial:
         return result
 
     @contextmanager
-    def watch(self, *objects: Any, may_change: bool = False, may_hook: bool = False) -> Iterator[None]:
-        """Watch tensors and modules while a learner's code runs; new hooks are removed and noted at the end."""
+    def watch(
+        self, *objects: Any, may_change: bool = False, may_hook: bool = False, by_handle: bool = False
+    ) -> Iterator[None]:
+        """Watch tensors and modules while a learner's code runs; new hooks are removed and noted at the end.
+
+        With `by_handle`, hooks may be there meanwhile, and the handle that the code has returned should remove them.
+        """
         before, modes, attributes = snapshot_hooks(objects), _modes(objects), [] if may_hook else _attributes(objects)
         values = [] if may_change else _values(objects)
         asking = [(name, one, one.requires_grad) for name, one in _tensors(objects)]
@@ -127,7 +132,7 @@ class Trial:
             self.faults += [_asks_otherwise(name, one) for name, one, old in asking if one.requires_grad != old]
             gone = removed_hooks(objects, before)
             left = remove_new_hooks([] if may_hook else objects, before)
-            self.faults += [_hook_left(description) for description in left]
+            self.faults += [(_hook_unknown if by_handle else _hook_left)(description) for description in left]
             self.faults += [_hook_gone(place) for place in gone]
             self.faults += [_mode_left(name, mode) for name, mode in _put_back_modes(modes)]
             self.faults += [_attribute_left(name, key) for name, key in _new_attributes(attributes)]
@@ -140,6 +145,13 @@ def _hook_left(description: str) -> NotYet:
         f"your code left a hook behind: {description} (it was removed)",
         expected="no hook of yours is left when your function returns",
         likely="not removed: keep what register_… returns and call its remove(), on every way out; or use `with`",
+    )
+
+
+def _hook_unknown(description: str) -> NotYet:
+    return NotYet(
+        f"a hook of yours is still there when the handle has been used: {description} (it was removed)",
+        expected="the caller can remove every hook of yours by what your function returns",
     )
 
 

@@ -107,21 +107,23 @@ def _old_gradient(layer: nn.Module) -> Tensor | float:
 @exercise("5.1", "On both sides of a layer")
 def on_both_sides_of_a_layer(trial: Trial) -> str:
     results: list[Any] = []
+    scenes = [make() for make in SCENES]
     fault = None
     try:
-        for make in SCENES:
-            results.append(_pair(trial, make))
+        for make, scene in zip(SCENES, scenes, strict=True):
+            results.append(_pair(trial, make, scene))
     except NotYet as stopped:
         fault = stopped
     for result, make in zip(results, SCENES, strict=False):
         _expect_gradients(trial, result, make, results)
     if fault:
         raise fault
+    for scene, make in zip(scenes, SCENES, strict=True):
+        _expect_undisturbed(scene, make())
     return "the gradients of the input and of the output, in this order, for six layers; no hook was left"
 
 
-def _pair(trial: Trial, make: Callable[[], Scene]) -> Any:
-    scene = make()
+def _pair(trial: Trial, make: Callable[[], Scene], scene: Scene) -> Any:
     with runs_of(scene.model) as runs:
         got = _result(trial, make, scene)
     if got is not None:
@@ -130,6 +132,20 @@ def _pair(trial: Trial, make: Callable[[], Scene]) -> Any:
         raise trial.faults.pop(0)
     _expect_pair(trial, got, make)
     return got
+
+
+def _expect_undisturbed(scene: Scene, fresh: Scene) -> None:
+    """What has gathered in `.grad` is what gathers there without hooks; or nothing new, or without the old."""
+    old = [parameter.grad for parameter in fresh.model.parameters()]
+    true = torch.autograd.grad(fresh.model(fresh.x).sum(), list(fresh.model.parameters()))
+    for (name, parameter), before, one in zip(scene.model.named_parameters(), old, true, strict=True):
+        fine = [one] if before is None else [one, before, before + one]
+        if parameter.grad is not None and not any(same(parameter.grad, like) for like in fine):
+            raise NotYet(
+                "the gradients of the model's parameters are other ones than without your hook",
+                expected=f"the gradient of {name!r} is {tensor_text(fine[-1])}",
+                got=tensor_text(parameter.grad),
+            )
 
 
 def _result(trial: Trial, make: Callable[[], Scene], scene: Scene) -> Any:

@@ -94,10 +94,15 @@ def _with_other_arguments() -> World:
 
 
 class Two(nn.Module):
-    """A layer with two outputs."""
+    """A layer with two outputs, and a part of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.Identity()
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return twice and three times x."""
+        x = self.part(x)
         return 2 * x, 3 * x
 
 
@@ -192,5 +197,5 @@ PROGRAMS: Programs = {
 
 @exercise("5.2", "A brake")
 def a_brake(trial: Trial) -> str:
-    judge(trial, WORLDS, [(0.5,), (-3.0,)], PROGRAMS)
+    judge(trial, WORLDS, [(-2.5,), (0.0,)], PROGRAMS)
     return "what flows back through the layer is scaled, in every pass, for every tensor argument, and nothing else is"

@@ -52,14 +52,14 @@ def _in_a_chain() -> World:
 
 def _of_two_outputs(name: str, *used: int) -> Callable[[], World]:
     def make() -> World:
-        two, x = Two(), torch.ones(1, requires_grad=True)
+        two, x = Two(), torch.ones(2, requires_grad=True)
 
         def forward() -> Any:
             outputs = two(x)
-            return sum(10 * outputs[place] for place in used)
+            return sum(10 * outputs[place].sum() for place in used)
 
         def wanted(limit: float) -> Grads:
-            return [limit * sum((2, 3)[place] for place in used) * torch.ones(1)]
+            return [limit * sum((2, 3)[place] for place in used) * torch.ones(2)]
 
         words = f"a layer with the outputs 2·x and 3·x, {name} in use"
         return World(words, two, two, forward, {"gradient of x": x}, wanted, has_none=len(used) == 1)

@@ -38,7 +38,7 @@ def gradients_at_any_output(trial: Trial) -> str:
 
 
 def _watch_beside_an_inplace_relu(trial: Trial, place: int) -> None:
-    model, x = nn.Sequential(three_layers()[0], nn.ReLU(inplace=True), three_layers()[1]), integers(5, 3)
+    model, x = nn.Sequential(three_layers()[0], nn.ReLU(inplace=True), three_layers()[1]), integers(3, 3)
     where = ("the layer before an in-place ReLU", "an in-place ReLU")[place]
     hidden = model[0](x).detach().requires_grad_()
     after_relu = torch.relu(hidden)
@@ -60,7 +60,7 @@ class _Heads(nn.Module):
         hidden = self.layer(x)
         labels, frozen = torch.tensor([1, 0]), torch.ones(2)
         features = {"features": hidden, "score": hidden.sum(), "labels": labels, "frozen": frozen}
-        return self.kind(features | {"note": "text", "none": None})
+        return self.kind({"note": "text"} | features | {"none": None})
 
 
 def _watch_a_dict(trial: Trial, kind: type[dict[str, Any]]) -> None:
@@ -79,7 +79,7 @@ def _watch_a_dict(trial: Trial, kind: type[dict[str, Any]]) -> None:
         loss,
         lambda sign: {"features": sign * torch.full((2, 4), 7.0), "score": sign * torch.tensor(5.0)},
     )
-    if type(outputs[0]) is not kind or list(outputs[0]) != ["features", "score", "labels", "frozen", "note", "none"]:
+    if type(outputs[0]) is not kind or list(outputs[0]) != ["note", "features", "score", "labels", "frozen", "none"]:
         raise NotYet("the dict that the layer returns is another one now", got=tensor_text(outputs[0]))
 
 
@@ -123,6 +123,11 @@ def _watch(
 
 
 def _filled_in_the_forward(where: str, found: dict[str, Any]) -> NotYet:
+    if not found:
+        return NotYet(
+            f"{where}: `seen` was emptied in the forward",
+            expected="`seen` as it was, until the backward: the caller's other entries stay",
+        )
     are_tensors = all(isinstance(value, Tensor) for value in found.values())
     return NotYet(
         f"{where}: `seen` was filled in the forward, before there was any gradient",

@@ -27,15 +27,27 @@ class _Affine(nn.Module):
         return self.weight * x + self.bias
 
 
+class _Shifted(nn.Module):
+    """There is another parameter, before the two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offset, self.weight, self.bias = (nn.Parameter(torch.zeros(3)) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * (x + self.offset) + self.bias
+
+
 def _on(name: str, new_layer: Callable[[], nn.Module], *shape: int) -> Callable[[], World]:
     def make() -> World:
         layer, x = whole(new_layer()), integers(*shape).requires_grad_()
-        watched = {"gradient of the input": x}
-        watched |= {f"gradient of the {kind}": one for kind, one in layer.named_parameters()}
+        parameters = dict(layer.named_parameters())
+        watched = {"gradient of the input": x} | {f"gradient of the {kind}": one for kind, one in parameters.items()}
 
         def wanted(weight_factor: float, bias_factor: float) -> Sequence[Tensor]:
             plain = grad(weighed(layer(x)), list(watched.values()))
-            return [factor * one for factor, one in zip((1.0, weight_factor, bias_factor), plain, strict=False)]
+            factors = {"weight": weight_factor, "bias": bias_factor}
+            return [plain[0], *(factors.get(kind, 1.0) * one for kind, one in zip(parameters, plain[1:], strict=True))]
 
         return World(name, layer, layer, lambda: weighed(layer(x)), watched, wanted)
 
@@ -116,5 +128,7 @@ PROGRAMS: Programs = {
 
 @exercise("5.3", "Mend it: the documents' hook")
 def the_documents_hook_mended(trial: Trial) -> str:
-    judge(trial, WORLDS, [(2.0, 3.0), (-1.0, 0.5)], PROGRAMS, many=True)
-    return "weight and bias are scaled in every pass, for six kinds of layer and input, and nothing else is"
+    rests = [(2.0, 3.0), (-1.0, 0.0)]
+    judge(trial, WORLDS, rests, PROGRAMS, many=True)
+    judge(trial, [_on("a module with a third parameter", _Shifted, 3)], rests, {}, many=True)
+    return "weight and bias are scaled in every pass, for seven kinds of layer and input, and nothing else is"

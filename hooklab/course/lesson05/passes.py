@@ -14,6 +14,7 @@ from hooklab.course.exercises.expectations import expect_still_there, expect_unu
 from hooklab.course.exercises.misconceptions import Reason, in_torchs_line, named_by
 from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
+ACCIDENTAL_RETURN = "accidental return: what a forward hook returns replaces the output"
 # Words of an exception that a module hook brings about, and the misconception behind it.
 LIKELY: dict[str, Reason] = {
     "BackwardHookFunction is a view": "a module's backward hook, full or pre-, cannot stand beside an in-place module: "
@@ -24,7 +25,8 @@ LIKELY: dict[str, Reason] = {
     "grad_output, None for None; a bare tensor counts by its rows",
     "'generator' has no len()": "a generator: (… for …) alone makes no tuple; write tuple(… for …)",
     "values to unpack (expected 3": "three gradients: only the legacy hook has them, and only in some layers",
-    "RemovableHandle": in_torchs_line("accidental return: what a forward hook returns replaces the output"),
+    "'RemovableHandle' object has no attribute 'backward'": ACCIDENTAL_RETURN,
+    "RemovableHandle": in_torchs_line(ACCIDENTAL_RETURN),
     "doesn't require gradient": "no gradient to hook: ask a tensor for requires_grad before you hook it",
     "'NoneType' object is not callable": in_torchs_line(
         "called instead of handed over: a method that registers takes the function, without ()"
@@ -57,6 +59,18 @@ def run_pass(trial: Trial, forward: Callable[[], Any], sent: Tensor | None = Non
         trial.run(a_pass)
 
 
+def run_without_gradients(trial: Trial, forward: Callable[[], Any]) -> None:
+    """Call `forward` under no_grad, as an evaluation does; what the learner's hooks raise becomes NotYet."""
+
+    def a_pass() -> None:
+        with torch.no_grad():
+            forward()
+
+    a_pass.__name__ = "a pass under no_grad, with your hook,"
+    with no_warnings(), named_by(LIKELY):
+        trial.run(a_pass)
+
+
 @contextmanager
 def hooked(trial: Trial, layer: nn.Module, *rest: Any, many: bool = False) -> Iterator[list[Any]]:
     """Let the answer put its hook on `layer`, and remove it at the end by the handle (handles if `many`) it returned.
@@ -65,7 +79,7 @@ def hooked(trial: Trial, layer: nn.Module, *rest: Any, many: bool = False) -> It
     fault of the trial.
     """
     what = "a list of handles" if many else "the handle of your hook"
-    with trial.watch(layer), no_warnings():
+    with trial.watch(layer, by_handle=True), no_warnings():
         returned = trial.call(layer, *rest, may_hook=True, may_change=True)
         if returned is None:
             raise NotYet("your function returned None", expected=what, got="None", likely="forgotten return")

@@ -19,7 +19,7 @@ from hooklab.course.exercises.expectations import expect_still_there
 from hooklab.course.exercises.misconceptions import alike, fitting
 from hooklab.course.exercises.trial import NotYet, Trial, apart
 from hooklab.course.exercises.varying import every_pass
-from hooklab.course.lesson05.passes import hooked, run_pass
+from hooklab.course.lesson05.passes import hooked, run_pass, run_without_gradients
 
 
 @dataclass
@@ -148,6 +148,7 @@ def _observe(trial: Trial, worlds: Worlds, rests: Rests, many: bool) -> Iterator
                 yield from _pass(trial, world, which)
                 for handle in handles:
                     expect_still_there(handle)
+            run_without_gradients(trial, world.forward)
         if trial.faults:
             return
 

@@ -184,6 +184,19 @@ def detached_copy(model, layer, x):
     return found
 
 
+@wrong("5.1", says="the gradients of the model's parameters are other ones")
+def doubles_what_it_looks_at(model, layer, x):
+    seen = []
+
+    def hook(module, grad_input, grad_output):
+        seen.extend(grad_input + grad_output)
+        return (2 * grad_input[0],)
+
+    with layer.register_full_backward_hook(hook):
+        model(x).sum().backward()
+    return seen
+
+
 @wrong("5.1", says="that is not a pair of tensors")
 def returns_the_list_of_tuples_flattened(model, layer, x):
     found = []
@@ -320,6 +333,40 @@ def brakes_twice(layer, factor):
     return SimpleNamespace(remove=lambda: [handle.remove() for handle in handles])
 
 
+def scaled(factor, grads):
+    return tuple(None if grad is None else factor * grad for grad in grads)
+
+
+@wrong("5.2", says="handle has been used: full backward hook `<lambda>` on module 'part'")
+def brakes_every_part(layer, factor):
+    parts = list(layer.modules())
+    handles = [part.register_full_backward_hook(lambda m, gin, gout: scaled(factor, gin)) for part in parts]
+    return handles[0]
+
+
+@wrong("5.2", says="the gradient of the weight of the layer before is not what it should be")
+def lets_zero_be(layer, factor):
+    return layer.register_full_backward_hook(lambda m, gin, gout: scaled(factor, gin) if factor else None)
+
+
+@wrong("5.2", "no gradient to hook", says="a pass under no_grad, with your hook, raised RuntimeError")
+def hooks_the_arguments_in_every_pass(layer, factor):
+    def hook(module, args):
+        new = tuple(arg * 1.0 if isinstance(arg, torch.Tensor) else arg for arg in args)
+        for arg in new:
+            if isinstance(arg, torch.Tensor) and (arg.requires_grad or not torch.is_grad_enabled()):
+                arg.register_hook(lambda grad: factor * grad)
+        return new
+
+    return layer.register_forward_pre_hook(hook)
+
+
+@wrong("5.2", says="a hook of yours is still there when the handle has been used: full backward hook")
+def a_second_hook(layer, factor):
+    layer.register_full_backward_hook(lambda m, gin, gout: None)
+    return layer.register_full_backward_hook(lambda m, gin, gout: scaled(factor, gin))
+
+
 @wrong("5.2")
 def scales_by_the_square(layer, factor):
     return layer.register_full_backward_hook(
@@ -372,6 +419,7 @@ def over_named_parameters(layer, weight_factor, bias_factor):
     return [
         parameter.register_hook(functools.partial(torch.mul, factors[name]))
         for name, parameter in layer.named_parameters()
+        if name in factors
     ]
 
 
@@ -497,6 +545,28 @@ def fixed_factors(layer, weight_factor, bias_factor):
     if layer.bias is not None:
         handles.append(layer.bias.register_hook(lambda grad: grad * 3))
     return handles
+
+
+@wrong("5.3")
+def zero_is_no_factor(layer, weight_factor, bias_factor):
+    handles = [layer.weight.register_hook(lambda grad: grad * weight_factor)]
+    if layer.bias is not None and bias_factor:
+        handles.append(layer.bias.register_hook(lambda grad: grad * bias_factor))
+    return handles
+
+
+@wrong("5.3", says="a module with a third parameter")
+def weight_and_all_the_others(layer, weight_factor, bias_factor):
+    return [
+        one.register_hook(lambda grad, by=weight_factor if name == "weight" else bias_factor: grad * by)
+        for name, one in layer.named_parameters()
+    ]
+
+
+@wrong("5.3", says="a module with a third parameter")
+def in_the_order_of_the_parameters(layer, weight_factor, bias_factor):
+    pairs = zip(layer.parameters(), (weight_factor, bias_factor), strict=False)
+    return [one.register_hook(lambda grad, by=by: grad * by) for one, by in pairs]
 
 
 @wrong("5.3", "the sum in .grad was scaled")
@@ -632,6 +702,38 @@ def only_in_a_range_of_its_own(layer, limit):
 def squashes(layer, limit):
     return layer.register_full_backward_pre_hook(
         lambda module, gout: tuple(None if one is None else limit * (one / limit).tanh() for one in gout)
+    )
+
+
+def clipped(limit, grads):
+    return tuple(None if grad is None else grad.clamp(-limit, limit) for grad in grads)
+
+
+@wrong("5.4", says="handle has been used: full backward pre-hook `<lambda>` on module 'part'")
+def clips_every_part(layer, limit):
+    parts = list(layer.modules())
+    handles = [part.register_full_backward_pre_hook(lambda m, gout: clipped(limit, gout)) for part in parts]
+    return handles[0]
+
+
+@wrong("5.4", "no gradient to hook", says="a pass under no_grad, with your hook, raised RuntimeError")
+def hooks_the_outputs_in_every_pass(layer, limit):
+    def hook(module, args, output):
+        for one in output if isinstance(output, tuple) else [output]:
+            one.register_hook(lambda grad: grad.clamp(-limit, limit))
+
+    return layer.register_forward_hook(hook)
+
+
+@wrong("5.4", "accidental return")
+def returns_the_handle_of_the_output(layer, limit):
+    return layer.register_forward_hook(lambda m, args, out: out.register_hook(lambda grad: grad.clamp(-limit, limit)))
+
+
+@wrong("5.4", "another shape")
+def a_zero_for_none(layer, limit):
+    return layer.register_full_backward_pre_hook(
+        lambda m, gout: tuple(torch.zeros(1) if grad is None else grad.clamp(-limit, limit) for grad in gout)
     )
 
 
@@ -834,6 +936,27 @@ def only_while_training(layer, seen):
         for name, value in items_of(output):
             if is_hookable(value) and module.training:
                 value.register_hook(functools.partial(seen.__setitem__, name))
+
+    return layer.register_forward_hook(hook)
+
+
+@wrong("5.5", says="`seen` was emptied in the forward")
+def begins_anew(layer, seen):
+    def hook(module, args, output):
+        seen.clear()
+        [v.register_hook(functools.partial(seen.__setitem__, k)) for k, v in items_of(output) if is_hookable(v)]
+
+    return layer.register_forward_hook(hook)
+
+
+@wrong("5.5", "your hook wrote nothing into it", says="a layer that returns a dict")
+def gives_up_at_the_first(layer, seen):
+    def hook(module, args, output):
+        try:
+            for key, value in items_of(output):
+                value.register_hook(functools.partial(seen.__setitem__, key))
+        except (AttributeError, RuntimeError):
+            pass
 
     return layer.register_forward_hook(hook)
 
