@@ -21,6 +21,14 @@ right, wrong = answers.right, answers.wrong
 
 
 @right("3.1")
+def writes_into_the_result_that_it_got(model, layer, x):
+    seen = []
+    with layer.register_forward_hook(lambda module, args, output: seen.append(output.detach().clone())):
+        model(x).detach().zero_()
+    return seen[0]
+
+
+@right("3.1")
 def by_a_global_hook(model, layer, x):
     found = {}
 
