@@ -58,15 +58,15 @@ class _Stage(nn.Module):
 @misconception_named()
 def a_hook_that_mixes(trial: Trial) -> str:
     seen: list[Seen] = []
-    for seed, lam in enumerate((0.75, 0.25, 0.625)):
-        _check_mixing(trial, _Net(seed), whole_numbers(seed, 3, 2), lam, seen)
+    for seed, (lam, rows) in enumerate(((0.75, 5), (0.25, 3), (0.625, 3))):
+        _check_mixing(trial, _Net(seed), whole_numbers(seed, rows, 2), lam, seen)
     _check_two_blocks(trial)
     _check_exception(trial)
     return "the layer's output was mixed by return, with gradients to both parts, and the hook was gone after the block"
 
 
 def _check_mixing(trial: Trial, net: _Net, x: Tensor, lam: float, seen: list[Seen]) -> None:
-    indices, before = partners(3), net(x).detach()
+    indices, before = partners(len(x)), net(x).detach()
     own = net.stage.register_forward_hook(users_own)
     with trial.watch(net, x):
         manager = expect_manager(trial.run(trial.answer, net.stage, lam, indices), "mixing")

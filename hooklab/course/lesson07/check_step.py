@@ -18,7 +18,7 @@ from hooklab.course.exercises.forward import misconception_named
 from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
 from hooklab.course.exercises.misconceptions import named_by
 from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
-from hooklab.course.lesson07.known_mixtures import TWICE, UNMIXED, Seen, explain_mixture, mixture, partners
+from hooklab.course.lesson07.known_mixtures import TWICE, Seen, explain_mixture, mixture, partners
 
 SIZE, RATE = 5, 0.25
 PLACES = ("the input", "layers[0]", "layers[1]")
@@ -155,6 +155,8 @@ def _one_step(
             "the weights moved, and not by the optimizer that your function was given",
             expected="optimizer.step(): it may remember earlier steps",
         )
+    if len(steps) > 1:
+        raise NotYet(f"optimizer.step() ran {len(steps)} times", expected="one step for one batch")
     step = _Step(x, y, draw, indices, before, moved)
     _expect_update(step, net, earlier)
     _expect_loss(got, step)
@@ -196,15 +198,15 @@ def _expect_features(net: _Net, x: Tensor, draw: _Draw, indices: Tensor, seen: l
         raise NotYet(
             f"with place = {draw.place}, the features were mixed at {PLACES[mixed_at[0]]}",
             expected=f"at {PLACES[draw.place]}",
-            likely="another counting: place 0 is the input, and place k is layers[k - 1]",
+            likely="place 0 is the input, and place k is layers[k - 1]",
         )
     values, got = put_out[draw.place], net.received[draw.place]
     wanted = mixture(values, draw.lam, indices)
     seen.append(Seen(got, values, draw.lam, indices))
     if not same(got, wanted):
         likely = explain_mixture(*seen)
-        if likely == UNMIXED and draw.place:
-            likely = "forgotten return in the hook, or a hook that never ran"
+        if same(got, values):
+            likely = "forgotten return in the hook, or a hook that never ran" if draw.place else "x was not mixed"
         raise NotYet(
             f"at {PLACES[draw.place]}, with λ = {draw.lam:g}, the features are not the right mixture",
             expected=tensor_text(wanted[0], 3),
@@ -295,12 +297,17 @@ def _explain_update(step: _Step, right: list[Tensor]) -> str | None:
     for words, gradients in known.items():
         if _agree(step.moved, gradients):
             return words
+    if _agree(step.moved[-2:], right[-2:]):
+        return "the last layer's gradient is right, and others are not: mix `out` itself, with its graph, not in place"
     if _fits_mixed_targets(step):
         return "other partners or another λ in the loss than in the features: use what you are given, twice"
     length = sum(float((one * g).sum()) for one, g in zip(step.moved, right, strict=True))
     length /= sum(float((g * g).sum()) for g in right)
     if length > 0 and _agree(step.moved, [length * g for g in right]):
-        return f"{length:.3g} times the right gradient: it was clipped, or the loss was multiplied by a number"
+        return (
+            f"{length:.3g} times the right step: the gradient was clipped, the loss multiplied by a number, backward() "
+            "called again, or the learning rate is another one"
+        )
     return None
 
 

@@ -59,12 +59,13 @@ def a_mixed_batch(trial: Trial) -> str:
             seen[name].append(Seen(expect_tensor(part, f"the mixed {name}", values.shape), values, lam, indices))
             if part.is_floating_point() and part.dtype != values.dtype:
                 raise NotYet(f"the mixed {name} has another dtype", expected=f"{values.dtype}", got=f"{part.dtype}")
-    for name, mixtures in seen.items():
-        _expect_mixtures(name, mixtures)
+    for name in seen:
+        _expect_mixtures(name, seen)
     return "three batches, of vectors and of images: x and y mixed with the same partners and the same λ, even below ½"
 
 
-def _expect_mixtures(name: str, seen: list[Seen]) -> None:
+def _expect_mixtures(name: str, both: dict[str, list[Seen]]) -> None:
+    seen = both[name]
     for one in seen:
         wanted = mixture(one.values, one.lam, one.indices)
         if same(one.got, wanted):
@@ -72,6 +73,8 @@ def _expect_mixtures(name: str, seen: list[Seen]) -> None:
         likely = explain_mixture(*seen)
         if name == "y" and likely in (INVERSE, OTHER_PARTNERS):
             likely = "other partners than x has: the same `indices` belong to both"
+        if name == "x" and likely == UNMIXED and explain_mixture(*both["y"]) != UNMIXED:
+            likely = "y is mixed, and x is as it was: both need the same mixture"
         if name == "y" and likely == UNMIXED:
             likely = "x is mixed, and y is as it was: the targets need the same mixture"
         if not one.got.is_floating_point():
@@ -103,7 +106,8 @@ def a_mixed_loss(trial: Trial) -> str:
         try:
             got = trial.call(_noting(loss_fn, asked), logits, case.y, lam, case.indices)
         except NotYet as fault:
-            raise NotYet(fault.missing, expected="no exception", likely=_why_it_raised(fault.missing)) from fault
+            likely = _why_it_raised(fault.missing, asked)
+            raise NotYet(fault.missing, expected="no exception", likely=likely) from fault
         seen.append((case, _read_loss(got, case), asked))
     for case, got, asked in seen:
         if not same(got, case.loss()):
@@ -186,7 +190,9 @@ _KNOWN_LOSSES: dict[str, Callable[[_Case], Tensor]] = {
 }
 
 
-def _why_it_raised(message: str) -> str | None:
+def _why_it_raised(message: str, asked: list[Any]) -> str | None:
+    if asked and isinstance(asked[-1], Tensor) and not asked[-1].is_floating_point():
+        return "the other way round: loss_fn takes the logits first, and then the class numbers"
     if "Long" in message or "class probabilities" in message:
         return "class numbers cannot be mixed: a share of class 3 and one of class 5 is no class; mix two losses"
     if "target tensor should be 1-D" in message or "inconsistent target size" in message:

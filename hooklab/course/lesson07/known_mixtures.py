@@ -18,8 +18,9 @@ UNMIXED = "nothing is mixed"
 TWICE = "run again in the hook: `out` is there already, and holds the partners too, `out[indices]`"
 OTHER_PARTNERS = "other partners: `x[indices]` puts each sample's partner in its place; flip and randperm give others"
 
-# Permutations without a fixed point, none of them its own inverse, so that a wrong direction shows.
-CYCLES = {3: (2, 0, 1), 4: (1, 2, 3, 0), 5: (3, 0, 4, 2, 1)}
+# Permutations without a fixed point, none of them its own inverse, so that a wrong direction shows; those of more than
+# three rows are no shift either.
+CYCLES = {3: (2, 0, 1), 4: (2, 0, 3, 1), 5: (3, 0, 4, 2, 1)}
 
 
 def partners(length: int) -> Tensor:
@@ -65,7 +66,10 @@ def explain_mixture(*seen: Seen) -> str | None:
 
 
 def _has_other_partners(one: Seen) -> bool:
-    """Whether each row is λ of itself and 1 - λ of some row, and each row is partner once, so that the mean stays."""
+    """Whether each row is λ of itself and 1 - λ of some row, and each row is partner once, so that the mean stays.
+
+    What is not mixed at all has no other partners, though each row could be its own.
+    """
     partners = (one.got - one.lam * one.values) / (1 - one.lam)
     are_rows = all(any(same(partner, row) for row in one.values) for partner in partners)
-    return are_rows and same(partners.mean(dim=0), one.values.mean(dim=0))
+    return are_rows and same(partners.mean(dim=0), one.values.mean(dim=0)) and not same(one.got, one.values)

@@ -667,7 +667,7 @@ def freezes_the_head(model):
         parameter.grad = None
 
 
-@wrong_step("0.5 times the right gradient", after=True)
+@wrong_step("0.5 times the right step", after=True)
 def halves_the_gradients(model):
     for parameter in model.parameters():
         parameter.grad /= 2
@@ -691,6 +691,60 @@ def looks_at_the_loss_once_more(model, layers, optimizer, x, y, lam, indices, pl
 
 
 # --- the caller's tensors, dtypes, interrupts, two blocks, another optimizer
+
+
+@wrong("7.1", "y is mixed, and x is as it was")
+def mixes_the_targets_only(x, y, lam, indices):
+    return x, mix(y, lam, indices)
+
+
+@wrong("7.2")
+def a_loss_with_the_next_ones_target(loss_fn, logits, y, lam, indices):
+    return lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y.roll(-1))
+
+
+@wrong("7.2", "the other way round: loss_fn takes the logits first")
+def targets_before_logits(loss_fn, logits, y, lam, indices):
+    return lam * loss_fn(y, logits) + (1 - lam) * loss_fn(y[indices], logits)
+
+
+@wrong("7.3", "other partners")
+@contextlib.contextmanager
+def mixes_with_the_row_before(layer, lam, indices):
+    with layer.register_forward_hook(lambda module, args, out: lam * out + (1 - lam) * out.roll(1, 0)):
+        yield
+
+
+@wrong("7.4")
+def a_place_that_is_rounded(n, layers, generator):
+    share = torch.rand(3, generator=generator).median().item()
+    return share, torch.randperm(n, generator=generator), round(torch.rand(1, generator=generator).item() * layers)
+
+
+@wrong("7.5", says="optimizer.step() ran 2 times")
+def two_steps_for_one_batch(model, layers, optimizer, x, y, lam, indices, place):
+    loss = step_that()(model, layers, optimizer, x, y, lam, indices, place)
+    optimizer.step()
+    return loss
+
+
+@wrong("7.5", "x was not mixed")
+def leaves_the_input_as_it_is(model, layers, optimizer, x, y, lam, indices, place):
+    return step_that()(model, layers, optimizer, x, y, lam if place else 1.0, indices, place)
+
+
+@wrong("7.5", "the last layer's gradient is right, and others are not")
+def mixes_past_the_graph(model, layers, optimizer, x, y, lam, indices, place):
+    def blend(module, args, out):
+        out.data.copy_(mix(out.data, lam, indices))
+
+    with layers[place - 1].register_forward_hook(blend) if place else contextlib.nullcontext():
+        logits = model(x if place else mix(x, lam, indices))
+    loss = lam * F.cross_entropy(logits, y) + (1 - lam) * F.cross_entropy(logits, y[indices])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
 
 
 @wrong("7.1", says="requires grad now")

@@ -690,7 +690,7 @@ def calls_forward(model, layers, optimizer, x, y, lam, indices, place):
     return finish(optimizer, mixed_loss(logits, y, lam, indices))
 
 
-@wrong("7.5", says="times the right gradient: it was clipped")
+@wrong("7.5", says="times the right step: the gradient was clipped")
 def clips_the_gradient(model, layers, optimizer, x, y, lam, indices, place):
     loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
     optimizer.zero_grad()
@@ -747,7 +747,7 @@ def folds_in_the_loss_only(logits, y, lam, indices):
     return mixed_loss(logits, y, max(lam, 1 - lam), indices)
 
 
-@wrong("7.5", says="another counting: place 0 is the input")
+@wrong("7.5", says="likely    place 0 is the input")
 def counts_the_layers_from_zero(model, layers, optimizer, x, y, lam, indices, place):
     place = (place + 1) % (len(layers) + 1)
     return finish(optimizer, mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices))
