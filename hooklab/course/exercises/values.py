@@ -30,6 +30,8 @@ def tensor_text(value: Any, digits: int = 4) -> str:
 def apart(wanted: Any, got: Any) -> dict[str, str]:
     """Return the texts of NotYet's `expected` and `got`; of large tensors, of a row in which they differ.
 
+    Two values of different types that look alike are told with their types.
+
     Example:
         >>> apart(torch.zeros(3, 5), torch.arange(15.0).view(3, 5))
         {'expected': 'at [0]: [0, 0, 0, 0, 0]', 'got': 'at [0]: [0, 1, 2, 3, 4]'}
@@ -42,7 +44,10 @@ def apart(wanted: Any, got: Any) -> dict[str, str]:
             place.append(number)
         if place:
             return {"expected": f"at {place}: {tensor_text(wanted)}", "got": f"at {place}: {tensor_text(got)}"}
-    return {"expected": tensor_text(wanted), "got": tensor_text(got)}
+    told = {"expected": tensor_text(wanted), "got": tensor_text(got)}
+    if told["expected"] == told["got"] and type(wanted) is not type(got):
+        return {"expected": f"{told['expected']} ({kind_of(wanted)})", "got": f"{told['got']} ({kind_of(got)})"}
+    return told
 
 
 def _text(value: Any, digits: int) -> str:

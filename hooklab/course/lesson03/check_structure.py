@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.forward import linear, misconception_named, whole_numbers
 from hooklab.course.exercises.misconceptions import fitting
-from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.exercises.trial import NotYet, Trial, apart, expect_tensor, same, tensor_text
 from hooklab.course.exercises.varying import runs_of
 
 
@@ -105,7 +105,7 @@ def any_output_detached(trial: Trial) -> str:
 
 def _expect_structure(trial: Trial, got: Any, wanted: Any, place: str) -> None:
     where = f"the part at {place}" if place else "what your function returned"
-    shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
+    shown = apart(wanted, got)
     if isinstance(wanted, Tensor):
         got = expect_tensor(got, where)
         if not same(got, wanted):

@@ -363,6 +363,7 @@ def test_of_two_large_tensors_a_row_is_shown_in_which_they_differ():
     other[1, 2, 4] = 7
     assert apart(one, other) == {"expected": "at [1, 2]: [0, 0, 0, 0, 0]", "got": "at [1, 2]: [0, 0, 0, 0, 7]"}
     assert apart(one, None) == {"expected": "a tensor of shape (2, 3, 5), float32", "got": "None"}
+    assert apart(3, torch.tensor(3)) == {"expected": "3 (int)", "got": "3 (Tensor)"}
 
 
 def test_tensor_text_has_no_negative_zero():
