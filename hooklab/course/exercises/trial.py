@@ -135,7 +135,7 @@ class Trial:
             self.faults += [(_hook_unknown if by_handle else _hook_left)(description) for description in left]
             self.faults += [_hook_gone(place) for place in gone]
             self.faults += [_mode_left(name, mode) for name, mode in _put_back_modes(modes)]
-            self.faults += [_attribute_left(name, key) for name, key in _new_attributes(attributes)]
+            self.notes += [_attribute_left(name, key) for name, key in _take_new_attributes(attributes)]
             if not may_change:
                 self.faults += [_changed_in_place(name) for name in _changed(objects, values)]
 
@@ -168,11 +168,11 @@ def _mode_left(name: str, mode: bool) -> NotYet:
     return NotYet(f"your code left {which}", expected=f"{was} mode, as before: whoever called you goes on with it")
 
 
-def _attribute_left(name: str, key: str) -> NotYet:
+def _attribute_left(name: str, key: str) -> str:
     where = f"the module {name!r}" if name else "the model"
-    return NotYet(
-        f"your code left something on {where}: its attribute {key!r}",
-        expected="what your function needs in its own variables: what is on a module is copied and saved with it",
+    return (
+        f"your code left something on {where}, its attribute {key!r}; it was taken off. What is on a module is copied "
+        "and saved with it: a variable of your function is a better place"
     )
 
 
@@ -248,14 +248,17 @@ def _attributes(objects: Sequence[Any]) -> list[tuple[str, nn.Module, set[str]]]
     return [(name, module, set(vars(module))) for name, module, _ in _modes(objects)]
 
 
-def _new_attributes(attributes: list[tuple[str, nn.Module, set[str]]]) -> list[tuple[str, str]]:
-    """Return (module's name, attribute) of all that has been put on a module since, but for names of torch's own."""
-    return [
-        (name, key)
+def _take_new_attributes(attributes: list[tuple[str, nn.Module, set[str]]]) -> list[tuple[str, str]]:
+    """Take off the modules what was put on them since, but for names of torch's own; return (module's name, name)."""
+    found = [
+        (name, module, key)
         for name, module, before in attributes
         for key in vars(module)
         if key not in before and not key.startswith("_")
     ]
+    for _, module, key in found:
+        del vars(module)[key]
+    return [(name, key) for name, _, key in found]
 
 
 def _values(objects: Sequence[Any]) -> list[list[torch.Tensor]]:

@@ -337,14 +337,16 @@ def test_progress_of_a_lesson_that_does_not_exist_names_those_that_do():
 # --- the words that checks use
 
 
-def test_what_an_answer_leaves_on_a_module_is_named(monkeypatch):
+def test_what_an_answer_leaves_on_a_module_is_noted_and_taken_off(monkeypatch):
     model = nn.Sequential(nn.Linear(1, 1))
 
     def answer(given):
         given[0].seen = 1
 
     outcome = outcome_of(lambda trial: trial.call(model), answer, monkeypatch)
-    assert "your code left something on the module '0': its attribute 'seen'" in str(outcome)
+    assert outcome.state == "correct"
+    assert "your code left something on the module '0', its attribute 'seen'; it was taken off" in str(outcome)
+    assert not hasattr(model[0], "seen")
 
 
 def test_expect_tensor_names_what_came_instead():
