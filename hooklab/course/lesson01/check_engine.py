@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -118,7 +119,7 @@ def _hooks_look(trial: Trial, make: Callable[[float], Any]) -> None:
     z = y * y + y
     seen: list[tuple[str, float]] = []
     for name, value in {"x": x, "y": y, "z": z}.items():
-        value.hooks.append(lambda gradient, name=name: seen.append((name, gradient)))
+        value.hooks.append(partial(lambda name, gradient: seen.append((name, gradient)), name))  # one argument is free
     try:
         trial.run(z.backward)
     except NotYet as fault:

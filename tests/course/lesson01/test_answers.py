@@ -84,7 +84,7 @@ def all_leaves(named):
     return {name for name, t in named.items() if t.is_leaf}
 
 
-@wrong("1.1", "requires_grad is not enough")
+@wrong("1.1", "requires_grad is not enough", "got       ['b', 'hidden', 'w']")
 def all_that_require_grad(named):
     return {name for name, t in named.items() if t.requires_grad}
 
@@ -322,6 +322,24 @@ def zero_is_not_none(self, gradient, arriving):
 def takes_none_for_a_gradient(self, gradient, arriving):
     for hook in self.hooks:
         gradient = hook(gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2", says="backward raised TypeError")
+@arriving_by
+def hooks_get_the_value_too(self, gradient, arriving):
+    gradient = after_hooks([lambda gradient, hook=hook: hook(gradient, self) for hook in self.hooks], gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2", says="what a hook on y = 3 sees")
+@arriving_by
+def hooks_get_the_value_alone(self, gradient, arriving):
+    gradient = after_hooks([lambda gradient, hook=hook: hook(self.data) for hook in self.hooks], gradient)
     if not self.made_from:
         self.grad = (self.grad or 0.0) + gradient
     pass_on(self.made_from, gradient, arriving)
@@ -1289,7 +1307,7 @@ def without_the_end(start, lr, steps):
     return torch.stack(walk(start, lr, steps)[:-1])
 
 
-@wrong("1.6", "same memory")
+@wrong("1.6", "same memory", "expected  row 0 = [1, -4]")
 def one_memory_for_all(start, lr, steps):
     return torch.stack(walk(start, lr, steps, keep=lambda x: x.detach()))
 
