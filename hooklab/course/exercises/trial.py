@@ -150,7 +150,7 @@ def _hook_left(description: str) -> NotYet:
 
 def _hook_unknown(description: str) -> NotYet:
     return NotYet(
-        f"a hook of yours is still there when the handle has been used: {description} (it was removed)",
+        f"a hook of yours is still there at the end: {description} (it was removed)",
         expected="the caller can remove every hook of yours by what your function returns",
     )
 

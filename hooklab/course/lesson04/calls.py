@@ -12,6 +12,12 @@ from hooklab.course.exercises.trial import NotYet, Trial, first_words, learners_
 from hooklab.course.exercises.varying import returns_of_pre_hooks
 
 REGISTER = "register_forward_pre_hook"
+# Words of an exception with which torch refuses a hook, or what it returned, and the reason.
+LIKELY = {
+    "must return None or a tuple of (new_args": "not the pair: with_kwargs=True wants (args, kwargs) back",
+    "argument after ** must be a mapping": "no dictionary behind args: with_kwargs=True wants (args, kwargs) back",
+    "'NoneType' object is not callable": "called instead of handed over: registering takes the function, without ()",
+}
 FORWARD_HOOK = "forward hook: it runs after forward; register_forward_pre_hook runs before"
 
 
@@ -77,6 +83,7 @@ def run(model: nn.Module, *args: Any, handle: Any = None, seen: Seen | None = No
         if learners_line(error) is not None:  # an error in the hook's own lines names itself
             raise
         message = first_words(error)
+        _explain(error, seen)
         if seen is not None and seen.runs and (len(seen.args) != 1 or not isinstance(seen.args[0], Tensor)):
             raise seen.other_arguments(message) from error
         if "positional argument" not in message or "forward()" in message:
@@ -86,11 +93,20 @@ def run(model: nn.Module, *args: Any, handle: Any = None, seen: Seen | None = No
             expected="no exception",
             likely="another hook's arguments: a pre-hook gets (module, args), and kwargs if with_kwargs=True",
         ) from error
-    except Exception:
+    except Exception as error:
+        _explain(error, seen)
         expect_still_there(handle)
         raise
     expect_still_there(handle)
     return result
+
+
+def _explain(error: Exception, seen: Seen | None) -> None:
+    """Raise NotYet with a reason if torch's words tell one; only where forward is to get one tensor."""
+    likely = next((why for words, why in LIKELY.items() if words in str(error)), None)
+    if likely and seen is not None and learners_line(error) is None:
+        what = f"a call of the layer raised {type(error).__name__}: {first_words(error)}"
+        raise NotYet(what, expected="no exception", likely=likely) from error
 
 
 def why_as_it_was(module: nn.Module, others: Set[int], *args: Any, **kwargs: Any) -> str | None:

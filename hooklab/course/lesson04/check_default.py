@@ -152,7 +152,9 @@ def _explained(call: _Call, module: nn.Module, x: Tensor) -> NotYet:
     assert isinstance(call.got, _REFUSED)
     args = () if "x" in call.names else (x,)
     returned = returns_of_pre_hooks(module, set(), *args, **call.names)
-    pairs = [one for one in returned if isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], Tensor)]
+    pairs = [
+        one for one in returned if isinstance(one, tuple) and len(one) == 2 and list(map(type, one)) == [Tensor, dict]
+    ]
     return NotYet(
         f"{call} cannot be run any more: {first_words(call.got)}",
         expected="(args, kwargs) from the hook, with all of the caller's arguments in them",

@@ -22,6 +22,8 @@ INPUTS = {
     "one large number": [[1e10, 0.0, 1.0]],
     "one still larger number": [[1.5e19, 0.0, 1.0]],
     "one very large number": [[1e30, 0.0, 1.0]],
+    "one number near the largest of all": [[3e38, 0.0, 1.0]],
+    "two very large numbers": [[1e30, 1e30, 1.0]],
     "two large numbers": [[1.5e19, 1.5e19, 1.0]],
     "very large numbers in two rows": [[3e38, 3e38, 1.0], [3e38, 1.0, -1e30]],
     "a NaN": [[1.0, _NAN, 3.0]],

@@ -142,7 +142,7 @@ def _expect_undisturbed(scene: Scene, fresh: Scene) -> None:
         fine = [one] if before is None else [one, before, before + one]
         if parameter.grad is not None and not any(same(parameter.grad, like) for like in fine):
             raise NotYet(
-                "the gradients of the model's parameters are other ones than without your hook",
+                "the gradients of the model's parameters are not what one backward from the sum gives",
                 expected=f"the gradient of {name!r} is {tensor_text(fine[-1])}",
                 got=tensor_text(parameter.grad),
             )

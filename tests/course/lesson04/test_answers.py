@@ -159,6 +159,24 @@ def lacks_an_argument(layer):
     return layer.register_forward_pre_hook(lambda module, args: scaled(args[0]))
 
 
+@wrong("4.1", "not the pair")
+def with_kwargs_but_args_alone(layer):
+    return layer.register_forward_pre_hook(lambda m, args, kwargs: (args[0] * 2,), with_kwargs=True)
+
+
+@wrong("4.1", "no dictionary behind args")
+def keyword_arguments_first(layer):
+    return layer.register_forward_pre_hook(lambda m, args, kwargs: (kwargs, (args[0] * 2,)), with_kwargs=True)
+
+
+@wrong("4.1", "called instead of handed over")
+def hook_called_at_once(layer):
+    def hook(module=None, args=()):
+        return args[0] * 2 if args else None
+
+    return layer.register_forward_pre_hook(hook())
+
+
 @wrong("4.1", says="forward ran 2 times in one call")
 def forward_once_more(layer):
     return layer.register_forward_hook(lambda module, args, output: module.forward(args[0] * 2))
@@ -250,6 +268,8 @@ wrong("4.2", "the hook always raises")(guard(lambda x: True))
 wrong("4.2", "the hook never raises")(guard(lambda x: False))
 wrong("4.2", says="got       RuntimeError: not finite, at line")(guard(lambda x: not x.isfinite().all(), RuntimeError))
 wrong("4.2", says="got       AssertionError")(guard(lambda x: not x.isfinite().all(), AssertionError))
+wrong("4.2", says="one number near the largest of all was refused")(guard(lambda x: not (x.abs() < 1e38).all()))
+wrong("4.2", says="two very large numbers was refused")(guard(lambda x: not torch.isfinite(x.prod())))
 wrong("4.2", says="a sequence with a NaN was let in")(guard(lambda x: x.dim() == 2 and not x.isfinite().all()))
 wrong("4.2", says="one still larger number was refused")(guard(lambda x: (x.long() == -(2**63)).any()))
 
@@ -471,6 +491,11 @@ def rounds_the_output_as_well(module, default):
     return merges_of(module, default)
 
 
+@wrong("4.3", says="got       ([1, 2], 10.0) from your hook")
+def one_argument_more(module, default):
+    return module.register_forward_pre_hook(lambda m, args: (*args, default))
+
+
 @wrong("4.3", says="module(x) runs forward 2 times")
 def runs_forward_again(module, default):
     return module.register_forward_hook(
@@ -610,6 +635,11 @@ def turns_the_line_around(layer, hook):
     for key in reversed(list(layer._forward_pre_hooks)):
         layer._forward_pre_hooks.move_to_end(key)
     return handle
+
+
+@wrong("4.4", says="the hook behind the new one gets a tuple")
+def wraps_what_it_returns(layer, hook):
+    return layer.register_forward_pre_hook(lambda module, args: (hook(module, args),), prepend=True)
 
 
 @wrong("4.4", says="`hook` does not get what a pre-hook gets")

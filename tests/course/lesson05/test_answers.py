@@ -184,7 +184,7 @@ def detached_copy(model, layer, x):
     return found
 
 
-@wrong("5.1", says="the gradients of the model's parameters are other ones")
+@wrong("5.1", says="the gradients of the model's parameters are not what one backward")
 def doubles_what_it_looks_at(model, layer, x):
     seen = []
 
@@ -337,7 +337,7 @@ def scaled(factor, grads):
     return tuple(None if grad is None else factor * grad for grad in grads)
 
 
-@wrong("5.2", says="handle has been used: full backward hook `<lambda>` on module 'part'")
+@wrong("5.2", says="a hook of yours is still there at the end: full backward hook `<lambda>` on module 'part'")
 def brakes_every_part(layer, factor):
     parts = list(layer.modules())
     handles = [part.register_full_backward_hook(lambda m, gin, gout: scaled(factor, gin)) for part in parts]
@@ -361,7 +361,7 @@ def hooks_the_arguments_in_every_pass(layer, factor):
     return layer.register_forward_pre_hook(hook)
 
 
-@wrong("5.2", says="a hook of yours is still there when the handle has been used: full backward hook")
+@wrong("5.2", says="a hook of yours is still there at the end: full backward hook")
 def a_second_hook(layer, factor):
     layer.register_full_backward_hook(lambda m, gin, gout: None)
     return layer.register_full_backward_hook(lambda m, gin, gout: scaled(factor, gin))
@@ -709,7 +709,7 @@ def clipped(limit, grads):
     return tuple(None if grad is None else grad.clamp(-limit, limit) for grad in grads)
 
 
-@wrong("5.4", says="handle has been used: full backward pre-hook `<lambda>` on module 'part'")
+@wrong("5.4", says="a hook of yours is still there at the end: full backward pre-hook `<lambda>` on module 'part'")
 def clips_every_part(layer, limit):
     parts = list(layer.modules())
     handles = [part.register_full_backward_pre_hook(lambda m, gout: clipped(limit, gout)) for part in parts]

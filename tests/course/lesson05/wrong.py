@@ -251,7 +251,7 @@ def one_handle_for_two(layer, weight_factor, bias_factor):
     return handle
 
 
-@wrong("5.3", says="a hook of yours is still there when the handle has been used: tensor hook")
+@wrong("5.3", says="a hook of yours is still there at the end: tensor hook")
 def a_handle_is_missing(layer, weight_factor, bias_factor):
     handle = layer.weight.register_hook(lambda grad: weight_factor * grad)
     if layer.bias is not None:
