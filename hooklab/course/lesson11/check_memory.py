@@ -282,7 +282,7 @@ def a_memory_for_any_compression(trial: Trial) -> str:
             raise NotYet(
                 f"{where}the future's value is no buffer of this bucket",
                 expected="a tensor as long as it",
-                got=_told(got),
+                got=tensor_text(got),
                 likely="a `return` is missing in the function that makes the value" if got is None else None,
             )
     for place, (got, right) in enumerate(zip(seen, wanted, strict=True)):
@@ -298,10 +298,6 @@ def a_memory_for_any_compression(trial: Trial) -> str:
 
 def _as_list(program: Make) -> Callable[[Any], list[Tensor]]:
     return lambda _: list(observe(program))
-
-
-def _told(got: Any) -> str:
-    return tensor_text(got) if isinstance(got, Tensor) else repr(got)[:80]
 
 
 def _raised(error: BaseException, trial: Trial, make: Make) -> Exception:
