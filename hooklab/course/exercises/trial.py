@@ -250,15 +250,12 @@ def _attributes(objects: Sequence[Any]) -> list[tuple[str, nn.Module, set[str]]]
 
 def _take_new_attributes(attributes: list[tuple[str, nn.Module, set[str]]]) -> list[tuple[str, str]]:
     """Take off the modules what was put on them since, but for names of torch's own; return (module's name, name)."""
-    found = [
-        (name, module, key)
-        for name, module, before in attributes
-        for key in vars(module)
-        if key not in before and not key.startswith("_")
-    ]
-    for _, module, key in found:
-        del vars(module)[key]
-    return [(name, key) for name, _, key in found]
+    found = []
+    for name, module, before in attributes:  # a layer may be there twice: in its model, and alone
+        for key in [key for key in vars(module) if key not in before and not key.startswith("_")]:
+            del vars(module)[key]
+            found.append((name, key))
+    return found
 
 
 def _values(objects: Sequence[Any]) -> list[list[torch.Tensor]]:

@@ -340,10 +340,10 @@ def test_progress_of_a_lesson_that_does_not_exist_names_those_that_do():
 def test_what_an_answer_leaves_on_a_module_is_noted_and_taken_off(monkeypatch):
     model = nn.Sequential(nn.Linear(1, 1))
 
-    def answer(given):
+    def answer(given, layer):
         given[0].seen = 1
 
-    outcome = outcome_of(lambda trial: trial.call(model), answer, monkeypatch)
+    outcome = outcome_of(lambda trial: trial.call(model, model[0]), answer, monkeypatch)
     assert outcome.state == "correct"
     assert "your code left something on the module '0', its attribute 'seen'; it was taken off" in str(outcome)
     assert not hasattr(model[0], "seen")
