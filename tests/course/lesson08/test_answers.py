@@ -537,6 +537,14 @@ def takes_the_encoder_for_silent(training):
     return "encoder", "never called"
 
 
+@wrong("8.6", says="mended, it reads")
+def mends_and_slows_down(training):
+    training.model.encoder._forward_hooks.clear()
+    for group in training.optimizer.param_groups:
+        group["lr"] = 1e-6
+    return "encoder.0", "detached"
+
+
 MENDS = {
     "8.2": (another_optimizer, "act1", "dead"),
     "8.3": (tanh_with_a_spread, "fc1", "vanishing"),

@@ -275,7 +275,7 @@ def one_handle_for_ever(parameters, norms):
     return FIRST_CALL[0]
 
 
-@wrong("10.4", "`if grad` asks for the truth")
+@wrong("10.4", "`if grad` asks for the truth", "a backward through all raised")
 def asks_a_tensor(parameters, norms):
     return register_multi_grad_hook(
         parameters, lambda grads: norms.append(math.hypot(*(g.norm().item() for g in grads if g)))
@@ -386,6 +386,7 @@ def sends_the_gradients_back_itself(function, x):
         return function(x)
 
 
+wrong("10.2", says="your result is not a tensor")(lambda function, x: [checkpoint()(function, x)])
 wrong("10.2", says="under torch.no_grad() the result is another one")(
     torch.enable_grad()(lambda function, x: checkpoint()(function, x))
 )
@@ -748,6 +749,21 @@ wrong("10.5", says="the saved values are too large")(
     lambda: saved_tensors_hooks(lambda t: t.detach().half(), lambda t: t)
 )
 wrong("10.5", "the function returns nothing", "cannot stand after `with`")(lambda: None)
+
+
+@wrong("10.5", says="a tensor of equal numbers does not come back")
+def takes_no_range_for_zero():
+    def pack(tensor):
+        if not tensor.is_floating_point():
+            return lambda: tensor
+        low, high = tensor.detach().min(), tensor.detach().max()
+        if low == high:
+            return functools.partial(torch.zeros, tensor.shape, dtype=tensor.dtype)
+        step, dtype = (high - low) / 255, tensor.dtype
+        kept = ((tensor.detach() - low) / step).round().byte()
+        return lambda: (kept * step + low).to(dtype)
+
+    return saved_tensors_hooks(pack, lambda kept: kept())
 
 
 @wrong("10.5", says="a tensor of nothing but 0 raised ZeroDivisionError")
