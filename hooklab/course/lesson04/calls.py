@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.expectations import expect_still_there, expect_unused
 from hooklab.course.exercises.trial import NotYet, Trial, first_words, learners_line, tensor_text
-from hooklab.course.exercises.varying import returns_of_pre_hooks
+from hooklab.course.exercises.varying import homes, returns_of_pre_hooks
 
 REGISTER = "register_forward_pre_hook"
 # Words of an exception with which torch refuses a hook, or what it returned, and the reason.
@@ -19,6 +20,14 @@ LIKELY = {
     "'NoneType' object is not callable": "called instead of handed over: registering takes the function, without ()",
 }
 FORWARD_HOOK = "forward hook: it runs after forward; register_forward_pre_hook runs before"
+
+
+def places(inputs: int) -> Iterator[tuple[nn.Module, nn.Module, torch.dtype]]:
+    """Yield (model, layer, dtype of its input): two linear layers, and one that has a part, for float64."""
+    layers = iter((nn.Linear(inputs, 1), nn.Linear(inputs, 1), nn.Sequential(nn.Identity())))
+    dtypes = (torch.float32, torch.float32, torch.float64)
+    for (model, layer, _), dtype in zip(homes(lambda: next(layers)), dtypes, strict=True):
+        yield model, layer, dtype
 
 
 class Seen:

@@ -11,8 +11,8 @@ from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.expectations import expect_handle
 from hooklab.course.exercises.misconceptions import fitting
 from hooklab.course.exercises.trial import NotYet, Trial, first_words, learners_line, tensor_text
-from hooklab.course.exercises.varying import every_pass, homes, returns_of_pre_hooks
-from hooklab.course.lesson04.calls import FORWARD_HOOK, REGISTER, Seen, registered, run
+from hooklab.course.exercises.varying import every_pass, returns_of_pre_hooks
+from hooklab.course.lesson04.calls import FORWARD_HOOK, REGISTER, Seen, places, registered, run
 
 _NAN, _INF = float("nan"), float("inf")
 
@@ -36,6 +36,8 @@ INPUTS = {
     "an infinity in its last row": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, _INF]],
     "nothing but NaN": [[_NAN, _NAN, _NAN]],
 }
+
+LARGE = {"a number too large for float32": [[1e300, 0.0, 1.0]]}
 
 # What a guard may look at instead: whether it refuses an input.
 GUESSES = {
@@ -72,16 +74,17 @@ class _Try(NamedTuple):
 
 @exercise("4.2", "A guard at the door")
 def a_guard_at_the_door(trial: Trial) -> str:
-    for model, layer, _ in homes(lambda: nn.Linear(3, 1)):
+    for model, layer, dtype in places(3):
         seen, tries = Seen(layer), []
+        inputs = INPUTS | (LARGE if dtype is torch.float64 else {})
         handle = registered(trial, layer)
         for which in every_pass(model):
-            for what, x in ((what, torch.tensor(rows)) for what, rows in INPUTS.items()):
+            for what, x in ((what, torch.tensor(rows, dtype=dtype)) for what, rows in inputs.items()):
                 tries.append(_Try(which, what, x, _door(trial, model, seen, handle, x)))
         _judge(tries, layer)
         expect_handle(handle, REGISTER)
         trial.run(handle.remove)
-        bad = torch.tensor(INPUTS["a NaN"])
+        bad = torch.tensor(INPUTS["a NaN"], dtype=dtype)
         try:
             run(model, bad)
         except ValueError as error:

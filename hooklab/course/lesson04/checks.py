@@ -17,7 +17,7 @@ from hooklab.course.exercises.faults import PlannedError
 from hooklab.course.exercises.misconceptions import fitting
 from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
 from hooklab.course.exercises.varying import every_pass, homes
-from hooklab.course.lesson04.calls import REGISTER, Seen, registered, run, why_as_it_was
+from hooklab.course.lesson04.calls import REGISTER, Seen, places, registered, run, why_as_it_was
 from hooklab.course.lesson04.check_default import a_default_for_a_keyword
 from hooklab.course.lesson04.check_guard import a_guard_at_the_door
 from hooklab.course.lesson04.check_weight_norm import weight_norm_by_a_pre_hook
@@ -33,9 +33,7 @@ __all__ = [
 
 @exercise("4.1", "Double what goes in")
 def double_what_goes_in(trial: Trial) -> str:
-    layers = iter((nn.Linear(2, 1), nn.Linear(2, 1), nn.Sequential(nn.Identity())))
-    dtypes = (torch.float32, torch.float32, torch.float64)
-    for (model, layer, _), dtype in zip(homes(lambda: next(layers)), dtypes, strict=True):
+    for model, layer, dtype in places(2):
         wanted = 2 * _gradient(model, dtype)
         seen, bystander = Seen(layer), layer.register_forward_pre_hook(lambda module, args: None)
         handle = registered(trial, layer)
