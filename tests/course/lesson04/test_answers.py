@@ -375,6 +375,18 @@ def a_second_hook_that_looks(layer):
     return layer.register_forward_pre_hook(guard)
 
 
+@wrong("4.2", says="after handle.remove() the layer still gets another input")
+def cleans_behind_the_guard(layer):
+    forward = layer.forward
+    layer.forward = lambda x: forward(x if x.isfinite().all() else x.nan_to_num())
+
+    def guard(module, args):
+        if not args[0].isfinite().all():
+            raise ValueError
+
+    return layer.register_forward_pre_hook(guard)
+
+
 # --- 4.3
 
 
@@ -518,6 +530,13 @@ def merges_of(module, default):
 def another_handle_than_the_hooks(module, default):
     module.register_forward_pre_hook(lambda m, args, kwargs: (args, {"scale": default} | kwargs), with_kwargs=True)
     return module.register_forward_pre_hook(lambda m, args: None)
+
+
+@wrong("4.3", says="module(x=x) does not get what it should")
+def fills_in_where_x_came_by_position(module, default):
+    return module.register_forward_pre_hook(
+        lambda m, args, kwargs: (args, {"scale": default} | kwargs) if args else None, with_kwargs=True
+    )
 
 
 # --- 4.4
