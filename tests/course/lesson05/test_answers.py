@@ -853,6 +853,17 @@ def with_kwargs(layer, seen):
     return layer.register_forward_hook(hook, with_kwargs=True)
 
 
+@wrong("5.5", says="`seen` was filled in the forward")
+def notes_the_shapes_first(layer, seen):
+    def hook(module, args, output):
+        for name, value in items_of(output):
+            if is_hookable(value):
+                seen[name] = tuple(value.shape)
+                value.register_hook(functools.partial(seen.__setitem__, name))
+
+    return layer.register_forward_hook(hook)
+
+
 @wrong("5.5", "a module's backward hook")
 def a_backward_pre_hook(layer, seen):
     return layer.register_full_backward_pre_hook(lambda module, gout: seen.update(output=gout[0]))
