@@ -843,6 +843,18 @@ def the_place_of_the_first(loss):
     return found[0] if 1 / len(found) else None
 
 
+@wrong("10.1", "not removed")
+def cleans_up_after_an_error_only(loss):
+    found, handles = named_while_hooked(loss, lambda grad: grad.isnan().any())
+    try:
+        loss.backward()
+    except BaseException:
+        for handle in handles:
+            handle.remove()
+        raise
+    return found[0] if found else None
+
+
 @wrong("10.1", "not removed", "after an interrupt in the backward")
 def cleans_up_after_errors_alone(loss):
     found, handles = named_while_hooked(loss, lambda grad: grad.isnan().any())
