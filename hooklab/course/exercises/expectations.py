@@ -8,6 +8,7 @@ from typing import Any
 from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.faults import NotYet, PlannedError, PlannedInterrupt
+from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import tensor_text
 
@@ -77,11 +78,22 @@ def error_comes_out(trial: Trial, function: Callable[[], Any]) -> bool:
     Args:
         trial: the trial.
         function: raises PlannedError in the learner's block, or in something that the learner's code calls.
+
+    Raises NotYet if it came out as another exception.
     """
     try:
         trial.run(function)
     except (PlannedError, PlannedInterrupt):
         return True
+    except NotYet as fault:
+        error = fault.__cause__
+        if error is None or not isinstance(error.__cause__ or error.__context__, PlannedError | PlannedInterrupt):
+            raise
+        raise NotYet(
+            f"an exception came out as another one: {kind_of(error)}",
+            expected="the exception that was raised: whoever stands outside waits for that one",
+            likely="`raise` with another exception in an `except`; a bare `raise` sends on the one that came",
+        ) from fault
     return False
 
 

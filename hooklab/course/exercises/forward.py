@@ -11,11 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hooklab.course.exercises.expectations import error_comes_out, hidden_error
+from hooklab.course.exercises.faults import PlannedError
 from hooklab.course.exercises.misconceptions import Reason, in_torchs_line, named_by
 from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
 
-NOT_DETACHED = "still part of the graph: the hook stores `output` itself; detach it first"
+CUT_IN_PLACE = "`detach_()`, which cuts the model's own tensor off, in place"
 ACCIDENTAL = "accidental return: whatever a forward hook returns, except None, replaces the output"
+
+
+def why_not_detached(got: Tensor) -> str:
+    """Tell a tensor that is part of a graph from one that only asks for a gradient."""
+    if got.grad_fn is None:
+        return "`requires_grad_()`: a detached tensor asks for no gradient, and need not"
+    return "still part of the graph: the hook stores `output` itself; detach it first"
 
 
 def _other_arguments(error: BaseException) -> str | None:
@@ -117,9 +126,9 @@ class Net(nn.Module):
             notes.clear()
 
 
-def linear(inputs: int, outputs: int, seed: int) -> nn.Linear:
+def linear(inputs: int, outputs: int, seed: int, kind: type[nn.Linear] = nn.Linear) -> nn.Linear:
     """A linear layer with small whole numbers other than 0 as weights: exact, and different for each seed."""
-    layer = nn.Linear(inputs, outputs)
+    layer = kind(inputs, outputs)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -193,6 +202,17 @@ def expect_manager(manager: Any, made_by: str) -> Any:
             likely=likely,
         )
     return manager
+
+
+def expect_error_comes_out(trial: Trial, model: nn.Module, layer: nn.Module, x: Tensor) -> None:
+    """Raise NotYet if an answer that runs model(x) hides an exception that comes out of it."""
+
+    def refuse(*_: Any) -> None:
+        raise PlannedError
+
+    with model.register_forward_hook(refuse):
+        if not error_comes_out(trial, lambda: trial.answer(model, layer, x)):
+            raise hidden_error("model(x)")
 
 
 def users_own(module: nn.Module, args: Any, output: Any) -> None:

@@ -23,7 +23,7 @@ def _missing_argument(error: BaseException) -> str | None:
         is_registering = "register_hook(" in (last.line or "") and "lambda" not in (last.line or "")
         return "called instead of handed over: register_hook takes the function, without ()" if is_registering else None
     if re.search(r"\w\.\w+\(\) missing", first_words(error)):  # Meter.keep(), and not <locals>.keep()
-        return "unbound method: taken from the class it has no self; take it from self"
+        return "unbound method: taken from the class it has no self; take it from an object, such as self"
     return "another number of parameters: a tensor hook is called with one argument, the gradient"
 
 

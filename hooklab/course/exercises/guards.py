@@ -50,7 +50,7 @@ def snapshot_hooks(objects: Sequence[Any]) -> set[tuple[str, int]]:
 
 def removed_hooks(objects: Sequence[Any], before: set[tuple[str, int]]) -> list[str]:
     """Return where a hook of `before` is missing now, but for those on parameters that a module no longer has."""
-    modules = [one for one in _flat(objects) if isinstance(one, nn.Module)]
+    modules = [one for one in flat(objects) if isinstance(one, nn.Module)]
     present = {f"parameter {name!r}" for module in modules for name, _ in module.named_parameters()}
     still_there = {key for _, key in snapshot_hooks(objects)}  # a module whose class has changed is another place
     missing = {key: place for place, key in sorted(before, reverse=True) if key not in still_there}
@@ -84,7 +84,7 @@ def of_the_answer(hooks: Mapping[int, Any] | None) -> list[Any]:
 def somebody_elses_hooks(objects: Sequence[Any]) -> Iterator[None]:
     """Put a hook that does nothing on each tensor, module and parameter among the objects, for the block."""
     with ExitStack() as handles:
-        for one in _flat(objects):
+        for one in flat(objects):
             tensors = [one] if isinstance(one, torch.Tensor) else []
             if isinstance(one, nn.Module):
                 tensors += one.parameters()
@@ -131,7 +131,7 @@ def _forget_the_kind_of_no_hooks() -> None:
 def _tables(objects: Sequence[Any]) -> list[Table]:
     """The tables with hooks in them, of which there are few: a check looks hundreds of times."""
     tables = [table for table in _global_tables() if table.hooks]
-    for number, one in enumerate(_flat(objects)):
+    for number, one in enumerate(flat(objects)):
         if isinstance(one, torch.Tensor):
             tables += _tensor_tables(one, f"tensor argument {number + 1}")
         elif isinstance(one, nn.Module):
@@ -179,11 +179,12 @@ def _words(kind: str, is_old: bool = False) -> str:
     return kind.replace("pre_hook", "pre-hook").replace("_", " ")
 
 
-def _flat(objects: Sequence[Any]) -> Iterator[Any]:
+def flat(objects: Sequence[Any]) -> Iterator[Any]:
+    """Yield the objects, and in the place of a list, tuple or dictionary what is in it."""
     for one in objects:
         if isinstance(one, list | tuple):
-            yield from _flat(one)
+            yield from flat(one)
         elif isinstance(one, dict):
-            yield from _flat(list(one.values()))
+            yield from flat(list(one.values()))
         else:
             yield one

@@ -2,7 +2,7 @@
 
 `trial.call(...)` runs the answer and survives whatever it does. Hooks that the answer leaves on its arguments are
 removed and noted; so are arguments that it changed in place, tensors that ask for a gradient as they did not before,
-modules that it left in another mode, and hooks of somebody else's that it removed.
+modules that it left in another mode or with another `forward`, and hooks of somebody else's that it removed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,15 @@ from hooklab.course.exercises.frames import (
     name_of,
     raised_by_library,
 )
-from hooklab.course.exercises.guards import remove_new_hooks, removed_hooks, snapshot_hooks, somebody_elses_hooks
+from hooklab.course.exercises.guards import (
+    flat,
+    remove_new_hooks,
+    removed_hooks,
+    snapshot_hooks,
+    somebody_elses_hooks,
+)
 from hooklab.course.exercises.state import put_back
-from hooklab.course.exercises.values import apart, expect_tensor, same, tensor_text
+from hooklab.course.exercises.values import apart, expect_dtype, expect_tensor, same, tensor_text
 
 __all__ = [
     "NotYet",
@@ -35,6 +41,7 @@ __all__ = [
     "TookTooLong",
     "Trial",
     "apart",
+    "expect_dtype",
     "expect_tensor",
     "first_words",
     "learners_error",
@@ -67,11 +74,12 @@ class Trial:
         else's hooks are on the arguments meanwhile, and have to stay.
         """
         given = (*args, *kwargs.values())
-        entries = [] if may_change else [(one, copy(one)) for one in given if type(one) in (list, dict)]
         with somebody_elses_hooks(given), self.watch(*given, may_change=may_change, may_hook=may_hook):
             before, before_on_given = snapshot_hooks([]), snapshot_hooks(given)
+            forwards = _forwards(given) if may_hook else []
             result = self.run(self.answer, *args, **kwargs)
-            self.faults += [_entries_changed(one, old) for one, old in entries if not _has_entries(one, old)]
+            for name in _put_back_forwards(forwards):
+                raise _forward_replaced(name)
             self._registered = given, snapshot_hooks(given) - before_on_given
             if may_hook and (left := remove_new_hooks([], before)):
                 raise NotYet(
@@ -123,7 +131,10 @@ class Trial:
 
         With `by_handle`, hooks may be there meanwhile, and the handle that the code has returned should remove them.
         """
-        before, modes, attributes = snapshot_hooks(objects), _modes(objects), [] if may_hook else _attributes(objects)
+        entries = [] if may_change else [(one, copy(one)) for one in objects if type(one) in (list, dict)]
+        objects = tuple(flat(objects))  # what has been taken out of a list is watched as well
+        before, modes, forwards = snapshot_hooks(objects), _modes(objects), _forwards(objects)
+        attributes = [] if may_hook else _attributes(objects)
         values = [] if may_change else _values(objects)
         asking = [(name, one, one.requires_grad) for name, one in _tensors(objects)]
         try:
@@ -135,6 +146,9 @@ class Trial:
             self.faults += [(_hook_unknown if by_handle else _hook_left)(description) for description in left]
             self.faults += [_hook_gone(place) for place in gone]
             self.faults += [_mode_left(name, mode) for name, mode in _put_back_modes(modes)]
+            self.faults += [_entries_changed(one, old) for one, old in entries if not _has_entries(one, old)]
+            if not (may_change or may_hook):
+                self.faults += [_forward_replaced(name) for name in _put_back_forwards(forwards)]
             self.notes += [_attribute_left(name, key) for name, key in _take_new_attributes(attributes)]
             if not may_change:
                 self.faults += [_changed_in_place(name) for name in _changed(objects, values)]
@@ -173,6 +187,13 @@ def _attribute_left(name: str, key: str) -> str:
     return (
         f"your code left something on {where}, its attribute {key!r}; it was taken off. What is on a module is copied "
         "and saved with it: a variable of your function is a better place"
+    )
+
+
+def _forward_replaced(name: str) -> NotYet:
+    return NotYet(
+        f"your code left another `forward` on {repr(name) if name else 'the module'} (it was put back)",
+        expected="a hook: it is taken off by its handle, and leaves the module as it is",
     )
 
 
@@ -256,6 +277,22 @@ def _take_new_attributes(attributes: list[tuple[str, nn.Module, set[str]]]) -> l
             del vars(module)[key]
             found.append((name, key))
     return found
+
+
+def _forwards(objects: Sequence[Any]) -> list[tuple[str, nn.Module, Any]]:
+    """Return (name, module, its `forward`) of every module among the objects."""
+    found = {module: (name, module, module.forward) for name, module, _ in reversed(_modes(objects))}
+    return list(found.values())  # each once: a part may be among the objects, beside its model
+
+
+def _put_back_forwards(forwards: list[tuple[str, nn.Module, Any]]) -> list[str]:
+    """Put back each module's `forward`; return the names of those that had another one."""
+    changed = [one for one in forwards if "forward" in vars(one[1]) and one[1].forward != one[2]]
+    for _, module, old in changed:
+        vars(module).pop("forward", None)
+        if module.forward != old:
+            module.forward = old
+    return [name for name, _, _ in changed]
 
 
 def _values(objects: Sequence[Any]) -> list[list[torch.Tensor]]:

@@ -74,7 +74,22 @@ class Runs:
 
     def __init__(self) -> None:
         self.calls = self.direct = 0
+        self.in_another_mode = False
         self.inputs: list[Any] = []  # the first argument of each run
+
+    def expect_mode(self) -> None:
+        """Raise NotYet if the module ran in another mode than that in which it was given."""
+        if self.in_another_mode:
+            raise NotYet("the model ran in another mode", expected="the mode that it is in: the mode is the caller's")
+
+    def expect_no_more(self, number: int) -> None:
+        """Raise NotYet if the module, a part of a model, ran more often than in a model without hooks."""
+        if (times := self.calls + self.direct) > number:
+            raise NotYet(
+                f"the layer ran {times} times in one pass",
+                expected=f"{number}, as without a hook: a layer may count, or draw at random",
+                likely="`forward` run once more: a forward hook is given the output" if self.direct else None,
+            )
 
     def expect(self, number: int) -> None:
         """Raise NotYet unless there were this many calls, and no other runs of `forward`."""
@@ -102,9 +117,11 @@ def runs_of(module: nn.Module) -> Iterator[Runs]:
         (1, 1)
     """
     runs, forward = Runs(), module.forward
+    modes = [part.training for part in module.modules()]
 
     def counting_forward(*args: Any, **kwargs: Any) -> Any:
         runs.inputs += args[:1]
+        runs.in_another_mode |= [part.training for part in module.modules()] != modes
         if sys._getframe(1).f_globals.get("__name__") == nn.Module.__module__:  # Module.__call__ and what it calls
             runs.calls += 1
         else:

@@ -8,6 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import error_comes_out, hidden_error
+from hooklab.course.exercises.faults import PlannedError
 from hooklab.course.exercises.trial import NotYet, Trial
 
 
@@ -43,7 +45,7 @@ def _chain(trial: Trial, make: Callable[[float], Any]) -> None:
     y = x + two
     square = y * y
     z = square * half
-    _first_backward(trial, z)
+    _backward(trial, z)
     inner = {"y": y, "y·y": square, "z": z}
     kept = [name for name, value in inner.items() if value.grad is not None]
     if x.grad is None:
@@ -51,7 +53,7 @@ def _chain(trial: Trial, make: Callable[[float], Any]) -> None:
         raise NotYet("the leaf x kept no gradient", expected="x.grad = 3.0", got="None", likely=likely)
     if kept:
         raise NotYet(
-            f"{', '.join(kept)} kept a gradient, and was computed",
+            f"{', '.join(kept)} kept a gradient, and {'was' if len(kept) == 1 else 'were'} computed",
             expected="y.grad is None: only a leaf, made from nothing, keeps it",
             got=f"y.grad = {_short(y.grad)}",
         )
@@ -65,8 +67,8 @@ def _chain(trial: Trial, make: Callable[[float], Any]) -> None:
     _expect("the gradient of the leaf 2", two.grad, 3.0)
 
 
-def _first_backward(trial: Trial, z: Any) -> None:
-    """Run z.backward(), and tell the two roads to a KeyError apart."""
+def _backward(trial: Trial, z: Any, if_nothing_came: str | None = None) -> None:
+    """Run z.backward(), and tell the roads to a KeyError apart."""
     arrive = getattr(type(z), "arrive", None)
     if not callable(arrive):
         trial.run(z.backward)
@@ -89,13 +91,20 @@ def _first_backward(trial: Trial, z: Any) -> None:
         error = fault.__cause__
         if not isinstance(error, KeyError) or not isinstance(error.args[0], type(z)):
             raise
-        likely = None
+        likely = if_nothing_came
         if deepest > 1:
             likely = (
                 "arrive called by arrive: put the piece into `arriving`; backward() calls arrive of each value in turn"
             )
         elif open_calls:
             likely = "nothing there yet: the first piece that comes to a value finds no entry in `arriving`"
+        if not open_calls:
+            raise NotYet(
+                "no gradient came to a value that another one was made from",
+                expected="in `arriving`, a piece for each value in `made_from`",
+                got="KeyError in backward(), which looks there for what has come to the value",
+                likely=likely,
+            ) from error
         raise NotYet(fault.missing, expected="no exception", likely=likely) from error
 
 
@@ -111,6 +120,11 @@ def _fork(trial: Trial, make: Callable[[float], Any]) -> None:
     y = x * x
     trial.run((y * a + y * a).backward)
     _expect("x.grad, where two negative pieces come to y,", x.grad, -24.0)
+    x, zero = trial.run(make, 2.0), trial.run(make, 0.0)
+    y = x * x
+    _backward(trial, y * zero, if_nothing_came="a piece of 0.0 left out: it is a gradient like any other")
+    likely = "0.0 is a gradient and not None: ask `is not None`" if x.grad is None else None
+    _expect("x.grad, where a piece of 0.0 comes to y,", x.grad, 0.0, likely)
 
 
 def _hooks_look(trial: Trial, make: Callable[[float], Any]) -> None:
@@ -165,14 +179,14 @@ def _hooks_change(trial: Trial, make: Callable[[float], Any]) -> None:
         trial.run((y * y).backward)
         return x.grad
 
-    got = run(lambda gradient: 10.0)
+    got = run(lambda gradient: 10)
     if got == 18.0:
         raise NotYet(
             "what a hook returns is lost",
-            expected="a hook on y returns 10.0, and x gets 3 · 10.0 = 30.0",
+            expected="a hook on y returns 10, and x gets 3 · 10 = 30",
             got="x.grad = 18.0, as without the hook",
         )
-    _expect("x.grad, when a hook on y returns 10.0,", got, 30.0)
+    _expect("x.grad, when a hook on y returns 10,", got, 30.0)
     _expect(
         "x.grad, when a hook on y returns 0.0,",
         run(lambda gradient: 0.0),
@@ -205,6 +219,12 @@ def _hooks_change(trial: Trial, make: Callable[[float], Any]) -> None:
     likely = too_early if kept == [18.0] and x.grad == 18.0 else None
     _expect("x.grad, when a hook on the leaf x doubles,", x.grad, 36.0, likely)
 
+    def refusing(gradient: float) -> None:
+        raise PlannedError
+
+    if not error_comes_out(trial, lambda: run(refusing)):
+        raise hidden_error("a hook")
+
 
 def _why_two_hooks(seen: list[tuple[str, float]]) -> str | None:
     """Why two hooks do not act one after the other, by what they saw; 6 comes to them."""
@@ -219,7 +239,10 @@ def _passes_add_up(trial: Trial, make: Callable[[float], Any]) -> None:
     x, three = trial.run(make, 1.0), trial.run(make, 3.0)
     seen: list[float] = []
     x.hooks.append(seen.append)
-    trial.run((x * three).backward)
-    trial.run((x * three).backward)
+    z = x * three
+    trial.run(z.backward)
+    trial.run(z.backward)
+    if len(z.made_from) != 2:
+        raise NotYet("after backward() a value no longer knows what it was made from", expected="`made_from` as it was")
     _expect("what a hook on x sees in two backward passes", seen, [3.0, 3.0])
     _expect("x.grad after two backward passes of 3.0 each", x.grad, 6.0, "a leaf adds to the gradient it already has")

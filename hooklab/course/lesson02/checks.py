@@ -15,7 +15,9 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import expect_handle, is_used_up
+from hooklab.course.exercises.expectations import error_comes_out, expect_handle, hidden_error, is_used_up
+from hooklab.course.exercises.faults import PlannedError
+from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.gradients import all_same, expect_arrived, misconception_named, stop_at_fault, why_empty
 from hooklab.course.exercises.guards import of_the_answer
 from hooklab.course.exercises.misconceptions import alike
@@ -247,8 +249,10 @@ def half_the_gradient(trial: Trial) -> str:
         shown = {"expected": tensor_text(arriving), "got": tensor_text(got)}
         if got is None:
             raise NotYet("your function returned None", **shown, likely="forgotten return")
-        if not isinstance(got, list | tuple) or not all(isinstance(one, Tensor) for one in got):
-            raise NotYet("that is not a list of gradients", **shown)
+        if not isinstance(got, list | tuple):
+            raise NotYet(f"that is not a list of gradients, but a {kind_of(got)}", **shown)
+        if not all(isinstance(one, Tensor) for one in got):
+            raise NotYet("your list holds other things than tensors", expected="tensors", got=kind_of(got[0]))
         if not got:
             raise NotYet("your list is empty", **shown, likely=why_empty(bool(theirs)))
         if len(got) > len(arriving):
@@ -278,7 +282,42 @@ def half_the_gradient(trial: Trial) -> str:
             )
         stop_at_fault(trial)
     _expect_not_in_place(trial)
+    _expect_half_at_a_leaf(trial)
     return "what arrived for each loss, half of it passed on, nobody else's gradient touched, and no hook left"
+
+
+def _expect_half_at_a_leaf(trial: Trial) -> None:
+    """In double precision, with very large numbers, and where an older gradient is in .grad already."""
+    old = torch.tensor([10.0, 10.0], dtype=torch.float64)
+    arriving = [torch.tensor(values, dtype=torch.float64) for values in ([1e300, -4.0], [2.0, 6.0])]
+    leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    leaf.grad = old.clone()
+    got = trial.call(leaf, [(one * leaf).sum() for one in arriving])
+    if not all_same(got, arriving):
+        raise NotYet(
+            "these are not the gradients that arrived at a leaf",
+            expected=tensor_text(arriving),
+            got=tensor_text(got),
+        )
+    halves = sum((one / 2 for one in arriving), torch.zeros_like(old))
+    if not same(leaf.grad, old + halves):
+        raise NotYet(
+            "what was added to the .grad of a leaf is not half of what arrived",
+            expected=f"tensor.grad = {tensor_text(old + halves)}, with the {tensor_text(old)} from before",
+            got=f"tensor.grad = {tensor_text(leaf.grad)}",
+            likely="cleared .grad: it is the caller's, and you do not need to"
+            if leaf.grad is None or same(leaf.grad, halves)
+            else None,
+        )
+    stop_at_fault(trial)
+    loss = leaf.sum()
+    loss.register_hook(_refuse)
+    if not error_comes_out(trial, lambda: trial.answer(leaf, [loss])):
+        raise hidden_error("loss.backward()")
+
+
+def _refuse(grad: Tensor) -> None:
+    raise PlannedError
 
 
 def _expect_not_in_place(trial: Trial) -> None:

@@ -11,22 +11,27 @@ from torch.utils.hooks import RemovableHandle
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.expectations import expect_handle, is_used_up
 from hooklab.course.exercises.forward import linear, misconception_named, run_with_hooks, whole_numbers
-from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.exercises.trial import NotYet, Trial, expect_dtype, expect_tensor, same, tensor_text
+from hooklab.course.exercises.varying import runs_of
 
 
 @exercise("3.2", "Switch a channel off")
 @misconception_named()
 def switch_a_channel_off(trial: Trial) -> str:
     for seed, (channels, channel) in enumerate(((4, 1), (3, 2), (3, 0))):
-        layer = _convolution(channels, seed)
-        x = whole_numbers(seed, 5, 2, 6, 6).requires_grad_()
+        dtype = torch.float64 if seed == 1 else torch.float32
+        layer = _convolution(channels, seed).to(dtype)
+        x = whole_numbers(seed, 5, 2, 6, 6).to(dtype)
+        x[::2] *= -1000  # each channel has numbers of both signs
+        x.requires_grad_()
         before = layer(x).detach()
         wanted = before.clone()
         wanted[:, channel] = 0
         handle = trial.call(layer, channel, may_hook=True)
         if trial.faults:  # it has written into the weights
             raise trial.faults[0]
-        now = run_with_hooks(trial, layer, x)
+        with runs_of(layer) as runs:
+            now = run_with_hooks(trial, layer, x)
         if same(now, before):
             raise _as_before(trial, layer, x, channel, handle, first=seed == 0)
         _expect_channel_off(now, before, channel)
@@ -37,8 +42,10 @@ def switch_a_channel_off(trial: Trial) -> str:
                 got=f"the tensor that the layer made has a channel {channel} of zeros",
                 likely="in place: `output[:, channel] = 0` changes a tensor that others hold and backward may need",
             )
-        _expect_gradient(now, x, wanted, layer)
-        _expect_off_again(trial, layer, whole_numbers(seed + 20, 3, 2, 4, 4), channel, handle)
+        expect_dtype(now, "the new output", dtype)
+        _expect_gradient(trial, now, x, wanted, layer)
+        runs.expect_no_more(1)
+        _expect_off_again(trial, layer, whole_numbers(seed + 20, 3, 2, 4, 4).to(dtype), channel, handle)
         layer.eval()
         if same(run_with_hooks(trial, layer, x), before):
             raise NotYet("in evaluation mode the channel is on again", expected=f"channel {channel} is zero")
@@ -156,7 +163,7 @@ def _expect_channel_off(now: Any, before: Tensor, channel: int) -> None:
         )
 
 
-def _expect_gradient(now: Tensor, x: Tensor, wanted: Tensor, layer: nn.Conv2d) -> None:
+def _expect_gradient(trial: Trial, now: Tensor, x: Tensor, wanted: Tensor, layer: nn.Conv2d) -> None:
     if not now.requires_grad:
         raise NotYet(
             "no gradient can flow through the new output",
@@ -164,7 +171,11 @@ def _expect_gradient(now: Tensor, x: Tensor, wanted: Tensor, layer: nn.Conv2d) -
             got="requires_grad is False",
             likely="cut off: detach(), .data or torch.no_grad() in the hook; all up to this layer would stop learning",
         )
-    (got,) = torch.autograd.grad(now.sum(), x, allow_unused=True)
+
+    def backward() -> Any:
+        return torch.autograd.grad(now.sum(), x, allow_unused=True)
+
+    (got,) = trial.run(backward)
     if got is None:
         raise NotYet(
             "no gradient can flow through the new output",
@@ -172,7 +183,7 @@ def _expect_gradient(now: Tensor, x: Tensor, wanted: Tensor, layer: nn.Conv2d) -
             got="a new leaf: it requires grad, and there is nothing behind it",
             likely="`requires_grad_()` after a detach() begins a graph of its own; clone the live output instead",
         )
-    on = (wanted != 0).any(dim=(0, 2, 3)).float()
+    on = (wanted != 0).any(dim=(0, 2, 3)).to(x.dtype)
     right = torch.einsum("oi,o->i", layer.weight.detach()[:, :, 0, 0], on)
     if not same(got[0, :, 0, 0], right):
         raise NotYet(

@@ -10,7 +10,6 @@ from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.expectations import error_comes_out, hidden_error
 from hooklab.course.exercises.faults import PLANNED
 from hooklab.course.exercises.forward import (
-    NOT_DETACHED,
     Net,
     expect_manager,
     look,
@@ -18,29 +17,31 @@ from hooklab.course.exercises.forward import (
     refuse_disturbed,
     users_own,
     whole_numbers,
+    why_not_detached,
 )
 from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
-from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.exercises.trial import NotYet, Trial, expect_dtype, expect_tensor, same, tensor_text
 
 
 @exercise("3.5", "A capture that cleans up")
 @misconception_named()
 def a_capture_that_cleans_up(trial: Trial) -> str:
-    _check_values(trial)
+    for names in (["body.first", "head"], ["head", "body.first"]):
+        _check_values(trial, names)
     _check_own_dictionary(trial)
     _check_exception(trial)
     _check_wrong_name(trial)
     return "right values under right names, and no hook left: at the end, after an exception, after a wrong name"
 
 
-def _check_values(trial: Trial) -> None:
-    model, names = Net(0), ["body.first", "head"]
-    early, late = whole_numbers(1, 3, 2), whole_numbers(2, 3, 2)
+def _check_values(trial: Trial, names: list[str]) -> None:
+    model = Net(0).double()
+    early, late = whole_numbers(1, 3, 2).double(), whole_numbers(2, 3, 2).double()
     wanted = {name: look(model, model.get_submodule(name), late)[1] for name in names}
     final = [model(one).detach() for one in (early, late)]
     model.forget()
     own = model.head.register_forward_hook(users_own)
-    with trial.watch(model):
+    with trial.watch(model, names):
         manager = expect_manager(trial.run(trial.answer, model, names), "capturing")
         if len(model.head._forward_hooks) > 1 or model.body.first._forward_hooks:
             raise NotYet(
@@ -63,6 +64,12 @@ def _check_values(trial: Trial) -> None:
         a_block.__name__ = "a block with capturing"
         captured = trial.run(a_block)
         refuse_disturbed(model, final)
+        if not model.passes[0][0]:
+            raise NotYet(
+                "no graph is recorded inside the block",
+                expected="the block's lines run as without it: somebody may train there",
+                likely="torch.no_grad() around the yield; detach() in the hook is enough",
+            )
         _expect_values(captured, wanted, hooked[0], filled[0])
     if own.id not in model.head._forward_hooks:
         raise NotYet(
@@ -118,13 +125,24 @@ def _expect_values(captured: Any, wanted: dict[str, Tensor], hooked: bool, fille
             )
         got = expect_tensor(got, f"captured[{name!r}]")
         if not same(got, value):
+            others = [other for other in wanted if same(got, wanted[other])]
             raise NotYet(
                 f"captured[{name!r}] is not what {name!r} put out in the last call",
                 expected=tensor_text(value),
                 got=tensor_text(got),
+                likely=f"names and modules do not fit: {others[0]!r} put that out" if others else None,
             )
         if got.requires_grad:
-            raise NotYet(f"captured[{name!r}] is not detached", expected="requires_grad is False", likely=NOT_DETACHED)
+            raise NotYet(
+                f"captured[{name!r}] is not detached", expected="requires_grad is False", likely=why_not_detached(got)
+            )
+        expect_dtype(got, f"captured[{name!r}]", value.dtype)
+    if not filled:
+        raise NotYet(
+            "inside the block the dictionary is still empty",
+            expected="an entry as soon as its module has run",
+            likely="filled at the end of the block",
+        )
 
 
 def _check_own_dictionary(trial: Trial) -> None:

@@ -12,9 +12,18 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.forward import linear, misconception_named, whole_numbers
+from hooklab.course.exercises.forward import (
+    ACCIDENTAL,
+    CUT_IN_PLACE,
+    expect_error_comes_out,
+    linear,
+    misconception_named,
+    whole_numbers,
+    why_not_detached,
+)
+from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.misconceptions import fitting
-from hooklab.course.exercises.trial import NotYet, Trial, apart, expect_tensor, same, tensor_text
+from hooklab.course.exercises.trial import NotYet, Trial, apart, expect_dtype, expect_tensor, same, tensor_text
 from hooklab.course.exercises.varying import runs_of
 
 
@@ -40,16 +49,18 @@ class _Reader(nn.Module):
         super().__init__()
         self.layer = _Parts(seed, form)
         self.got: list[str] = []
-        self.why_noticed = ""
+        self.why_noticed: str | None = None
         self.result = torch.tensor(0.0)
 
     def forward(self, x: Tensor) -> Tensor:
         parts = self.layer(x)
         self.got.append(_described(parts))
         if parts is not self.layer.made:
-            self.why_noticed = "accidental return: whatever a forward hook returns, except None, replaces the output"
+            self.why_noticed = ACCIDENTAL
+        elif not all(one.requires_grad for one in self.parameters()):
+            self.why_noticed = None  # frozen: the trial says so
         elif all(map(operator.is_, _tensors_in(parts), self.layer.tensors)):
-            self.why_noticed = "`detach_()`, which cuts the model's own tensor off, in place"
+            self.why_noticed = CUT_IN_PLACE
         else:
             self.why_noticed = "writing into the model's own dictionary or list"
         self.result = torch.stack([one.sum() for one in _tensors_in(parts)]).sum()
@@ -70,12 +81,14 @@ _FORMS: list[Callable[[Tensor], Any]] = [
 @misconception_named()
 def any_output_detached(trial: Trial) -> str:
     for seed, form in enumerate(_FORMS):
-        model, x = _Reader(seed, form), whole_numbers(seed, 1, 2)
+        dtype = torch.float64 if seed == 2 else torch.float32
+        model, x = _Reader(seed, form).to(dtype), whole_numbers(seed, 1, 2).to(dtype)
         wanted = form(model.layer.linear(x))
-        with runs_of(model) as runs:
+        with runs_of(model) as runs, runs_of(model.layer) as uses:
             got = trial.call(model, model.layer, x)
         if runs.direct or runs.calls > 1:
             runs.expect(1)
+        runs.expect_mode()
         if not model.got:
             raise NotYet("model(x) did not run", expected="one call of the model, with your hook on the layer")
         if model.got[0] != _described(wanted):
@@ -99,7 +112,16 @@ def any_output_detached(trial: Trial) -> str:
                 got=tensor_text(got),
                 likely="return value of model(x), not what the hook has stored",
             )
+        if isinstance(got, list | tuple) and len(got) == 1 and _form_of(got[0]) == _form_of(wanted):
+            raise NotYet(
+                f"a {type(got).__name__} came back, with the output in it",
+                expected=tensor_text(wanted),
+                got=tensor_text(got),
+                likely="whole list: return its entry",
+            )
         _expect_structure(trial, got, wanted, "")
+        uses.expect_no_more(1)
+    expect_error_comes_out(trial, model, model.layer, x)
     return "a tuple in a tuple, a dictionary with a list and None, a list and a plain tensor kept their structure"
 
 
@@ -115,10 +137,13 @@ def _expect_structure(trial: Trial, got: Any, wanted: Any, place: str) -> None:
                 f"{where} is not detached",
                 expected="requires_grad is False for every tensor, however deep",
                 got="requires_grad is True",
-                likely=_why_not_detached(trial),
+                likely=_why_not_detached(trial) if got.grad_fn else why_not_detached(got),
             )
+        expect_dtype(got, where, wanted.dtype)
         return
     if not isinstance(wanted, tuple | list | dict):
+        if type(got) is not type(wanted):
+            shown["got"] += f" ({kind_of(got)})"
         if type(got) is not type(wanted) or got != wanted:
             raise NotYet(f"{where} has changed", **shown, likely="what is no tensor stays as it is")
         return
@@ -167,7 +192,7 @@ def _why_not_detached(trial: Trial) -> str | None:
         model = _Reader(0, form)
         with suppress(NotYet):
             got = trial.call(model, model.layer, torch.ones(1, 2))
-            if _described(got).replace(CUT, "") == _described(model.layer.made).replace(CUT, ""):
+            if _form_of(got) == _form_of(model.layer.made):
                 given.append(got)
                 outputs.append(model.layer.made)
     programs = {words: lambda output, guess=guess: _described(guess(output)) for words, guess in _GUESSES.items()}
@@ -185,6 +210,11 @@ def _described(parts: Any) -> str:
         inside = ", ".join(map(_described, parts))
         return f"[{inside}]" if isinstance(parts, list) else f"({inside}{',' if len(parts) == 1 else ''})"
     return tensor_text(parts)
+
+
+def _form_of(parts: Any) -> str:
+    """The structure in short, with a graph or without."""
+    return _described(parts).replace(CUT, "")
 
 
 def _tensors_in(parts: Any) -> list[Tensor]:

@@ -15,15 +15,17 @@ from torch import Tensor, nn
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.forward import (
     ACCIDENTAL,
-    NOT_DETACHED,
+    CUT_IN_PLACE,
     Net,
+    expect_error_comes_out,
     linear,
     look,
     misconception_named,
     refuse_disturbed,
     whole_numbers,
+    why_not_detached,
 )
-from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
+from hooklab.course.exercises.trial import NotYet, Trial, expect_dtype, expect_tensor, same, tensor_text
 from hooklab.course.exercises.varying import runs_of
 from hooklab.course.lesson03.check_channel import switch_a_channel_off
 from hooklab.course.lesson03.check_cleanup import a_capture_that_cleans_up
@@ -42,11 +44,12 @@ __all__ = [
 @misconception_named()
 def one_layers_output(trial: Trial) -> str:
     for seed, name in enumerate(("body.second", "body.first", "body")):
-        model, x = Net(seed).train(name != "body.first"), whole_numbers(seed, 3, 2)
+        dtype = torch.float64 if name == "body.first" else torch.float32
+        model, x = Net(seed).train(name != "body.first").to(dtype), whole_numbers(seed, 3, 2).to(dtype)
         layer = model.get_submodule(name)
         taken_in, wanted, final = look(model, layer, x)
         model.forget()
-        with runs_of(model) as runs:
+        with runs_of(model) as runs, runs_of(layer) as uses:
             got = trial.call(model, layer, x)
         if runs.direct:
             runs.expect(1)
@@ -96,13 +99,21 @@ def one_layers_output(trial: Trial) -> str:
                 raise NotYet("that is what the layer took in", **shown, likely="args instead of output")
             raise NotYet(f"that is not what {name!r} put out", **shown)
         if got.requires_grad:
-            raise NotYet(
-                "the output is not detached",
-                expected="requires_grad is False",
-                got="requires_grad is True: it keeps the whole graph behind it in memory",
-                likely=NOT_DETACHED,
-            )
+            raise NotYet("the output is not detached", expected="requires_grad is False", likely=why_not_detached(got))
+        expect_dtype(got, "what your function returned", dtype)
+        uses.expect_no_more(1)
+    expect_error_comes_out(trial, model, layer, x)
     return "the outputs of three different modules came back, detached, and the model ran once, undisturbed"
+
+
+class _Step(nn.Linear):
+    """Keeps the tensor that it made last, until the model has looked at it."""
+
+    made: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.made = super().forward(x)
+        return self.made
 
 
 class _Loop(nn.Module):
@@ -113,10 +124,10 @@ class _Loop(nn.Module):
 
     def __init__(self, times: int, seed: int, change: int = 1000, anew: bool = False):
         super().__init__()
-        self.step, self.out = linear(2, 2, seed), linear(2, 2, seed + 10)
+        self.step, self.out = linear(2, 2, seed, _Step), linear(2, 2, seed + 10, _Step)
         self.times, self.change, self.anew = times, change, anew
         self.values: list[Tensor] = []  # what the step gave, as the model got it
-        self.has_graph, self.passes = True, 0
+        self.has_graph, self.passes, self.why_cut = True, 0, ACCIDENTAL
 
     def forward(self, x: Tensor) -> Tensor:
         self.passes += 1
@@ -125,8 +136,11 @@ class _Loop(nn.Module):
             x = self.step(start if self.anew else x)
             self.values.append(x.clone())
             self.has_graph = x.requires_grad or not torch.is_grad_enabled()
+            self.why_cut = CUT_IN_PLACE if x is self.step.made else ACCIDENTAL
+            del self.step.made  # nothing with a graph is left on the model: it can be copied
             x += self.change
         result: Tensor = self.out(x)
+        del self.out.made
         return result
 
 
@@ -135,13 +149,16 @@ class _Loop(nn.Module):
 def every_use_in_order(trial: Trial) -> str:
     loops = (_Loop(3, 0), _Loop(2, 1, change=-1000), _Loop(0, 2), _Loop(4, 3, anew=True))
     for seed, model in enumerate(loops):
-        times, x = model.times, whole_numbers(seed, 1, 2)
+        times, x = model.times, whole_numbers(seed, 1 + seed % 2, 2)
+        if seed == 1:
+            model, x = model.double(), x.double()
         model(x)
         wanted, model.values, model.passes = model.values, [], 0
-        with runs_of(model) as runs:
+        with runs_of(model) as runs, runs_of(model.step) as uses:
             got = trial.call(model, model.step, x)
         if runs.direct:
             runs.expect(1)
+        runs.expect_mode()
         if times and not model.values:
             raise NotYet("model(x) did not run", expected="one call of the model, with your hook on the module")
         if not all(map(same, model.values, wanted)):
@@ -156,11 +173,13 @@ def every_use_in_order(trial: Trial) -> str:
                 "your hook cut the model's graph: the module no longer gets a gradient",
                 expected="a hook that only looks returns nothing",
                 got="the model went on with a tensor without a graph",
-                likely=ACCIDENTAL,
+                likely=model.why_cut,
             )
         _expect_uses(trial, got, wanted, model, x)
         if model.passes > 1:
             raise NotYet(f"model(x) ran {model.passes} times", expected="one call of the model")
+        uses.expect_no_more(times)
+    expect_error_comes_out(trial, model, model.step, x)
     return "three uses, two, none and four equal ones gave as many entries, in order, safe from later in-place changes"
 
 
@@ -201,13 +220,13 @@ def _expect_uses(trial: Trial, got: Any, wanted: list[Tensor], model: _Loop, x: 
         raise NotYet("those are the module's inputs", **shown, likely="args instead of output")
     if not all(map(same, got, wanted)):
         raise NotYet("those are not the module's outputs", **shown)
-    if any(one.requires_grad for one in got):
-        raise NotYet(
-            "the entries are not detached",
-            expected="requires_grad is False for each",
-            got="requires_grad is True: a clone keeps the graph",
-            likely="still part of the graph: `output.clone()` alone is not enough, detach as well",
-        )
+    for one, want in zip(got, wanted, strict=True):
+        if one.requires_grad:
+            likely = why_not_detached(one)
+            if one.grad_fn is not None:  # a kept output that was no clone is another number by now
+                likely = "still part of the graph: `output.clone()` alone is not enough, detach as well"
+            raise NotYet("the entries are not detached", expected="requires_grad is False for each", likely=likely)
+        expect_dtype(one, "an entry of your list", want.dtype)
 
 
 def _why_another_number(trial: Trial, got: Sequence[Tensor], uses: list[Tensor], model: _Loop, x: Tensor) -> str | None:

@@ -68,6 +68,24 @@ def test_of_many_hooks_left_behind_a_few_are_named_and_the_others_counted(monkey
     assert [words for kind, words in outcome.details if kind == "also"][3:] == ["and 3 more"]
 
 
+def test_the_hooks_of_what_an_answer_takes_out_of_a_list_have_not_been_removed(monkeypatch):
+    tensors = [torch.ones(1, requires_grad=True)]
+    outcome = outcome_of(lambda trial: trial.call(tensors) or "it ran", lambda tensors: tensors.clear(), monkeypatch)
+    assert outcome.summary == "your code changed the list that it was given"
+    assert [kind for kind, _ in outcome.details if kind == "also"] == []
+
+
+def test_a_forward_left_in_the_place_of_the_modules_own_is_reported_and_put_back(monkeypatch):
+    model = nn.Sequential(nn.ReLU())
+
+    def answer(model):
+        model[0].forward = lambda x: x
+
+    outcome = outcome_of(lambda trial: trial.call(model) or "it ran", answer, monkeypatch)
+    assert outcome.summary == "your code left another `forward` on '0' (it was put back)"
+    assert "forward" not in vars(model[0])
+
+
 def test_a_hook_left_behind_is_removed_and_older_hooks_stay(monkeypatch):
     model = nn.Linear(2, 2)
     model.register_forward_hook(grab)

@@ -422,7 +422,7 @@ def a_leaf_forgets(self, gradient, arriving):
     pass_on(self.made_from, gradient, arriving)
 
 
-@wrong("1.2", says="y, y·y, z kept a gradient, and was computed")
+@wrong("1.2", says="y, y·y, z kept a gradient, and were computed")
 @arriving_by
 def everybody_keeps_it(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
@@ -545,7 +545,7 @@ def only_positive_ones(self, gradient, arriving):
         arriving[value] = max(arriving.get(value, 0.0), 0.0) + gradient * derivative
 
 
-@wrong("1.2", says="backward raised KeyError:")
+@wrong("1.2", says="no gradient came to a value")
 @arriving_by
 def catches_what_a_hook_raises(self, gradient, arriving):
     for hook in self.hooks:
@@ -558,6 +558,46 @@ def catches_what_a_hook_raises(self, gradient, arriving):
     pass_on(self.made_from[:1], gradient, arriving)
 
 
+@wrong("1.2", "a piece of 0.0 left out")
+@arriving_by
+def leaves_pieces_of_zero_out(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on([(value, derivative) for value, derivative in self.made_from if derivative], gradient, arriving)
+
+
+@wrong("1.2", "swallowed")
+@arriving_by
+def goes_on_when_a_hook_raises(self, gradient, arriving):
+    with contextlib.suppress(Exception):
+        gradient = after_hooks(self.hooks, gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2", says="what a hook returns is lost")
+@arriving_by
+def takes_only_floats_from_a_hook(self, gradient, arriving):
+    for hook in self.hooks:
+        changed = hook(gradient)
+        gradient = changed if isinstance(changed, float) else gradient
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2", says="no longer knows what it was made from")
+@arriving_by
+def lets_go_of_the_graph(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+    self.made_from = ()
+
+
 @right("1.2")
 def a_function_that_makes_values(data, made_from=()):
     return by_reduce(data, made_from)
@@ -568,7 +608,7 @@ class HasNoArrive(Number):
     """The method has another name."""
 
 
-@wrong("1.2", "arrive called by arrive", says="backward raised KeyError:")
+@wrong("1.2", "arrive called by arrive", says="no gradient came to a value")
 @arriving_by
 def goes_down_by_itself(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)

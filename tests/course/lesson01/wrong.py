@@ -203,7 +203,7 @@ class Base:
             arriving[value] = arriving.get(value, 0.0) + gradient * derivative
 
 
-@wrong("1.2", says="kept a gradient, and was computed")
+@wrong("1.2", says="kept a gradient, and were computed")
 class KeepsEverywhere(Base):
     def arrive(self, gradient, arriving):
         gradient = self.call_hooks(gradient)

@@ -801,6 +801,64 @@ def asks_and_does_not_send(tensor, losses):
     return [torch.autograd.grad(loss, tensor)[0] for loss in losses]
 
 
+@wrong("2.3", "swallowed")
+def goes_on_when_a_loss_raises(tensor, losses):
+    arrived = []
+    with tensor.register_hook(lambda grad: arrived.append(grad) or grad / 2), contextlib.suppress(Exception):
+        for loss in losses:
+            loss.backward()
+    return arrived
+
+
+@wrong("2.3", "cleared .grad")
+def clears_grad_first(tensor, losses):
+    arrived = []
+    tensor.grad = None
+    with tensor.register_hook(lambda grad: arrived.append(grad) or grad / 2):
+        for loss in losses:
+            loss.backward()
+    return arrived
+
+
+@wrong("2.3", says="what was added to the .grad of a leaf")
+def passes_no_large_numbers(tensor, losses):
+    arrived = []
+    with tensor.register_hook(lambda grad: arrived.append(grad) or (grad / 2).clamp(-1e3, 1e3)):
+        for loss in losses:
+            loss.backward()
+    return arrived
+
+
+@wrong("2.3", says="not the gradients that arrived at a leaf")
+def keeps_them_in_single_precision(tensor, losses):
+    arrived = []
+    with tensor.register_hook(lambda grad: arrived.append(grad.float()) or grad / 2):
+        for loss in losses:
+            loss.backward()
+    return arrived
+
+
+@wrong("2.3", says="not a list of gradients, but a Tensor")
+def stacks_what_arrived(tensor, losses):
+    arrived = []
+    with tensor.register_hook(lambda grad: arrived.append(grad) or grad / 2):
+        for loss in losses:
+            loss.backward()
+    return torch.stack(arrived)
+
+
+@wrong("2.3", "unbound method: taken from the class it has no self; take it from an object")
+def a_method_of_a_class_inside(tensor, losses):
+    class Halver:
+        def hook(self, grad):
+            return grad / 2
+
+    with tensor.register_hook(Halver.hook):
+        for loss in losses:
+            loss.backward()
+    return []
+
+
 # --- 2.4
 
 

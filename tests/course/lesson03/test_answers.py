@@ -285,6 +285,42 @@ def one_row_at_a_time(model, layer, x):
     return torch.cat([kept_by(model, layer, row[None]) for row in x])
 
 
+@wrong("3.1", "`requires_grad_()`")
+def asks_for_a_gradient_of_it(model, layer, x):
+    return uses_of(model, layer, x)[0].requires_grad_()
+
+
+@wrong("3.1", says="another dtype")
+def in_single_precision(model, layer, x):
+    return uses_of(model, layer, x)[0].float()
+
+
+@wrong("3.1", "swallowed")
+def hides_what_the_model_raises(model, layer, x):
+    return uses_of(model, layer, x, run=quietly(model))[0]
+
+
+def quietly(model):
+    """The model, run so that nobody hears of an exception."""
+
+    def run(x):
+        with contextlib.suppress(Exception):
+            model(x)
+
+    return run
+
+
+def evaluating(model):
+    """The model, run in evaluation mode, and in its own one afterwards."""
+
+    def run(x):
+        mode = model.training
+        model.eval()(x)
+        model.train(mode)
+
+    return run
+
+
 # --- 3.2
 
 
@@ -615,6 +651,37 @@ def two_of_them(layer, channel):
     return by_index_fill(layer, channel)
 
 
+@wrong("3.2", "`forward` run once more")
+def runs_the_layer_again(layer, channel):
+    def hook(module, args, output):
+        changed = module.forward(*args).clone()
+        changed[:, channel] = 0
+        return changed
+
+    return layer.register_forward_hook(hook)
+
+
+@wrong("3.2", says="channel 1 is not the one that is off")
+@changed_by
+def its_negative_numbers_stay(output, channel):
+    changed = output.clone()
+    changed[:, channel] = changed[:, channel].clamp(max=0)
+    return changed
+
+
+@wrong("3.2", says="another dtype")
+@changed_by
+def always_in_single_precision(output, channel):
+    return output.float().index_fill(1, torch.tensor(channel), 0)
+
+
+@wrong("3.2", says="your code left another `forward`")
+def by_another_forward(layer, channel):
+    forward = layer.forward
+    layer.forward = lambda x: forward(x).index_fill(1, torch.tensor(channel), 0)
+    return layer.register_forward_hook(lambda *event: None)
+
+
 # --- 3.3
 
 
@@ -829,6 +896,69 @@ def without_the_negative(model, module, x):
     return [one.clamp(min=0) for one in uses_of(model, module, x)]
 
 
+@wrong("3.3", says="the model ran in another mode")
+def in_another_mode(model, module, x):
+    return uses_of(model, module, x, run=evaluating(model))
+
+
+@wrong("3.3", says="another dtype")
+def copies_in_single_precision(model, module, x):
+    return uses_of(model, module, x, keep=lambda output: torch.tensor(output.tolist()))
+
+
+@wrong("3.3", says="those are not the module's outputs")
+def only_the_first_row(model, module, x):
+    return uses_of(model, module, x, keep=lambda output: output.detach()[:1].clone())
+
+
+@wrong("3.3", "swallowed")
+def hides_an_error_of_the_model(model, module, x):
+    return uses_of(model, module, x, run=quietly(model))
+
+
+@wrong("3.3", "`forward` run once more")
+def runs_the_module_before_it_runs(model, module, x):
+    uses = []
+    with module.register_forward_pre_hook(lambda m, args: uses.append(m.forward(*args).detach().clone())):
+        model(x)
+    return uses
+
+
+@wrong("3.3", "`requires_grad_()`")
+def new_leaves(model, module, x):
+    return uses_of(model, module, x, keep=lambda output: output.detach().clone().requires_grad_())
+
+
+@wrong("3.3", "`detach_()`")
+def cuts_in_place(model, module, x):
+    return uses_of(model, module, x, keep=lambda output: output.detach_().clone())
+
+
+@wrong("3.3", says="your code left another `forward` on 'step'")
+def wraps_forward(model, module, x):
+    uses, forward = [], module.forward
+    module.forward = lambda x: uses.append(forward(x)) or uses[-1].clone()
+    model(x)
+    return [one.detach() for one in uses]
+
+
+@right("3.3")
+def wraps_forward_and_takes_it_off(model, module, x):
+    uses, forward = [], module.forward
+
+    def wrapped(x):
+        output = forward(x)
+        uses.append(output.detach().clone())
+        return output
+
+    module.forward = wrapped
+    try:
+        model(x)
+    finally:
+        del module.forward
+    return uses
+
+
 # --- 3.4
 
 
@@ -1018,7 +1148,7 @@ def without_what_is_no_tensor(model, layer, x):
     return structured_by(model, layer, x, detached)
 
 
-@wrong("3.4", "what is no tensor stays as it is")
+@wrong("3.4", "what is no tensor stays as it is", "got       3 (Tensor)")
 def numbers_become_tensors(model, layer, x):
     def detached(part):
         return part.detach() if isinstance(part, torch.Tensor) else part if part is None else torch.as_tensor(part)
@@ -1163,6 +1293,46 @@ def two_levels_deep(model, layer, x):
         return part
 
     return structured_by(model, layer, x, detached)
+
+
+@wrong("3.4", says="the model ran in another mode")
+def runs_in_another_mode(model, layer, x):
+    return structured_by(model, layer, x, every_tensor_detached, evaluating(model))
+
+
+@wrong("3.4", says="another dtype")
+def everything_in_single_precision(model, layer, x):
+    single = functools.partial(pytree.tree_map_only, torch.Tensor, lambda part: part.detach().float())
+    return structured_by(model, layer, x, single)
+
+
+@wrong("3.4", "swallowed")
+def nobody_hears_of_an_error(model, layer, x):
+    return structured_by(model, layer, x, every_tensor_detached, quietly(model))
+
+
+@wrong("3.4", "`forward` run once more")
+def runs_the_layer_beforehand(model, layer, x):
+    found = []
+    with layer.register_forward_pre_hook(lambda m, args: found.append(every_tensor_detached(m.forward(*args)))):
+        model(x)
+    return found[0]
+
+
+@wrong("3.4", "`requires_grad_()`")
+def leaves_of_their_own(model, layer, x):
+    leaf = functools.partial(pytree.tree_map_only, torch.Tensor, lambda part: part.detach().requires_grad_())
+    return structured_by(model, layer, x, leaf)
+
+
+@wrong("3.4", None, "the parameter 'layer.linear.weight' requires no grad now")
+def freezes_the_model(model, layer, x):
+    return structured_by(model.requires_grad_(False), layer, x, every_tensor_detached)
+
+
+@wrong("3.4", "whole list")
+def the_list_with_the_output(model, layer, x):
+    return [structured_by(model, layer, x, every_tensor_detached)]
 
 
 # --- 3.5
@@ -1572,6 +1742,98 @@ def in_evaluation_mode_for_the_block(model, names):
     finally:
         for handle in handles:
             handle.remove()
+
+
+def with_hooks(around=contextlib.nullcontext, keep=None):
+    """An answer to 3.5, right but for what is given."""
+
+    @contextmanager
+    def capturing(model, names):
+        captured = {}
+        handles = capture_with(model, names, captured, keep)[1]
+        try:
+            with around():
+                yield captured
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    return capturing
+
+
+def named(name, answer):
+    answer.__name__ = name
+    return answer
+
+
+wrong("3.5", "torch.no_grad() around the yield")(named("without_a_graph", with_hooks(around=torch.no_grad)))
+wrong("3.5", says="another dtype")(
+    named("floats", with_hooks(keep=lambda captured, name, output: captured.update({name: output.detach().float()})))
+)
+wrong("3.5", "`requires_grad_()`")(
+    named("asks", with_hooks(keep=lambda c, name, output: c.update({name: output.detach().requires_grad_()})))
+)
+
+
+@wrong("3.5", says="your code changed the list that it was given")
+@contextmanager
+def takes_names_out_of_the_list(model, names):
+    with with_hooks()(model, list(names)) as captured:
+        names.clear()
+        yield captured
+
+
+@wrong("3.5", "names and modules do not fit: 'body.first' put that out")
+@contextmanager
+def in_the_order_of_the_model(model, names):
+    for name in names:
+        model.get_submodule(name)
+    in_order = [name for name, _ in model.named_modules() if name in names]
+    captured = {}
+    handles = capture_with(
+        model, names, captured, find=lambda model, name: model.get_submodule(in_order[names.index(name)])
+    )[1]
+    try:
+        yield captured
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@wrong("3.5", "filled at the end of the block")
+@contextmanager
+def filled_when_all_is_over(model, names):
+    captured = {}
+    with with_hooks()(model, names) as seen:
+        try:
+            yield captured
+        finally:
+            captured.update(seen)
+
+
+@wrong("3.5", "`raise` with another exception")
+@contextmanager
+def raises_another_exception(model, names):
+    with with_hooks()(model, names) as captured:
+        try:
+            yield captured
+        except Exception as error:
+            raise RuntimeError("the block failed") from error
+
+
+@wrong("3.5", says="your code left another `forward` on 'body.first'")
+@contextmanager
+def by_other_forwards(model, names):
+    captured = {}
+    for name, module in [(name, model.get_submodule(name)) for name in names]:
+
+        def forward(x, name=name, old=module.forward):
+            output = old(x)
+            captured[name] = output.detach()
+            return output
+
+        module.forward = forward
+    yield captured
 
 
 test_right, test_wrong, test_enough = answers.tests()

@@ -317,7 +317,7 @@ def does_not_clone(model, module, x):
     return uses
 
 
-@wrong("3.3", says="a clone keeps the graph")
+@wrong("3.3", says="`output.clone()` alone is not enough")
 def clones_and_does_not_detach(model, module, x):
     uses = []
     with module.register_forward_hook(lambda m, args, output: uses.append(output.clone())):

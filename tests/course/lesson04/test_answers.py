@@ -61,6 +61,12 @@ def own_handle(layer):
 
 
 @wrong("4.1", says="after handle.remove() the layer still gets a changed input")
+def a_handle_that_removes_nothing(layer):
+    layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
+    return SimpleNamespace(remove=lambda: None)
+
+
+@wrong("4.1", says="your code left another `forward` on the module")
 def new_forward(layer):
     forward = layer.forward
     layer.forward = lambda x: forward(2 * x)

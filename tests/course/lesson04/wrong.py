@@ -301,6 +301,12 @@ def forgets_the_handle_of_the_default(module, default):
 
 
 @wrong("4.3", says="after handle.remove() the new default is still there")
+def returns_another_handle(module, default):
+    module.register_forward_pre_hook(lambda m, args, kwargs: (args, {"scale": default, **kwargs}), with_kwargs=True)
+    return module.register_forward_pre_hook(lambda module, args: None)
+
+
+@wrong("4.3", says="your code left another `forward` on the module")
 def replaces_forward(module, default):
     module.forward = functools.partial(module.forward, scale=default)
     return module.register_forward_pre_hook(lambda module, args: None)
