@@ -254,8 +254,8 @@ assert mixed.flatten().tolist() == [1.0, 3.0]  # 0.75 · 0 + 0.25 · 4, and the 
 # ●○○ · 5 minutes
 #
 # `layer` puts out feature maps of shape `(batch, channels, height, width)`. Register a hook that replaces the output
-# by one in which channel number `channel` is **zero** and all others are as they were. Return the handle. Gradients
-# must still flow through the other channels.
+# by one in which channel number `channel` is **zero** and all others are as they were, in the same dtype. Return the
+# handle. Gradients must still flow through the other channels.
 #
 # <details><summary>Hint: the model's result does not change</summary>
 #

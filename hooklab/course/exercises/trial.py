@@ -76,7 +76,7 @@ class Trial:
         given = (*args, *kwargs.values())
         with somebody_elses_hooks(given), self.watch(*given, may_change=may_change, may_hook=may_hook):
             before, before_on_given = snapshot_hooks([]), snapshot_hooks(given)
-            forwards = _forwards(given) if may_hook else []
+            forwards = _forwards(given) if may_hook and not may_change else []
             result = self.run(self.answer, *args, **kwargs)
             for name in _put_back_forwards(forwards):
                 raise _forward_replaced(name)

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from hooklab import leftover_hooks
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.trial import NotYet, Trial, first_words
+from hooklab.course.exercises.trial import NotYet, Trial, first_words, tensor_text
 from hooklab.course.lesson08.clinic import STEPS, Training, examine, patient
 from hooklab.course.lesson08.evidence import CAUSES, supports
 from hooklab.health import Health
@@ -34,9 +34,9 @@ ILLNESS = {
 
 
 @functools.cache
-def examined(name: str) -> tuple[Training, Health]:
-    """The patient of the page as it is, after a training under a monitor."""
-    training = patient(name, ON_THE_PAGE)
+def examined(name: str, seed: int = ON_THE_PAGE) -> tuple[Training, Health]:
+    """A patient as it is, by default that of the page, after a training under a monitor."""
+    training = patient(name, seed)
     names = [known for known, _ in training.model.named_modules() if known]  # a part with parts can be named, too
     return training, examine(training, *names)
 
@@ -53,7 +53,7 @@ def _verify(trial: Trial, name: str, seed: int) -> None:
     with _seeded(seed):
         answer = trial.call(training, may_change=True)
     module, cause = _diagnosis(answer, training)
-    _judge_diagnosis(name, module, cause)
+    _judge_diagnosis(name, module, cause, seed)
     _refuse_what_is_no_training(training, may_hook=name == "E")
     with _seeded(seed):
         _judge_mend(name, training, seed)
@@ -71,18 +71,20 @@ def _diagnosis(answer: Any, training: Training) -> tuple[str, str]:
     if answer is None:
         raise NotYet("your result is None", expected=expected, likely="forgotten return of the diagnosis")
     if not isinstance(answer, tuple | list) or len(answer) != 2 or not all(isinstance(one, str) for one in answer):
-        raise NotYet("your diagnosis is not a module and a cause", expected=expected, got=_short(answer))
+        raise NotYet("your diagnosis is not a module and a cause", expected=expected, got=tensor_text(answer))
     module, cause = answer
     if cause not in CAUSES:
         if module in CAUSES:
-            raise NotYet("the cause stands where the module belongs", expected=expected, got=_short(answer))
+            raise NotYet("the cause stands where the module belongs", expected=expected, got=tensor_text(answer))
         raise NotYet(f"{cause!r} is none of the named causes", expected=", ".join(map(repr, CAUSES)))
     return module, cause
 
 
-def _judge_diagnosis(name: str, module: str, cause: str) -> None:
+def _judge_diagnosis(name: str, module: str, cause: str, seed: int) -> None:
     training, health = examined(name)
     names = [known for known, _ in training.model.named_modules() if known]
+    if not module:
+        raise NotYet("your diagnosis names the whole model", expected=f"the part that is ill: {', '.join(names)}")
     if module not in names:
         raise NotYet(f"this training has no module {module!r}", expected=near_names(module, names))
     right, _ = ILLNESS[name]
@@ -90,6 +92,9 @@ def _judge_diagnosis(name: str, module: str, cause: str) -> None:
     if cause == right and is_so:
         return
     if cause == right:
+        given, its_health = examined(name, seed)  # by its own examination of this one, another module may be ill
+        if supports(its_health, given, module, cause)[0]:
+            return
         raise NotYet(f"{cause!r} is the cause, but {module!r} is not where", expected=CAUSES[cause], got=seen)
     if is_so:
         why = "true, and not what keeps it from learning: it is so on purpose, or follows from something else"
@@ -108,6 +113,8 @@ def _refuse_what_is_no_training(training: Training, may_hook: bool) -> None:
             f"your code left a hook behind: {hook} on {repr(name) if name else 'the whole model'}",
             expected="a training that is healed without a hook",
         )
+    if not training.model.training:
+        raise NotYet("your function left the model in evaluation mode", expected="training mode: it is to be trained")
     if training.losses:
         raise NotYet(
             f"your function took {len(training.losses)} steps of training", expected="it mends; the check trains"
@@ -125,17 +132,26 @@ def _judge_mend(name: str, training: Training, seed: int) -> None:
     _, goal = ILLNESS[name]
     before = [one.detach().clone() for one in training.model.parameters()]
     try:
+        if Training.accuracy(training) >= goal:
+            raise NotYet(
+                "the model reads the digits before its first step: it was trained elsewhere",
+                expected="a model that learns; the check trains it",
+            )
         Training.train(training, STEPS, seed)
         right = Training.accuracy(training)
+    except NotYet:
+        raise
     except Exception as error:
         raise NotYet(f"the mended training raises {type(error).__name__}: {first_words(error)}") from error
     broken = next((step for step, loss in enumerate(training.losses) if not math.isfinite(loss)), None)
     if broken is not None:
         raise NotYet(
-            f"the diagnosis is right; mended, the loss is not finite from step {broken} on", expected="a number"
+            f"the diagnosis is right; mended, the loss is not finite from step {broken} on",
+            expected="a number",
+            likely=_why_unchanged(name, training, seed),
         )
-    if name == "D" and not _has_the_body_of(training.model, seed):
-        raise NotYet("mended, the body has moved", expected="a frozen body, by intention: only the head is to learn")
+    if name == "D":
+        _expect_only_the_head_to_learn(training, seed)
     if right >= goal:
         return
     said = f"the diagnosis is right; mended, it reads {right:.0%} of the digits after {STEPS} steps"
@@ -149,6 +165,8 @@ def _why_not_enough(name: str, training: Training, seed: int) -> str | None:
     goal = ILLNESS[name][1]
     if name == "E" and any(one.grad is None for one in training.model.parameters()):
         return "a part still gets no gradient: a hook is there whose return value takes the output's place"
+    if (likely := _why_unchanged(name, training, seed)) or Training.accuracy(training) < 0.2:  # one in ten is guessing
+        return likely
     try:
         right = Training.accuracy(Training.train(training, 3 * STEPS, seed + 1))
     except Exception:
@@ -158,17 +176,26 @@ def _why_not_enough(name: str, training: Training, seed: int) -> str | None:
     return f"it is on its way, too slowly for {STEPS} steps: after {4 * STEPS} it reads {right:.0%}"
 
 
-def _has_the_body_of(model: nn.Module, seed: int) -> bool:
-    now, old = model.state_dict(), patient("D", seed).model.state_dict()
-    return all(name in now and torch.equal(now[name], old[name]) for name in old if name.startswith("body."))
+def _why_unchanged(name: str, training: Training, seed: int) -> str | None:
+    if repr(training.losses) != repr(patient(name, seed).train(STEPS, seed).losses):  # nan is like nan in words
+        return None
+    return "no effect: step for step, its losses are those of the patient as it was"
 
 
-def _short(answer: Any) -> str:
-    try:
-        text = repr(answer)
-    except Exception:
-        text = type(answer).__name__
-    return text if len(text) < 80 else f"{text[:80]} …"
+def _expect_only_the_head_to_learn(training: Training, seed: int) -> None:
+    now, old = training.model.state_dict(), patient("D", seed).model.state_dict()
+    body = [name for name in old if name.startswith("body.")]
+    expected = "a frozen body, by intention: only the head is to learn"
+    if not all(name in now for name in body):
+        raise NotYet("mended, the body is gone", expected=expected)
+    if not all(torch.equal(now[name], old[name]) for name in body):
+        raise NotYet("mended, the body has moved", expected=expected)
+    held = {id(one) for group in training.optimizer.param_groups for one in group["params"]}
+    for name, one in training.model.named_parameters():
+        if not name.startswith("body.") and one.requires_grad and id(one) not in held:
+            raise NotYet(
+                f"the optimizer does not have {name!r}", expected="all parameters of the head: they are to learn"
+            )
 
 
 @exercise("8.2", "Patient A")

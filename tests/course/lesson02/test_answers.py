@@ -839,7 +839,7 @@ def keeps_them_in_single_precision(tensor, losses):
 
 
 @wrong("2.3", says="not a list of gradients, but a Tensor")
-def stacks_what_arrived(tensor, losses):
+def stacks_all_that_arrived(tensor, losses):
     arrived = []
     with tensor.register_hook(lambda grad: arrived.append(grad) or grad / 2):
         for loss in losses:

@@ -343,7 +343,7 @@ def asks_for_gradients(layer):
     return layer.register_forward_pre_hook(look)
 
 
-@wrong("4.2", says="after handle.remove() a bad input is still refused")
+@wrong("4.2", says="your code left another `forward` on the module")
 def guards_in_a_new_forward(layer):
     forward = layer.forward
 

@@ -1,5 +1,6 @@
 """Unusual right answers to lesson 8's exercises, and wrong ones: none is misjudged, and no reason is untrue."""
 
+import copy
 import math
 from collections import OrderedDict
 
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 
 import hooklab
-from hooklab.course.lesson08.clinic import layers
+from hooklab.course.lesson08.clinic import examine, layers, patient
 from tests.course.exercises.answers import Answers
 
 answers = Answers("8.1", "8.2", "8.3", "8.4", "8.5", "8.6", "8.7")
@@ -526,7 +527,7 @@ def a_small_rate(training):
     return "fc1", "vanishing"
 
 
-@wrong("8.4", says="the diagnosis is right; mended, it reads")
+@wrong("8.4", says="the diagnosis is right; mended, it reads", likely="no effect")
 def only_names_it(training):
     return "act1", "saturated"
 
@@ -543,6 +544,71 @@ def mends_and_slows_down(training):
     for group in training.optimizer.param_groups:
         group["lr"] = 1e-6
     return "encoder.0", "detached"
+
+
+@right("8.2")
+def examines_what_it_is_given(training):
+    health = examine(copy.deepcopy(training))
+    dead = [name for name in ("act2", "act1", "act3", "act4") if zeros_in_the_end(health, name) > 0.99]
+    training.optimizer.param_groups[0]["lr"] = 0.003
+    return dead[0], "dead"
+
+
+def zeros_in_the_end(health, name):
+    return health.series("output", name, "zeros")[1][-1]
+
+
+@wrong("8.2", says="your diagnosis names the whole model")
+def names_the_whole(training):
+    training.optimizer.param_groups[0]["lr"] = 0.003
+    return "", "dead"
+
+
+@wrong("8.2", says="it was trained elsewhere")
+def trains_another(training):
+    other = patient("A")
+    other.optimizer.param_groups[0]["lr"] = 0.003
+    training.model = other.train().model
+    training.optimizer = torch.optim.SGD(training.model.parameters(), lr=0.0)
+    return "act1", "dead"
+
+
+@wrong("8.2", says="your function left the model in evaluation mode")
+def looks_in_evaluation_mode(training):
+    training.optimizer.param_groups[0]["lr"] = 0.003
+    training.model.eval()
+    return "act1", "dead"
+
+
+@wrong("8.2", says="mended, it reads", likely="no effect")
+def gives_the_optimizer_an_attribute(training):
+    training.optimizer.lr = 0.003
+    return "act1", "dead"
+
+
+@wrong("8.2", says="got       a generator")
+def gives_one_after_the_other(training):
+    yield "act1"
+    yield "dead"
+
+
+@wrong("8.7", says="the loss is not finite from step 1 on", likely="no effect")
+def an_eps_that_is_none(training):
+    training.model.head.eps = 1e-60
+    return "head", "nan in the backward"
+
+
+@wrong("8.5", says="the optimizer does not have 'head.bias'")
+def only_the_weight(training):
+    training.optimizer = torch.optim.Adam([training.model.head.weight], lr=0.01)
+    return "head", "not in the optimizer"
+
+
+@wrong("8.5", says="mended, the body is gone")
+def another_model(training):
+    training.model = nn.Linear(64, 10)
+    adam(training, 0.05)
+    return "head", "not in the optimizer"
 
 
 MENDS = {
