@@ -256,6 +256,12 @@ def _modes(objects: Sequence[Any]) -> list[tuple[str, nn.Module, bool]]:
     ]
 
 
+def _each_once(objects: Sequence[Any]) -> list[tuple[str, nn.Module]]:
+    """Return (name, module) of every module among the objects; of one that stands beside its model, the name in it."""
+    names = {module: name for name, module, _ in reversed(_modes(objects))}
+    return [(name, module) for module, name in names.items()]
+
+
 def _put_back_modes(modes: list[tuple[str, nn.Module, bool]]) -> list[tuple[str, bool]]:
     """Put back the mode of each module; return (name, old mode) of the first that had another one, if any."""
     changed = [(name, module, mode) for name, module, mode in modes if module.training != mode]
@@ -266,13 +272,13 @@ def _put_back_modes(modes: list[tuple[str, nn.Module, bool]]) -> list[tuple[str,
 
 def _attributes(objects: Sequence[Any]) -> list[tuple[str, nn.Module, set[str]]]:
     """Return (name, module, names of its attributes) of every module among the objects."""
-    return [(name, module, set(vars(module))) for name, module, _ in _modes(objects)]
+    return [(name, module, set(vars(module))) for name, module in _each_once(objects)]
 
 
 def _take_new_attributes(attributes: list[tuple[str, nn.Module, set[str]]]) -> list[tuple[str, str]]:
     """Take off the modules what was put on them since, but for names of torch's own; return (module's name, name)."""
     found = []
-    for name, module, before in attributes:  # a layer may be there twice: in its model, and alone
+    for name, module, before in attributes:
         for key in [key for key in vars(module) if key not in before and not key.startswith("_")]:
             del vars(module)[key]
             found.append((name, key))
@@ -281,8 +287,7 @@ def _take_new_attributes(attributes: list[tuple[str, nn.Module, set[str]]]) -> l
 
 def _forwards(objects: Sequence[Any]) -> list[tuple[str, nn.Module, Any]]:
     """Return (name, module, its `forward`) of every module among the objects."""
-    found = {module: (name, module, module.forward) for name, module, _ in reversed(_modes(objects))}
-    return list(found.values())  # each once: a part may be among the objects, beside its model
+    return [(name, module, module.forward) for name, module in _each_once(objects)]
 
 
 def _put_back_forwards(forwards: list[tuple[str, nn.Module, Any]]) -> list[str]:

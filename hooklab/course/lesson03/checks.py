@@ -109,11 +109,11 @@ def one_layers_output(trial: Trial) -> str:
 class _Step(nn.Linear):
     """Keeps the tensor that it made last, until the model has looked at it."""
 
-    made: Tensor
+    _made: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        self.made = super().forward(x)
-        return self.made
+        self._made = super().forward(x)
+        return self._made
 
 
 class _Loop(nn.Module):
@@ -136,11 +136,11 @@ class _Loop(nn.Module):
             x = self.step(start if self.anew else x)
             self.values.append(x.clone())
             self.has_graph = x.requires_grad or not torch.is_grad_enabled()
-            self.why_cut = CUT_IN_PLACE if x is self.step.made else ACCIDENTAL
-            del self.step.made  # nothing with a graph is left on the model: it can be copied
+            self.why_cut = CUT_IN_PLACE if x is self.step._made else ACCIDENTAL
+            del self.step._made  # nothing with a graph is left on the model: it can be copied
             x += self.change
         result: Tensor = self.out(x)
-        del self.out.made
+        del self.out._made
         return result
 
 
