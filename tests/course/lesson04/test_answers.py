@@ -381,7 +381,7 @@ def a_second_hook_that_looks(layer):
     return layer.register_forward_pre_hook(guard)
 
 
-@wrong("4.2", says="after handle.remove() the layer still gets another input")
+@wrong("4.2", says="your code left another `forward` on the module")
 def cleans_behind_the_guard(layer):
     forward = layer.forward
     layer.forward = lambda x: forward(x if x.isfinite().all() else x.nan_to_num())
