@@ -6,13 +6,12 @@ functions run eagerly while a block is open, and afterwards compiled again, as t
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Any
 
 import torch
 
-from hooklab.torch_private import skip_when_compiling
+from hooklab.torch_private import may_have_compiled, skip_when_compiling
 
 # torch.compile's stance belongs to the process, not to a session: two sessions in two threads may end in either
 # order. So the stance is set when the first session opens and restored when the last one closes.
@@ -24,9 +23,9 @@ _stance: Any = None
 def run_eagerly() -> bool:
     """Let compiled functions run eagerly, for one session more; True if :func:`stop_running_eagerly` is to end that.
 
-    Does nothing as long as torch._dynamo is not imported, which takes long: then nothing has been compiled.
+    Does nothing as long as nothing has been compiled.
     """
-    if "torch._dynamo" not in sys.modules:
+    if not may_have_compiled():
         return False
     global _stance, _open_sessions
     with _stance_lock:

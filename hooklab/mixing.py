@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import warnings
 from typing import Any
@@ -14,7 +13,7 @@ from hooklab.blending import Part, blend_all
 from hooklab.eager import run_eagerly, stop_running_eagerly
 from hooklab.mixed import INPUT, Mixed
 from hooklab.sessions import Handle, Hook, is_foreign, remove_all, will_run_again
-from hooklab.torch_private import backward_number
+from hooklab.torch_private import backward_number, may_have_compiled
 from hooklab.trees import tensors
 
 # A block is entered once: its batch has been drawn, and one batch is mixed once.
@@ -51,7 +50,7 @@ class MixBlock:
         self.mixer = None if layer is None else _MixOutput(self, batch_dim, part, may_be_second)
         self.eagerly = layer is not None and not stays_compiled
         # compiled code would have to trace the watching hook, unless nothing runs compiled
-        self.watches = watches and (self.eagerly or "torch._dynamo" not in sys.modules)
+        self.watches = watches and (self.eagerly or not may_have_compiled())
         self.handles: list[Handle] = []
         self.state = _NEW
         self.thread = threading.get_ident()  # what other threads do with the same model is theirs

@@ -1,11 +1,13 @@
 """Every private name of torch that the library uses, in one place: what a new torch may take away.
 
 :func:`missing` says which of them this torch lacks. Those that are looked at in every forward (a tensor's ``_version``,
-a module's ``_modules``) are used by their own names, and listed here all the same.
+a module's ``_modules``) are used by their own names, and listed here all the same. Not listed is what
+:func:`may_have_compiled` asks, since only the compiler's import, which takes seconds, brings it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -95,6 +97,21 @@ call_code: CodeType = _needed(nn.Module, "_call_impl").__code__
 # Both for isinstance, where an empty tuple stands for no class at all.
 ScriptModule: Any = getattr(_owners()["torch.jit"], "RecursiveScriptModule", ())
 WrappedHook: Any = getattr(global_hooks, "_WrappedHook", ())
+
+
+def may_have_compiled() -> bool:
+    """Whether torch.compile has been asked for anything in this process; True where this torch does not tell.
+
+    Torch imports its compiler for other reasons, too, such as the first step of an optimizer. What torch.compile
+    makes begins with a patch that is made once in a process, and torch keeps a note of it.
+    """
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    if compiler is None:
+        return False
+    try:
+        return bool(compiler.TorchPatcher.patch.cache_info().currsize)
+    except AttributeError:
+        return True
 
 
 def skip_when_compiling(function: Any, why: str) -> None:

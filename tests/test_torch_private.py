@@ -54,6 +54,29 @@ def test_the_library_does_without_a_name_that_only_one_thing_needs_and_says_whic
     assert not isinstance(torch.nn.Linear(1, 1), names["ScriptModule"])
 
 
+@pytest.mark.parametrize(
+    "compile_something", ["torch.compile(nn.ReLU())", "nn.ReLU().compile()", "torch.compile(lambda x: x)"]
+)
+def test_torch_notes_that_something_was_compiled(compile_something: str) -> None:
+    program = f"""
+import sys
+import torch
+from torch import nn
+from hooklab.torch_private import may_have_compiled
+assert not may_have_compiled()
+sgd = torch.optim.SGD([torch.ones(1, requires_grad=True)])
+sgd.zero_grad()
+assert "torch._dynamo" in sys.modules and not may_have_compiled()
+{compile_something}
+assert may_have_compiled()
+torch._dynamo.reset()
+assert may_have_compiled()
+del torch._dynamo.eval_frame.TorchPatcher
+assert may_have_compiled()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 @pytest.mark.parametrize("path", LIBRARY, ids=lambda path: path.name)
 def test_a_private_name_of_torch_is_one_of_the_list(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
