@@ -215,6 +215,8 @@ def interrupted_when(begun):
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGINT)
 
+    # a run that was started in the background may have been told to ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=wait)
     thread.start()
     try:
@@ -222,6 +224,7 @@ def interrupted_when(begun):
             yield
     finally:
         thread.join()
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.skipif(not processes.CAN_FORK, reason="looks into /proc")
