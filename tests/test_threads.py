@@ -200,13 +200,10 @@ def test_threads_may_make_mixers_at_the_same_time() -> None:
     def give_way(phase: str, info: dict[str, int]) -> None:
         time.sleep(0.0005)
 
-    thresholds, told, errors = gc.get_threshold(), [], []
+    thresholds, told = gc.get_threshold(), []
 
     def read() -> None:
-        try:
-            told.extend(goes_past.__wrapped__(Branching, "branch") for _ in range(10))
-        except SystemError as error:
-            errors.append(error)
+        told.extend(goes_past.__wrapped__(Branching, "branch") for _ in range(10))
 
     gc.callbacks.append(give_way)
     gc.set_threshold(20)
@@ -215,7 +212,6 @@ def test_threads_may_make_mixers_at_the_same_time() -> None:
     finally:
         gc.set_threshold(*thresholds)
         gc.callbacks.remove(give_way)
-    assert errors == []
     assert told == [True] * 40
 
 

@@ -133,8 +133,9 @@ class Trial:
         """
         entries = [] if may_change else [(one, copy(one)) for one in objects if type(one) in (list, dict)]
         objects = tuple(flat(objects))  # what has been taken out of a list is watched as well
-        before, modes, forwards = snapshot_hooks(objects), _modes(objects), _forwards(objects)
+        before, modes = snapshot_hooks(objects), _modes(objects)
         attributes = [] if may_hook else _attributes(objects)
+        forwards = [] if may_change or may_hook else _forwards(objects)
         values = [] if may_change else _values(objects)
         asking = [(name, one, one.requires_grad) for name, one in _tensors(objects)]
         try:
@@ -147,8 +148,7 @@ class Trial:
             self.faults += [_hook_gone(place) for place in gone]
             self.faults += [_mode_left(name, mode) for name, mode in _put_back_modes(modes)]
             self.faults += [_entries_changed(one, old) for one, old in entries if not _has_entries(one, old)]
-            if not (may_change or may_hook):
-                self.faults += [_forward_replaced(name) for name in _put_back_forwards(forwards)]
+            self.faults += [_forward_replaced(name) for name in _put_back_forwards(forwards)]
             self.notes += [_attribute_left(name, key) for name, key in _take_new_attributes(attributes)]
             if not may_change:
                 self.faults += [_changed_in_place(name) for name in _changed(objects, values)]
