@@ -1,7 +1,7 @@
 """The launcher behind ``python -m hooklab``: from a bare Python to JupyterLab, with the standard library alone.
 
-Read ``lab`` from here downwards: :func:`main` asks ``environment`` for a Python that has the packages, which makes
-``.venv`` when there is none and lets ``installing`` fill it; then ``programs`` puts JupyterLab in this process's place.
+Read ``lab`` from here downwards: :func:`main` asks ``environment`` for a Python that has the packages, which makes and
+fills ``.venv`` when there is none; then ``programs`` puts JupyterLab in this process's place.
 """
 
 import os

@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
     print(f"  {'ok':<9}{'Python':<15}{sys.version.split()[0]}, {sys.executable}")
     pinned = pins(find_root() / LEARN).items()
     questions: dict[str, Callable[[], str]] = {name: partial(installed, name, tested) for name, tested in pinned}
-    questions |= {"torch works": torch_hook, "kernel": kernel, "figures": font, "lessons": lessons}
+    questions |= {"torch works": torch_hook, "kernel": kernel, "figures": font}
     fine = True
     for label, question in questions.items():
         try:
@@ -69,13 +69,6 @@ def kernel() -> str:
         finally:
             client.stop_channels()
             manager.shutdown_kernel(now=True)
-
-
-def lessons() -> str:
-    """How many notebooks there are."""
-    count = len(list((find_root() / "lessons").glob("*.ipynb")))
-    assert count, "there is no notebook in lessons/"
-    return f"{count} notebooks"
 
 
 def font() -> str:

@@ -51,18 +51,16 @@ def answer_news_question(config: Path) -> None:
         path.write_text(json.dumps({"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}))
 
 
-def hand_over(root: Path, python: Path, arguments: list[str], folder: Path | None = None) -> int:
-    """Run ``python`` with these arguments in this process's place: exit code and Ctrl-C are its own.
-
-    It runs in ``folder``, by default in ``root``.
+def hand_over(root: Path, python: Path, arguments: list[str], folder: Path) -> int:
+    """Run ``python`` with these arguments in this process's place, in ``folder``: exit code and Ctrl-C are its own.
 
     On Windows, where no process can take another's place, wait for it and return its exit code.
     """
     command, environment = [str(python), *arguments], variables(root, python)
     if os.name != "nt":
-        os.chdir(folder or root)
+        os.chdir(folder)
         os.execve(python, command, environment)
-    process = subprocess.Popen(command, cwd=folder or root, env=environment)
+    process = subprocess.Popen(command, cwd=folder, env=environment)
     while True:
         try:
             return process.wait()

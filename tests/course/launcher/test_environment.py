@@ -1,4 +1,4 @@
-"""The Python that runs the course: used as it is, made, made anew, or refused with a reason."""
+"""The Python that runs the course: used as it is, made and filled, made anew, or refused with a reason."""
 
 import json
 import os
@@ -6,16 +6,20 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from venv import EnvBuilder
 
 import pytest
 
-from hooklab.course.launcher.environment import MADE_HERE, UNFINISHED, python_of, ready_python
+import hooklab
+from hooklab.course.launcher.environment import MADE_HERE, UNFINISHED, pins, python_of, ready_python, uv_options
 from hooklab.course.launcher.programs import LauncherError
 from tests.course.launcher.conftest import Course
 
+ROOT = Path(hooklab.__file__).parents[1]
+LIKE_PIP = "--index-strategy=unsafe-best-match"
 posix = pytest.mark.skipif(os.name == "nt", reason="signals and links of POSIX")
 
 
@@ -105,6 +109,48 @@ def test_pip_is_put_only_into_a_venv_that_has_none(course_with_venv: Course) -> 
     assert course_with_venv.calls[0] == "pip install uv"
 
 
+# --- what is installed, and where it comes from ---
+
+
+@pytest.mark.parametrize(
+    ("listed", "options"),
+    [
+        ("global.index-url='https://mirror/simple'", ["--index-url=https://mirror/simple"]),
+        ("global.find-links='\\n/wheels\\n/more'", ["--find-links=/wheels", "--find-links=/more"]),
+        ("global.constraint='/a'\ninstall.constraint='/b'", ["--constraint=/b"]),
+        (":env:.find-links='C:\\\\wheels'\nglobal.find-links='/wheels'", ["--find-links=C:\\wheels"]),
+        (
+            "global.extra-index-url='https://a https://b'\nglobal.timeout='60'",
+            ["--extra-index-url=https://a", "--extra-index-url=https://b"],
+        ),
+    ],
+)
+def test_what_pip_is_told_about_sources_uv_is_told_too(listed: str, options: list[str]) -> None:
+    assert uv_options(listed + "\n") == [LIKE_PIP, *options]
+
+
+@pytest.mark.parametrize(("platform", "options"), [("linux", ["--torch-backend=cpu"]), ("darwin", []), ("win32", [])])
+def test_where_pip_is_told_nothing_linux_gets_the_torch_without_cuda(
+    platform: str, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    assert uv_options("global.timeout='60'\n") == [LIKE_PIP, *options]
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+def test_every_line_of_a_requirement_file_is_one_that_the_launcher_reads(name: str) -> None:
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    read = {f"{package}=={tested}" for package, tested in pins(ROOT / name).items()}
+    assert [line for line in lines if line not in read and not line.startswith(("# ", "-r ", "-e "))] == []
+
+
+def test_a_learner_downloads_no_tools_of_the_maintainers() -> None:
+    learners, everybodys = pins(ROOT / "requirements.txt"), pins(ROOT / "requirements-dev.txt")
+    assert learners.keys() >= {"torch", "jupyterlab", "matplotlib", "nbval", "ipywidgets"}
+    assert everybodys.keys() - learners.keys() >= {"playwright", "ruff", "mypy"}
+    assert everybodys.items() > learners.items()
+
+
 # --- made anew, or refused ---
 
 
@@ -164,7 +210,9 @@ def make_a_link(venv: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [make_unfinished, make_a_file, pytest.param(make_a_link, marks=posix)])
-def test_what_was_made_by_hand_and_is_of_no_use_is_not_removed(spoil: object, course_with_venv: Course) -> None:
+def test_what_was_made_by_hand_and_is_of_no_use_is_not_removed(
+    spoil: Callable[[Path], None], course_with_venv: Course
+) -> None:
     spoil(course_with_venv.venv)
     with pytest.raises(LauncherError, match="made by hand, so delete it, make it as before"):
         ready_python(course_with_venv.requirements)
@@ -262,27 +310,12 @@ def test_a_launch_that_is_interrupted_is_noticed_by_the_next(course: Course) -> 
 
 
 @posix
-def test_a_launch_waits_for_the_installer_of_another_even_if_that_one_was_killed(course: Course) -> None:
-    killed = course.start("test", FAKE="uv waits")
-    wait_for(course.root / "waits")
-    killed.kill()
-    waits = course.start("test")
-    assert waits.stderr is not None
-    assert "another `python -m hooklab` is working on .venv; waiting" in waits.stderr.readline()
-    (course.root / "go-on").touch()  # the orphaned installer ends
-    _, err = waits.communicate()
-    assert err.startswith("hooklab: the last run was interrupted; making .venv anew\n")
-    assert waits.returncode == 7
-    killed.communicate()
-
-
-@posix
 def test_of_two_launches_at_once_the_second_finds_everything_done(course: Course) -> None:
     first = course.start("test", FAKE="uv waits")
     wait_for(course.root / "waits")
     second = course.start("test")
     assert second.stderr is not None
-    second.stderr.readline()
+    assert "another `python -m hooklab` is working on .venv; waiting" in second.stderr.readline()
     (course.root / "go-on").touch()
     assert (first.wait(), second.wait()) == (7, 7)
     assert sum(call.startswith("uv") for call in course.calls) == 1

@@ -46,4 +46,4 @@ def test_where_no_process_can_take_anothers_place_the_launcher_waits_and_passes_
     course: Course, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "name", "nt")
-    assert hand_over(course.root, PYTHON, ["-c", "import sys; sys.exit(7)"]) == 7
+    assert hand_over(course.root, PYTHON, ["-c", "import sys; sys.exit(7)"], course.root) == 7
