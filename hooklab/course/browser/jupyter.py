@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hooklab.course.build.kernels import environment, prepare_fonts
+from hooklab.course.kernels import environment, prepare_fonts
 from hooklab.course.launcher.programs import answer_news_question
 
 SECONDS_TO_START = 120

@@ -1,10 +1,9 @@
 """The builder: makes both notebooks of a lesson from its one source, and says whether committed notebooks match.
 
 `python -m hooklab build [NAME…]` runs the notebooks and writes them; `--check` runs nothing; `new 08_slug` begins a
-lesson. Each problem is told in one line that says where it is, all problems at once. To be read in this order: `course`
-(which files there are), `source` (a source's cells), `parts` (exercises, predictions), `draft` (every rule for a
-source, and the minutes), `notebook` (what a source makes, and what is wrong with it), `teaching` (the page for the
-teacher), `kernels` and `running`; `new`.
+lesson. Each problem is told in one line that says where it is, all problems at once. To be read in this order:
+`sources` (which lessons there are, and their cells), `draft` (every rule for a source, and the minutes), `products`
+(what a source makes, and whether it is up to date), `running` (and what is wrong with what a run left); `new`.
 """
 
 from __future__ import annotations
@@ -15,9 +14,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hooklab.course.build.draft import Draft, draft
+from hooklab.course.build.sources import FOLDER, Course, Problem, Variant
+from hooklab.course.kernels import skip_url_grammars
+from hooklab.course.root import find_root
+
 if TYPE_CHECKING:
-    from hooklab.course.build.course import Course, Problem, Variant
-    from hooklab.course.build.draft import Draft
     from hooklab.course.build.running import Run
 
 NEW = "new"
@@ -32,10 +34,6 @@ def main(argv: list[str], root: Path | None = None) -> int:
         root: the repository; by default the one that the working directory is in.
     """
     options = _parser().parse_args(argv)
-    from hooklab.course.build.course import Course
-    from hooklab.course.build.kernels import skip_url_grammars
-    from hooklab.course.root import find_root
-
     skip_url_grammars()
     course = Course(root or find_root())
     try:
@@ -43,8 +41,6 @@ def main(argv: list[str], root: Path | None = None) -> int:
             from hooklab.course.build.new import begin
 
             return begin(course, options.names[1:])
-        from hooklab.course.build.draft import draft
-
         drafts = [draft(course, lesson) for lesson in course.choose(options.names)]
         return _check(course, drafts, whole=not options.names) if options.check else _build(course, drafts)
     except LookupError as error:
@@ -70,8 +66,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(course: Course, drafts: list[Draft], whole: bool) -> int:
-    from hooklab.course.build.notebook import compare
-    from hooklab.course.build.teaching import teaching_problems
+    from hooklab.course.build.products import compare, teaching_problems
 
     stale, problems = [], course.strays() if whole else []
     for one in drafts:
@@ -89,49 +84,42 @@ def _check(course: Course, drafts: list[Draft], whole: bool) -> int:
 
 
 def _build(course: Course, drafts: list[Draft]) -> int:
-    from hooklab.course.build.notebook import write
-    from hooklab.course.build.running import Report, execute_all
-    from hooklab.course.build.teaching import page_of, write_page
+    from hooklab.course.build.products import serialise, skeleton, write, write_page
+    from hooklab.course.build.running import Report, Run, execute_all
 
     begun = time.monotonic()
     for one in drafts:
         if one.cells:
             print(f"{one.lesson.name}: {one.minutes} minutes")
     problems = [problem for one in drafts for problem in one.problems]
-    runs = {one.lesson.name: _runs(one) for one in drafts if not one.problems}
+    sound = [one for one in drafts if not one.problems]
+    runs: dict[str, dict[Variant, Run]] = {one.lesson.name: {} for one in sound}
+    for one in sound:
+        for variant, folder in FOLDER.items():
+            label, where = f"{folder}/{one.lesson.name}", one.lesson.notebook(variant).parent
+            runs[one.lesson.name][variant] = Run(label, skeleton(one, variant), where)
     execute_all([run for pair in runs.values() for run in pair.values()], course.root, Report())
-    for one in drafts:
-        pair = runs.get(one.lesson.name, {})
+    for one in sound:
+        pair = runs[one.lesson.name]
         found = [problem for variant, run in pair.items() for problem in _refusals(one, variant, run)]
         problems += found
-        if not found:
-            for variant, run in pair.items():
-                path = one.lesson.notebook(variant)
-                print(f"{one.lesson.shown(path)}: {'written' if write(run.notebook, path) else 'unchanged'}")
-            if pair and write_page(one):
-                print(f"{one.lesson.shown(page_of(one.lesson))}: written")
+        if found:
+            continue
+        for variant, run in pair.items():
+            path = one.lesson.notebook(variant)
+            changed = write(serialise(run.notebook), path)
+            print(f"{one.lesson.shown(path)}: {'written' if changed else 'unchanged'}")
+        if write_page(one):
+            print(f"{one.lesson.shown(one.lesson.page)}: written")
     _show(problems)
     if not problems:
         print(f"{_counted(drafts)} built in {time.monotonic() - begun:.1f} s")
     return 1 if problems else 0
 
 
-def _runs(draft: Draft) -> dict[Variant, Run]:
-    from hooklab.course.build.course import FOLDER
-    from hooklab.course.build.notebook import skeleton
-    from hooklab.course.build.running import Run
-
-    name = draft.lesson.name
-    return {
-        variant: Run(f"{folder}/{name}", skeleton(draft, variant), draft.lesson.notebook(variant).parent)
-        for variant, folder in FOLDER.items()
-    }
-
-
 def _refusals(draft: Draft, variant: Variant, run: Run) -> list[Problem]:
     """Return why a notebook that was just run is not written: what went wrong in the run, or what it left."""
-    from hooklab.course.build.course import Problem
-    from hooklab.course.build.notebook import findings
+    from hooklab.course.build.running import findings
 
     found = list(run.faults)
     if all(index is None for index, _ in found):  # every cell was run

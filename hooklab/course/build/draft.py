@@ -1,39 +1,83 @@
-"""Draft: a lesson's source, read and held against every rule that needs no execution; and how long the lesson takes.
+"""Draft: a lesson's source, held against every rule that needs no execution; and how long the lesson takes.
+
+An exercise is a card (markdown, tag exercise), a solution cell and a check cell. A prediction is `predict("1.a")` and
+nothing else; the code, tagged predict and without an assert, which would give the answer away; `reveal("1.a", value)`
+and more.
 
     words outside folded blocks / 180 + 5 seconds for each line of code + 1 for a figure + 2 for an explorer
     + the minutes on the cards of its exercises
 
-The formula comes from three cold readings of lessons 1 to 7 by readers who noted where the time went; each of them
-agreed with it within a tenth. Everything up to the heading "If you want more", with the exercises ●○○ and ●●○, is the
-first number; the exercises ●●● and what stands behind that heading are the second.
+is how long a lesson takes. The formula comes from three cold readings of lessons 1 to 7 by readers who noted where the
+time went; each of them agreed with it within a tenth. Everything up to the heading "If you want more", with the
+exercises ●○○ and ●●○, is the first number; the exercises ●●● and what stands behind that heading are the second.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from hooklab.course import words
-from hooklab.course.build.course import Course, Lesson, Problem, ids_in
-from hooklab.course.build.parts import Exercise, carded_ids, find_exercises, prediction_problems
-from hooklab.course.build.source import Cell, read_cells, stubbed
-from hooklab.course.lesson00 import kinds
-from hooklab.course.lesson00.symptoms import Answer, index
+from hooklab.course.build.sources import (
+    Cell,
+    Course,
+    Lesson,
+    Problem,
+    called_with,
+    has_marker,
+    parsed,
+    read_cells,
+    region_fault,
+    stubbed,
+)
+from hooklab.course.lesson00 import kinds, symptoms
+from hooklab.course.lesson00.symptoms import Tagged
 
+ROLES = ("exercise", "solution", "check")
+HINTS = 2
+WRONG_ANSWERS = 3
 WORDS_A_MINUTE = 180
 LINES_A_MINUTE = 12
 HARDEST = 3  # ●●●
 TOLERANCE = 0.2
-WRONG_ANSWERS = 3
 MORE = f"## {words.MORE}"
-INDEX = "<!-- the index of symptoms -->"
-MAP = "<!-- all kinds of hooks -->"
+# The tables of the start page: where each stands, the tags of the cells in it, what writes it.
+TABLES = {
+    "<!-- the index of symptoms -->": ("field-", symptoms.index),
+    "<!-- all kinds of hooks -->": ("hook-", kinds.table),
+}
+_NOTHING = Cell(0, 0, "markdown", (), "")  # stands before the first cell and after the last
+_TITLE = f"### {words.EXERCISE} "
+_HEADING = re.compile(rf"{_TITLE}(\d+\.\d+) · \S.*")
+_LEVEL = re.compile(rf"(●○○|●●○|●●●) · (\d+) {words.A_MINUTE}")
+_HINT = re.compile(rf"<details>\s*<summary>\s*{words.HINT}: \s*\S.*?</summary>\s*\S.*?</details>", re.S)
 _SUBHEADING = re.compile(r"^#{1,4} (.+?)\s*$", re.M)
 _FOLDED = re.compile(r"<details>.*?</details>", re.S)
 _ON_CARD = re.compile(rf"\*\*{words.TIME}\*\* (?P<core>\d+) {words.A_MINUTE}(?:, {words.AND} (?P<more>\d+)\b)?")
 _IN_ROW = re.compile(r"\.ipynb\).*\| (?P<core>\d+)(?: \+ (?P<more>\d+))? \|")
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """An exercise: its id, such as "2.1", its points (the number of ●), its minutes, and its three cells."""
+
+    id: str
+    points: int
+    minutes: int
+    card: Cell
+    solution: Cell
+    check: Cell
+
+    def roles(self) -> list[tuple[str, Cell]]:
+        """Return its cells with their roles: exercise, solution, check."""
+        return list(zip(ROLES, (self.card, self.solution, self.check), strict=True))
+
+    def slug(self, role: str) -> str:
+        """Return the name of one of its cells, for nbgrader and as the cell's id: `solution-2-1`."""
+        return f"{role}-{self.id.replace('.', '-')}"
 
 
 @dataclass(frozen=True)
@@ -47,9 +91,6 @@ class Minutes:
         return f"{self.core} + {self.more}" if self.more else str(self.core)
 
 
-NONE = Minutes(0)
-
-
 @dataclass(frozen=True)
 class Draft:
     """A lesson's cells and exercises, every problem of its source, and its minutes."""
@@ -59,7 +100,7 @@ class Draft:
     cells: list[Cell]
     exercises: list[Exercise]
     problems: list[Problem]
-    minutes: Minutes = NONE
+    minutes: Minutes = Minutes(0)
 
 
 def draft(course: Course, lesson: Lesson) -> Draft:
@@ -75,24 +116,141 @@ def draft(course: Course, lesson: Lesson) -> Draft:
     if not written:
         return Draft(lesson, file, [], [], problems)
     cells, unworded = _with_tables(course, written, file)
-    exercises, faults = find_exercises(cells, file)
+    exercises, faults = _find_exercises(cells, file)
     minutes = _computed(written, exercises)  # without the tables: one looks things up there
     predictions = lesson.own / "predictions.py"
     problems += unworded + faults
     problems += _id_problems(lesson, cells, exercises, file)
     problems += _lacking(course, lesson, cells, file)
-    known = ids_in([predictions] if predictions.is_file() else [], "prediction", "number")
-    problems += prediction_problems(cells, known, lesson.shown(predictions), file)
+    known = called_with(parsed(predictions), "prediction", "number")
+    problems += _prediction_problems(cells, known, lesson.shown(predictions), file)
     # an exercise at fault has no minutes, so the sum would be wrong
     problems += _minutes_problems(lesson, cells, None if faults else minutes, file)
     problems.sort(key=lambda problem: problem.line or 0)
     return Draft(lesson, file, cells, exercises, problems, minutes)
 
 
+# --- exercises and predictions
+
+
+def _find_exercises(cells: list[Cell], file: str) -> tuple[list[Exercise], list[Problem]]:
+    """Return the exercises of a lesson, and every problem with their cells; an exercise with one is left out."""
+    problems = [cell.problem(file, what) for cell in cells for what in _misplaced(cells, cell)]
+    exercises: list[Exercise] = []
+    for card in (cell for cell in cells if "exercise" in cell.tags):
+        solution, check = [*cells, _NOTHING, _NOTHING][card.number : card.number + 2]
+        one = _exercise(card, solution, check, file)
+        if not isinstance(one, Exercise):
+            problems += one
+            continue
+        if one.id in [before.id for before in exercises]:
+            problems.append(card.problem(file, f"exercise id {one.id} is used twice in this lesson"))
+        exercises.append(one)
+    return exercises, problems
+
+
+def _misplaced(cells: list[Cell], cell: Cell) -> list[str]:
+    """Return what is wrong with a cell's role in an exercise, and with the content of a cell that has none."""
+    roles = [role for role in ROLES if role in cell.tags]
+    if len(roles) > 1:
+        return [f"tags {' and '.join(map(repr, roles))} on one cell"]
+    if roles == ["exercise"]:
+        return ["tag 'exercise' on a code cell: the card is markdown"] if cell.kind == "code" else []
+    faults = []
+    for role, before in (("solution", "exercise"), ("check", "solution")):
+        if role in cell.tags and (cell.number == 1 or before not in cells[cell.number - 2].tags):
+            needed = "an exercise's card" if before == "exercise" else "a solution cell"
+            faults.append(f"a {role} cell that does not follow {needed}")
+    if "solution" not in cell.tags and has_marker(cell.text):
+        faults.append("a solution delimiter in a cell without the tag 'solution'")
+    if "check" not in cell.tags and (ids := cell.called_with("check")):
+        faults.append(f"check({ids[0]!r}, …) in a cell without the tag 'check'")
+    if cell.kind == "markdown" and cell.text.startswith(_TITLE):
+        faults.append("an exercise's card without the tag 'exercise'")
+    return faults
+
+
+def _exercise(card: Cell, solution: Cell, check: Cell, file: str) -> Exercise | list[Problem]:
+    """Return the exercise of three cells in a row, or all that is wrong with them."""
+    for cell, role, before in ((solution, "solution", "its card"), (check, "check", "its solution cell")):
+        if role not in cell.tags:
+            return [card.problem(file, f"an exercise without a {role} cell (a code cell, right after {before})")]
+        if cell.kind != "code":
+            return [cell.problem(file, f"tag {role!r} on a markdown cell")]
+    lines = [line.strip() for line in card.text.split("\n") if line.strip()]
+    heading, level = _HEADING.fullmatch(lines[0]), _LEVEL.fullmatch("".join(lines[1:2]))
+    ids = check.called_with("check")
+    problems = []
+    if heading is None:
+        problems.append(card.problem(file, f"the card's first line must be `{_TITLE}2.1 · Title`"))
+    if level is None:
+        what = "no difficulty or minutes: the card's second line must be like `●○○ · 5 minutes`"
+        problems.append(card.problem(file, what))
+    if (hints := len(_HINT.findall(card.text))) < HINTS:
+        form = f"<details><summary>{words.HINT}: …</summary> … </details>"
+        problems.append(card.problem(file, f"{hints} hints, at least {HINTS} are needed, each as {form}"))
+    if fault := region_fault(solution.text):
+        problems.append(solution.problem(file, fault))
+    if len(ids) != 1:
+        problems.append(check.problem(file, f'{len(ids)} calls of check("id", …), exactly one is needed'))
+    elif heading and ids[0] != heading[1]:
+        problems.append(check.problem(file, f"it checks {ids[0]}, but the card before it is exercise {heading[1]}"))
+    if problems or level is None:
+        return problems
+    return Exercise(ids[0], level[1].count("●"), int(level[2]), card, solution, check)
+
+
+def _prediction_problems(cells: list[Cell], known: list[str], where: str, file: str) -> list[Problem]:
+    """Return every problem with a lesson's predictions; `known` are the ids in its predictions.py, here `where`."""
+    asked = [id for cell in cells for id in cell.called_with("predict")]
+    whole = [f"prediction {id} of {where} is never asked: predict({id!r})" for id in known if id not in asked]
+    whole += [f"prediction {id} is asked {count} times" for id, count in Counter(asked).items() if count > 1]
+    whole += [f"{where} has {id} {count} times" for id, count in Counter(known).items() if count > 1]
+    around = zip([_NOTHING, *cells[:-1]], cells, [*cells[1:], _NOTHING], strict=True)
+    found = [
+        cell.problem(file, what) for before, cell, after in around for what in _prediction_faults(before, cell, after)
+    ]
+    unknown = [(cell, id) for cell in cells for id in cell.called_with("predict") if id not in known]
+    found += [cell.problem(file, f"{where} has no {id!r}") for cell, id in unknown]
+    return found + [Problem(file, what) for what in whole]
+
+
+def _prediction_faults(before: Cell, cell: Cell, after: Cell) -> list[str]:
+    """Return what is wrong with one cell of a prediction."""
+    faults = []
+    if "predict" in cell.tags:
+        asked, told = before.called_with("predict"), after.called_with("reveal")
+        if any(isinstance(node, ast.Assert) for node in ast.walk(cell.parsed())):
+            faults.append(
+                "an assert in a cell with the tag 'predict' gives the answer away: it belongs below reveal(…)"
+            )
+        if not asked:
+            faults.append("a cell with the tag 'predict' follows a cell with predict(\"id\")")
+        if not told:
+            faults.append("a cell with the tag 'predict' is followed by a cell that begins with reveal(\"id\", value)")
+        if asked and told and asked != told:
+            faults.append(f"predict({asked[0]!r}) before it, but reveal({told[0]!r}, …) after it")
+        return faults
+    for id in cell.called_with("predict"):
+        if "predict" not in after.tags:
+            faults.append("predict(…) is not followed by a cell with the tag 'predict'")
+        if ast.unparse(cell.parsed()) != f"predict({id!r})":
+            faults.append("the cell of a question holds predict(…) and nothing else")
+    for id in cell.called_with("reveal"):
+        if "predict" not in before.tags:
+            faults.append("reveal(…) does not follow a cell with the tag 'predict'")
+        if not ast.unparse(cell.parsed().body[0]).startswith(f"reveal({id!r}, "):
+            faults.append("the cell after a prediction begins with reveal(…)")
+    return faults
+
+
+# --- the lesson as a whole
+
+
 def _id_problems(lesson: Lesson, cells: list[Cell], exercises: list[Exercise], file: str) -> list[Problem]:
     """Hold the exercises' ids against the checks and the wrong answers."""
-    known = ids_in(sorted(lesson.own.glob("check*.py")), "exercise")
-    wrong = Counter(ids_in([lesson.wrong_answers], "wrong") if lesson.wrong_answers.is_file() else [])
+    known = [id for path in lesson.own.glob("check*.py") for id in called_with(parsed(path), "exercise")]
+    wrong = Counter(called_with(parsed(lesson.wrong_answers), "wrong"))
     problems = []
     for one in exercises:
         if not one.id.startswith(f"{lesson.number}."):
@@ -103,10 +261,10 @@ def _id_problems(lesson: Lesson, cells: list[Cell], exercises: list[Exercise], f
             needed = f'at least {WRONG_ANSWERS} are needed, each @wrong("{one.id}", "what the check says")'
             what = f"{wrong[one.id]} wrong answers in {lesson.shown(lesson.wrong_answers)}: {needed}"
             problems.append(one.card.problem(file, what))
-    cardless = sorted(set(known) - set(carded_ids(cells)))
-    return problems + [
-        Problem(file, f"hooklab.course.exercises has exercise {id}, but here is no card for it") for id in cardless
-    ]
+    headings = [_HEADING.match(cell.text.strip()) for cell in cells if "exercise" in cell.tags]  # of faulty ones, too
+    cardless = sorted(set(known) - {heading[1] for heading in headings if heading})
+    told = "hooklab.course.exercises has exercise {}, but here is no card for it"
+    return problems + [Problem(file, told.format(id)) for id in cardless]
 
 
 def _lacking(course: Course, lesson: Lesson, cells: list[Cell], file: str) -> list[Problem]:
@@ -126,8 +284,8 @@ def _minutes_problems(lesson: Lesson, cells: list[Cell], minutes: Minutes | None
     """Hold the minutes on the lesson's card and in its row of the README against those computed, if they are known."""
     said = _ON_CARD.search(cells[0].text)
     if said is None:
-        core, more = (minutes.core, minutes.more) if minutes else ("…", 0)
-        form = f"**{words.TIME}** {core} {words.MINUTES}" + (f", {words.AND} {more} …" if more else "")
+        form = f"**{words.TIME}** {minutes.core if minutes else '…'} {words.MINUTES}"
+        form += f", {words.AND} {minutes.more} …" if minutes and minutes.more else ""
         yield cells[0].problem(file, f"the lesson's card has no minutes: `{form}`")
     elif minutes and (fault := _off(said, minutes)):
         yield cells[0].problem(file, fault)
@@ -149,6 +307,9 @@ def _off(said: re.Match[str], needed: Minutes) -> str | None:
     if any(abs(one - other) > max(1, TOLERANCE * other) for one, other in pairs):
         return f"{stated} minutes, computed are {needed}"
     return None
+
+
+# --- minutes, and the tables of the start page
 
 
 def _computed(cells: list[Cell], exercises: list[Exercise]) -> Minutes:
@@ -179,29 +340,20 @@ def _is_more(cell: Cell) -> bool:
 def _with_tables(course: Course, cells: list[Cell], file: str) -> tuple[list[Cell], list[Problem]]:
     """Write the start page's tables in the places of their markers: they are made from the tags of all sources."""
     problems = []
-    for marker, write in ((INDEX, _index), (MAP, _map)):
+    for marker, (prefix, table) in TABLES.items():
         marked = next((cell for cell in cells if marker in cell.text), None)
         if marked is None:
             continue
         try:
-            full = replace(marked, text=marked.text.replace(marker, write(course)))
+            full = replace(marked, text=marked.text.replace(marker, table(_tagged(course, prefix))))
             cells = [full if cell is marked else cell for cell in cells]
         except LookupError as error:
             problems.append(marked.problem(file, str(error.args[0])))
     return cells, problems
 
 
-def _index(course: Course) -> str:
-    tagged = _tagged(course, "field-")
-    return index(Answer(case, lesson, heading) for case, lesson, heading, _ in tagged)
-
-
-def _map(course: Course) -> str:
-    return kinds.table(kinds.Tagged(*one) for one in _tagged(course, "hook-"))
-
-
-def _tagged(course: Course, prefix: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield for each tag with this prefix: the rest of it, its lesson, the heading that its cell is under, its text."""
+def _tagged(course: Course, prefix: str) -> Iterator[Tagged]:
+    """Yield the cells of all lessons that have a tag with this prefix."""
     for lesson in course.lessons():
         heading = ""
         for cell in read_cells(lesson.source.read_text(encoding="utf-8"), lesson.name)[0]:
@@ -209,4 +361,4 @@ def _tagged(course: Course, prefix: str) -> Iterator[tuple[str, str, str, str]]:
                 heading = (_SUBHEADING.findall(cell.text) or [heading])[-1]
             for tag in cell.tags:
                 if tag.startswith(prefix):
-                    yield tag.removeprefix(prefix), lesson.name, heading, cell.text
+                    yield Tagged(tag.removeprefix(prefix), lesson.name, heading, cell.text)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import sys
 
-from hooklab.course.build.course import Course, Lesson
 from hooklab.course.build.draft import draft
-from hooklab.course.build.teaching import text_of
+from hooklab.course.build.sources import Course, Lesson
 
 _NAME = re.compile(r"\d{2}_[a-z][a-z0-9_]*")
 
@@ -178,7 +177,7 @@ def begin(course: Course, names: list[str]) -> int:
         lesson.own / "predictions.py": PREDICTIONS,
         lesson.wrong_answers.with_name("__init__.py"): "",
         lesson.wrong_answers: WRONG,
-        text_of(lesson): TEACHING,
+        lesson.teaching: TEACHING,
     }
     for path, text in files.items():
         if path.exists():

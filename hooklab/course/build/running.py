@@ -1,4 +1,4 @@
-"""execute_all: run notebooks in fresh kernels, two at a time; Report: tell how far they are."""
+"""Runs notebooks in fresh kernels, two at a time, and finds what is wrong with what a run left in them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,34 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from ipykernel.kernelspec import get_kernel_dict
-from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
-from jupyter_client.manager import AsyncKernelManager
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-
-from hooklab.course.build.kernels import LEFT_BEHIND, environment, prepare_fonts
+from hooklab.course import words
+from hooklab.course.build.draft import Draft
+from hooklab.course.build.sources import Variant, solution_lines, stubbed
+from hooklab.course.kernels import LEFT_BEHIND, environment, prepare_fonts
 from hooklab.course.progress import Progress
+
+if TYPE_CHECKING:  # to look at what a run left takes neither
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
 
 AT_ONCE = 2
 SECONDS_PER_CELL = 120
 _STREAMS = ("stdout", "stderr")
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+Finding = tuple[int, str]  # a cell's index, and what is wrong there
+WANTED: dict[Variant, str] = {"lesson": words.OUTCOMES["not attempted"], "solution": words.OUTCOMES["correct"]}
+# A shorter line, such as `return x` or `else:`, gives nothing away.
+TELLING = 12
+_OUTCOME = re.compile(rf"[✓○✗] \d+\.\d+ ({'|'.join(words.OUTCOMES.values())})\b")
+_ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]+")
+_FENCED = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+_KERNEL_FILE = re.compile(r"ipykernel_\d+")
 
 
 @dataclass
@@ -92,10 +102,18 @@ async def _execute_all(runs: list[Run], env: dict[str, str], scratch: Path, repo
 
 
 async def _execute(run: Run, env: dict[str, str], scratch: Path, report: Tell) -> None:
+    from jupyter_client.kernelspec import KernelSpecManager
+    from jupyter_client.manager import AsyncKernelManager
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
     run.folder.mkdir(parents=True, exist_ok=True)
     scratch.mkdir()
     log = scratch / "log.txt"  # what the kernel says of itself; what a cell prints is in the cell's outputs
-    manager = AsyncKernelManager(kernel_spec_manager=_ThisPython(), connection_file=str(scratch / "kernel.json"))
+    # No folder to look for kernels in leaves one kernel: the Python that builds, whatever is installed.
+    manager = AsyncKernelManager(
+        kernel_spec_manager=KernelSpecManager(kernel_dirs=[]), connection_file=str(scratch / "kernel.json")
+    )
     client = NotebookClient(
         run.notebook,
         km=manager,
@@ -182,8 +200,95 @@ def _last_words(log: Path) -> str:
     return next((line for line in lines if line.strip() and not line.startswith("[IPKernelApp]")), "")
 
 
-class _ThisPython(KernelSpecManager):
-    """Knows one kernel: the interpreter that builds, whatever kernels are installed."""
+# --- what a run left
 
-    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        return KernelSpec(resource_dir="", **get_kernel_dict())
+
+def findings(notebook: Any, draft: Draft, variant: Variant) -> list[Finding]:
+    """Return everything that is wrong with what a run left in a notebook, in the order of its cells.
+
+    The same rules for a notebook just run and for a committed one.
+    """
+    found = list(unrun(notebook.cells))
+    secret = _secret_lines(draft) if variant == "lesson" else []
+    for index, cell in enumerate(notebook.cells):
+        faults = [*_output_faults(cell, draft.lesson.root), *_tag_faults(cell, variant)]
+        visible = "\n".join([cell.source, *_texts(cell)])  # prose, hints and outputs as well as code
+        faults += [f"the lesson holds a line of a solution: {line!r}" for line in secret if line in visible]
+        found += [(index, what) for what in faults]
+    return sorted(found, key=lambda finding: finding[0])
+
+
+def unrun(cells: list[Any]) -> Iterator[Finding]:
+    """Find the code cells that were not run once each, from top to bottom."""
+    expected = 0
+    for index, cell in enumerate(cells):
+        if cell["cell_type"] != "code":
+            continue
+        expected += 1
+        count = cell["execution_count"]
+        if count is None:
+            yield index, "this cell was not run"
+        elif count != expected:
+            yield index, f"execution count {count}, expected {expected}: not run once from top to bottom"
+
+
+def _output_faults(cell: Any, root: Path) -> Iterator[str]:
+    """Find errors, and what is another one in each run or on each machine."""
+    for output in cell.get("outputs", []):
+        if output.output_type == "error":
+            yield f"an error in the output: {output.ename}"
+    for text in _texts(cell):
+        if address := _ADDRESS.search(text):
+            yield f"the output holds a memory address, another one in each run: {address[0]!r}"
+        if path := _machine_path(text, root):
+            yield f"the output holds a path of the machine that ran it: {path!r}"
+
+
+def _tag_faults(cell: Any, variant: Variant) -> Iterator[str]:
+    """Find outputs that are not what the cell's tags promise."""
+    tags = cell.metadata.get("tags", [])
+    if "check" in tags:
+        outcomes = [match[1] for text in _texts(cell, "text/plain") if (match := _OUTCOME.match(text))]
+        if not outcomes:
+            yield f'no outcome of a check in the output, expected "{WANTED[variant]}"'
+        elif outcomes[0] != WANTED[variant]:
+            yield f'the {variant}\'s check says "{outcomes[0]}", expected "{WANTED[variant]}"'
+    kinds = [kind for output in cell.get("outputs", []) for kind in output.get("data", {})]
+    seen = {"figure", "explorer"}.intersection(tags)
+    if seen and not any(kind.startswith("image/") for kind in kinds):  # but the name of a figure, for example
+        yield f"tagged as {seen.pop()}, but there is no picture in the output"
+    lines = "\n".join(_texts(cell)).strip().split("\n")
+    if variant == "lesson" and "predict" in tags and len(lines) == 1:
+        yield "a folded output shows its first line, and this one has no other: print a line before it"
+
+
+def _secret_lines(draft: Draft) -> list[str]:
+    """Return the lines of the solutions that a lesson must not hold.
+
+    A line that the lesson itself gives is no secret: in a code cell outside the solutions, or in the fenced script that
+    a card asks to mend.
+    """
+    given = [stubbed(cell.text) for cell in draft.cells if cell.kind == "code"]
+    given += [script for one in draft.exercises for script in _FENCED.findall(one.card.text)]
+    taught = {line.strip() for text in given for line in text.split("\n")}
+    lines = {line for one in draft.exercises for line in solution_lines(one.solution.text) if len(line) >= TELLING}
+    return sorted(lines - taught)
+
+
+def _texts(cell: Any, only: str = "") -> Iterator[str]:
+    """Yield what a cell's outputs show as text, of all kinds or of one."""
+    for output in cell.get("outputs", []):
+        if output.output_type == "stream" and not only:
+            yield output.text
+        for kind, text in output.get("data", {}).items():
+            if kind == only or (not only and (kind.startswith("text/") or kind == "image/svg+xml")):
+                yield text
+
+
+def _machine_path(text: str, root: Path) -> str | None:
+    if match := _KERNEL_FILE.search(text):
+        return match[0]
+    for path in (root, Path.home(), Path(tempfile.gettempdir()), Path(sys.prefix)):
+        if len(path.parts) > 1 and re.search(rf"{re.escape(str(path))}(?![\w.-])", text):
+            return str(path)
+    return None

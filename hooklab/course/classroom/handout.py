@@ -15,11 +15,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hooklab.course.build.course import Course
 from hooklab.course.build.draft import Draft, draft
-from hooklab.course.build.notebook import compare
-from hooklab.course.build.source import BEGIN, END, solution_lines
-from hooklab.course.build.teaching import text_of
+from hooklab.course.build.products import compare
+from hooklab.course.build.sources import BEGIN, END, Course, solution_lines
 from hooklab.course.root import find_root
 
 GIVEN = ("lessons/*.ipynb", "hooklab/**/*.py", "hooklab/**/*.json", "hooklab/py.typed", "pyproject.toml")
@@ -99,8 +97,9 @@ def _solutions(drafts: Sequence[Draft]) -> Iterator[tuple[str, str]]:
 
 def _teaching(drafts: Sequence[Draft]) -> Iterator[str]:
     for one in drafts:
-        if text_of(one.lesson).is_file():
-            yield from (line for line in text_of(one.lesson).read_text(encoding="utf-8").split("\n") if len(line) > 60)
+        if one.lesson.teaching.is_file():
+            lines = one.lesson.teaching.read_text(encoding="utf-8").split("\n")
+            yield from (line for line in lines if len(line) > 60)
 
 
 def _is_page(name: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from hooklab.course.lesson00.symptoms import Answer, link
+from hooklab.course.lesson00.symptoms import Tagged, link
 
 
 class Kind(NamedTuple):
@@ -98,15 +98,6 @@ KINDS: dict[str, Kind] = {
 }
 
 
-class Tagged(NamedTuple):
-    """A cell with the tag of a kind: the kind's key, where the cell stands, and its text."""
-
-    key: str
-    lesson: str
-    heading: str
-    text: str
-
-
 def table(cells: Iterable[Tagged]) -> str:
     """Return the table as Markdown: each kind with the first cell of each lesson that runs it.
 
@@ -130,7 +121,7 @@ def table(cells: Iterable[Tagged]) -> str:
     lines = ["| | register with | it runs when | try it in |", "|---|---|---|---|"]
     about = ""
     for key, kind in KINDS.items():
-        links = ", ".join(link(Answer(cell.key, cell.lesson, cell.heading)) for cell in places[key].values())
+        links = ", ".join(link(cell) for cell in places[key].values())
         head = "" if kind.about == about else f"**{kind.about}**"
         about = kind.about
         lines.append(f"| {head} | `{kind.register}` | {kind.when} | {links} |")

@@ -155,50 +155,51 @@ SYMPTOMS: dict[str, Symptom] = {
 }
 
 
-class Answer(NamedTuple):
-    """Where a field case is answered: the lesson's name, and the heading that its first cell stands under."""
+class Tagged(NamedTuple):
+    """A cell with a tag such as `field-24`: what follows the dash, its lesson, the heading it is under, its text."""
 
-    case: str
+    key: str
     lesson: str
     heading: str
+    text: str = ""
 
 
-def index(answers: Iterable[Answer]) -> str:
+def index(cells: Iterable[Tagged]) -> str:
     """Return the index as Markdown: for each heading a list of symptoms, each with a link to its answers.
 
     Args:
-        answers: where each case is answered, in the order of the lessons.
+        cells: those that answer a case, in the order of the lessons.
 
     Raises:
         LookupError: for a case without words in SYMPTOMS.
 
     Example:
-        >>> print(index([Answer("01", "01_intermediate_grad", "In the field")]))
+        >>> print(index([Tagged("01", "01_intermediate_grad", "In the field")]))
         **No gradient, or an error in its place**
         <BLANKLINE>
         - `y.grad` is None after `backward()`, with a warning about a non-leaf tensor → [lesson 1, In the field](01_intermediate_grad.ipynb#In-the-field)
     """  # noqa: E501
-    places: dict[str, list[Answer]] = {}
-    for answer in answers:
-        if answer.case not in SYMPTOMS:
-            raise LookupError(f"field-{answer.case} has no words: add it to hooklab/course/lesson00/symptoms.py")
-        places.setdefault(answer.case, []).append(answer)
+    links: dict[str, list[str]] = {}
+    for cell in cells:
+        if cell.key not in SYMPTOMS:
+            raise LookupError(f"field-{cell.key} has no words: add it to hooklab/course/lesson00/symptoms.py")
+        links.setdefault(cell.key, []).append(link(cell))
     parts = []
     for about in HEADINGS:
         lines = [
-            f"- {symptom.words} → {', '.join(map(link, dict.fromkeys(places[case])))}"
+            f"- {symptom.words} → {', '.join(dict.fromkeys(links[case]))}"
             for case, symptom in SYMPTOMS.items()
-            if symptom.about == about and case in places
+            if symptom.about == about and case in links
         ]
         if lines:
             parts.append("\n".join([f"**{about}**", "", *lines]))
     return "\n\n".join(parts)
 
 
-def link(answer: Answer) -> str:
-    """Return a link to the heading of an answer, as Markdown."""
-    number = int(answer.lesson.split("_", 1)[0])
-    return f"[lesson {number}, {answer.heading}]({answer.lesson}.ipynb#{quote(anchor(answer.heading))})"
+def link(cell: Tagged) -> str:
+    """Return a link to the heading that a cell is under, as Markdown."""
+    number = int(cell.lesson.split("_", 1)[0])
+    return f"[lesson {number}, {cell.heading}]({cell.lesson}.ipynb#{quote(anchor(cell.heading))})"
 
 
 def anchor(heading: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from hooklab.course.browser.jupyter import Server
 from hooklab.course.browser.lab import DARK, LIGHT, Lab, Notebook
-from hooklab.course.build.kernels import LEFT_BEHIND
+from hooklab.course.kernels import LEFT_BEHIND
 from tests.course.browser.contrast import too_faint
 from tests.course.browser.explorer import Explorer
 from tests.course.browser.reading import errors

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup, Tag
 
-from hooklab.course.build.kernels import environment
+from hooklab.course.kernels import environment
 from tests.course.browser.conftest import ROOT
 
 LESSONS = sorted((ROOT / "lessons").glob("*.ipynb"))

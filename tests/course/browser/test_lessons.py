@@ -15,7 +15,7 @@ from matplotlib.image import imread
 from hooklab.course import plots
 from hooklab.course.browser.lab import DARK, WIDTH, Lab, Notebook
 from hooklab.course.browser.screenshot import LESSON, picture_of
-from hooklab.course.build.source import BEGIN, END, STUB
+from hooklab.course.build.sources import BEGIN, END, STUB
 from tests.course.browser.conftest import ROOT
 from tests.course.browser.contrast import too_faint
 from tests.course.browser.explorer import Explorer

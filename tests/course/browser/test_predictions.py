@@ -11,7 +11,7 @@ from nbformat.v4 import new_code_cell, new_output
 
 from hooklab.course.browser.jupyter import Server
 from hooklab.course.browser.lab import DARK, LIGHT, Lab, Notebook
-from hooklab.course.build.notebook import FOLDED, HIDDEN, METADATA
+from hooklab.course.build.products import FOLDED, HIDDEN, METADATA
 from tests.course.browser.contrast import too_faint
 from tests.course.browser.reading import errors, says
 

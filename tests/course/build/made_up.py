@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from hooklab.course.build.course import Course, Lesson
 from hooklab.course.build.draft import Draft, draft
+from hooklab.course.build.sources import Course, Lesson
 
 TINY = '''\
 # %% [markdown] tags=["recap"]

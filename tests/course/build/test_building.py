@@ -3,11 +3,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.nn.modules import module
-from torch.optim import optimizer
 
 from hooklab.course.build import main, running
-from hooklab.course.build.kernels import LEFT_BEHIND, environment
 from tests.course.build.made_up import NAME, TINY, changed, make_course, numbered
 
 SEES_NO_GRADER = """
@@ -186,34 +183,3 @@ def test_the_root_is_found_from_a_folder_inside_it(
     monkeypatch.chdir(built / "lessons")
 
     assert main(["--check"]) == 0
-
-
-def test_a_kernels_environment_has_nothing_personal_and_no_grader(tmp_path: Path) -> None:
-    base = {"NBGRADER_EXECUTION": "autograde", "MPLBACKEND": "agg", "PYTHONPATH": "/lib", "LANG": "C"}
-
-    assert environment(tmp_path, tmp_path / "scratch", base) == {
-        "LANG": "C",
-        "PYTHONPATH": f"{tmp_path}:/lib",
-        "IPYTHONDIR": f"{tmp_path}/scratch/ipython",
-        "JUPYTER_RUNTIME_DIR": f"{tmp_path}/scratch/runtime",
-    }
-
-
-@pytest.mark.parametrize(
-    ("register", "table"),
-    [
-        (module.register_module_forward_hook, "_global_forward_hooks"),
-        (module.register_module_forward_pre_hook, "_global_forward_pre_hooks"),
-        (module.register_module_full_backward_hook, "_global_backward_hooks"),
-        (module.register_module_full_backward_pre_hook, "_global_backward_pre_hooks"),
-        (module.register_module_parameter_registration_hook, "_global_parameter_registration_hooks"),
-        (optimizer.register_optimizer_step_post_hook, "_global_optimizer_post_hooks"),
-    ],
-)
-def test_a_hook_for_the_whole_process_is_seen_until_it_is_removed(register: Any, table: str) -> None:
-    handle = register(lambda *_: None)
-    try:
-        assert eval(LEFT_BEHIND) == [table]
-    finally:
-        handle.remove()
-    assert eval(LEFT_BEHIND) == []

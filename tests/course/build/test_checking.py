@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hooklab.course.build import main
-from tests.course.build.made_up import CHECKS, NAME, TINY, changed, numbered
+from tests.course.build.made_up import CHECKS, NAME, changed, numbered
 
 SOURCE = f"solutions/source/{NAME}.py"
 LESSON = f"lessons/{NAME}.ipynb"
@@ -119,14 +119,7 @@ def test_a_file_that_is_no_notebook_is_told(built: Path, capsys: pytest.CaptureF
         (lambda nb: nb["metadata"].update(widgets={}), "the notebook's metadata is not what the builder writes"),
         (lambda nb: nb.update(nbformat_minor=6), "the notebook's metadata is not what the builder writes"),
         (lambda nb: nb["cells"][2].update(execution_count=None), 'cell 3 "total = 1 + 1": this cell was not run'),
-        (lambda nb: nb["cells"][2].update(execution_count=7), "execution count 7, expected 2"),
         (lambda nb: nb["cells"][5].update(outputs=[]), "no outcome of a check in the output"),
-        (
-            lambda nb: nb["cells"][2]["outputs"].append(
-                {"output_type": "error", "ename": "E", "evalue": "", "traceback": []}
-            ),
-            "an error in the output: E",
-        ),
     ],
 )
 def test_a_notebook_changed_by_hand_is_told(
@@ -151,7 +144,3 @@ def test_checking_one_lesson_passes_over_the_others(built: Path) -> None:
 
     assert main(["--check", "09"], built) == 0
     assert main(["--check", "10"], built) == 1
-
-
-def test_the_tiny_source_is_what_was_built(built: Path) -> None:
-    assert (built / SOURCE).read_text(encoding="utf-8") == TINY

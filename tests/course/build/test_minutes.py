@@ -12,47 +12,38 @@ MORE_FIRST = '\n# %% [markdown]\n# ## If you want more\n\n# %% [markdown] tags=[
 MORE = '\n# %% [markdown] tags=["recap"]\n# Done.\n\n# %% [markdown]\n# ## If you want more\n'
 
 
-def minutes(root: Path, source: str) -> str:
-    return str(draft_of(root, source).minutes)
-
-
-def test_a_lesson_takes_its_exercises_and_a_little(tmp_path: Path) -> None:
-    assert minutes(tmp_path, TINY) == "6"  # an exercise of 5, 20 words and 16 lines of code
+EXERCISE = TINY.index('# %% [markdown] tags=["exercise"]')
 
 
 @pytest.mark.parametrize(
-    ("added", "total"),
+    ("source", "total"),
     [
-        (f"\n# %% [markdown]\n# {WORDS}\n", "8"),
-        (f"\n# %% [markdown]\n# <details><summary>Answer</summary>\n# {WORDS}\n# </details>\n", "6"),
-        (LINES, "8"),  # empty lines are no lines
-        ('\n# %% tags=["figure"]\nx = 1\n', "7"),
-        ('\n# %% tags=["explorer"]\nx = 1\n', "8"),
+        (TINY, "6"),  # an exercise of 5, 20 words and 16 lines of code
+        (f"{TINY}\n# %% [markdown]\n# {WORDS}\n", "8"),
+        (f"{TINY}\n# %% [markdown]\n# <details><summary>Answer</summary>\n# {WORDS}\n# </details>\n", "6"),
+        (TINY + LINES, "8"),  # empty lines are no lines
+        (changed("    first, second = 1, 1\n", "    first, second = 1, 1\n" * 60), "6"),
+        (TINY + '\n# %% tags=["figure"]\nx = 1\n', "7"),
+        (TINY + '\n# %% tags=["explorer"]\nx = 1\n', "8"),
+        (changed("●●○ · 5 minutes", "●●● · 15 minutes"), "1 + 15"),
+        (f"{TINY}{MORE}# {WORDS}\n", "6 + 2"),
+        (f"{TINY[:EXERCISE]}{MORE}\n{TINY[EXERCISE:]}", "1 + 6"),
     ],
-    ids=["words", "folded", "lines", "figure", "explorer"],
+    ids=[
+        "an exercise and a little",
+        "words",
+        "folded",
+        "lines",
+        "of a solution the stub",
+        "a figure",
+        "an explorer",
+        "the hardest on its own",
+        "words behind the heading",
+        "an exercise behind the heading",
+    ],
 )
-def test_words_lines_figures_and_explorers_take_time(tmp_path: Path, added: str, total: str) -> None:
-    assert minutes(tmp_path, TINY + added) == total
-
-
-def test_of_a_solution_the_stub_is_counted(tmp_path: Path) -> None:
-    source = changed("    first, second = 1, 1\n", "    first, second = 1, 1\n" * 60)
-
-    assert minutes(tmp_path, source) == "6"
-
-
-def test_the_hardest_exercise_is_counted_on_its_own(tmp_path: Path) -> None:
-    assert minutes(tmp_path, changed("●●○ · 5 minutes", "●●● · 15 minutes")) == "1 + 15"
-
-
-def test_what_stands_behind_the_heading_is_counted_on_its_own(tmp_path: Path) -> None:
-    assert minutes(tmp_path, f"{TINY}{MORE}# {WORDS}\n") == "6 + 2"
-
-
-def test_an_exercise_behind_the_heading_is_counted_there(tmp_path: Path) -> None:
-    exercise = TINY.index('# %% [markdown] tags=["exercise"]')
-
-    assert minutes(tmp_path, f"{TINY[:exercise]}{MORE}\n{TINY[exercise:]}") == "1 + 6"
+def test_words_lines_figures_explorers_and_exercises_take_time(tmp_path: Path, source: str, total: str) -> None:
+    assert str(draft_of(tmp_path, source).minutes) == total
 
 
 def test_more_comes_after_the_recap(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import pytest
 from nbformat.v4 import new_output
 
 from hooklab.course.build import main
-from hooklab.course.build.notebook import findings, skeleton
+from hooklab.course.build.products import skeleton
+from hooklab.course.build.running import findings
 from tests.course.build.made_up import ASKED, NAME, PREDICTIONS, TINY, changed, draft_of, make_course, problems_of
 
 FILE = "hooklab/course/lesson09/predictions.py"

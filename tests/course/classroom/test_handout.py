@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklab.course.build.course import Course
 from hooklab.course.build.draft import Draft, draft
-from hooklab.course.build.teaching import text_of
+from hooklab.course.build.sources import Course
 from hooklab.course.classroom.handout import _write, given_away, given_files, main
 from hooklab.course.classroom.lessons import ROOT
 
@@ -78,7 +77,7 @@ def test_a_solution_is_found_wherever_it_stands() -> None:
 
 
 def test_a_teachers_page_is_found_wherever_it_stands() -> None:
-    page = text_of(drafts()[3].lesson).read_bytes()
+    page = drafts()[3].lesson.teaching.read_bytes()
 
     assert given_away({"hooklab/course/notes.txt": page}, drafts())
     assert given_away({"lessons/03_forward_hooks.md": b"short"}, drafts()) == [

@@ -16,7 +16,7 @@ import nbformat
 import pytest
 
 import hooklab
-from hooklab.course.build.source import guarded
+from hooklab.course.build.products import guarded
 from hooklab.course.classroom import for_nbgrader
 from hooklab.course.classroom.for_nbgrader import CONFIG, Copies, Verdicts
 from hooklab.course.classroom.lessons import LESSONS, ROOT, lesson_at

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklab.course.build.course import Course
 from hooklab.course.build.draft import draft
-from hooklab.course.build.source import stubbed
+from hooklab.course.build.sources import Course, stubbed
 from hooklab.course.exercises import attempt
 from hooklab.course.exercises.exercise import exercises_of, lesson_numbers
 from tests.course.exercises.wrong import Wrong, wrong_answers

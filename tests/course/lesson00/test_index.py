@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from hooklab.course.lesson00.figures import HOOKS, hook_map, order_of_hooks
-from hooklab.course.lesson00.symptoms import Answer, anchor, index
+from hooklab.course.lesson00.symptoms import Tagged, anchor, index
 
 LESSONS = Path(__file__).parents[3] / "lessons"
 START = LESSONS / "00_start_here.ipynb"
@@ -42,7 +42,7 @@ def test_the_route_leads_to_every_lesson_in_its_order():
 
 
 def test_a_case_that_two_cells_answer_is_listed_once_with_both_links():
-    answers = [Answer("24", "03_forward_hooks", "Return"), Answer("24", "07_manifold_mixup", "The hook")]
+    answers = [Tagged("24", "03_forward_hooks", "Return"), Tagged("24", "07_manifold_mixup", "The hook")]
     text = index([*answers, answers[0]])
     assert text.count("the network's result stays the same") == 1
     assert text.count("](03_forward_hooks.ipynb#Return)") == 1
@@ -51,7 +51,7 @@ def test_a_case_that_two_cells_answer_is_listed_once_with_both_links():
 
 def test_a_case_without_words_is_refused_by_name():
     with pytest.raises(LookupError, match="field-99 has no words"):
-        index([Answer("99", "03_forward_hooks", "Return")])
+        index([Tagged("99", "03_forward_hooks", "Return")])
 
 
 def test_every_hook_of_the_map_runs_once_and_none_is_left():

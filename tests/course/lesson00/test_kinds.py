@@ -17,7 +17,8 @@ from torch.optim import Optimizer
 from torch.optim import optimizer as every_optimizer
 
 from hooklab.course.lesson00.figures import HOOKS
-from hooklab.course.lesson00.kinds import KINDS, Tagged, table
+from hooklab.course.lesson00.kinds import KINDS, table
+from hooklab.course.lesson00.symptoms import Tagged
 
 START = Path(__file__).parents[3] / "lessons" / "00_start_here.ipynb"
 SOURCES = Path(__file__).parents[3] / "solutions" / "source"

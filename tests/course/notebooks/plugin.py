@@ -19,7 +19,7 @@ from unittest import mock
 
 import pytest
 
-from hooklab.course.build.kernels import LEFT_BEHIND, environment, prepare_fonts, skip_url_grammars
+from hooklab.course.kernels import LEFT_BEHIND, environment, prepare_fonts, skip_url_grammars
 
 skip_url_grammars()
 
@@ -66,7 +66,7 @@ class EveryCellRan(pytest.Item):
     """Fails for a notebook with a code cell that was not run in its turn: nothing would be compared there."""
 
     def runtest(self) -> None:
-        from hooklab.course.build.notebook import unrun  # not above: it takes time, and most runs need no notebook
+        from hooklab.course.build.running import unrun  # not above: it takes time, and most runs need no notebook
 
         found = [f"cell {index}: {what}" for index, what in unrun(self.parent.nb.cells)]
         assert not found, "; ".join(found)

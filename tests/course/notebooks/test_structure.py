@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from hooklab.course.build.course import Course, Lesson
 from hooklab.course.build.draft import Draft, draft
-from hooklab.course.build.notebook import compare
-from hooklab.course.build.source import BEGIN, END
+from hooklab.course.build.products import compare
+from hooklab.course.build.sources import BEGIN, END, Course, Lesson
 
 ROOT = Path(__file__).parents[3]
 COURSE = Course(ROOT)

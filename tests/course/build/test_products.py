@@ -5,10 +5,23 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from hooklab.course.build.notebook import METADATA, serialise, skeleton, write
-from tests.course.build.made_up import TINY, changed, draft_of
+from hooklab.course.build.draft import draft
+from hooklab.course.build.products import (
+    METADATA,
+    OWN,
+    serialise,
+    skeleton,
+    teachers_page,
+    teaching_problems,
+    write,
+    write_page,
+)
+from hooklab.course.build.sources import Course
+from tests.course.build.made_up import PREDICTIONS, TINY, changed, draft_of
 
 COPIES = "\n# %%\nprint()\n\n# %%\nprint()\n"
+TEXT = "".join(f"{heading}\n\nSome words.\n\n" for heading in OWN)
+ROOT = Path(__file__).parents[3]
 
 
 def ids_of(root: Path, source: str) -> list[str]:
@@ -94,20 +107,19 @@ def test_the_text_is_readable_and_ends_with_a_newline(tmp_path: Path) -> None:
     assert list(json.loads(text)) == ["cells", "metadata", "nbformat", "nbformat_minor"]
 
 
-def test_writing_the_same_notebook_again_touches_nothing(tmp_path: Path) -> None:
-    made, path = skeleton(draft_of(tmp_path), "lesson"), tmp_path / "lessons" / "a.ipynb"
+def test_writing_the_same_text_again_touches_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "lessons" / "a.ipynb"
 
-    assert write(made, path)
+    assert write("●", path)
     before = path.stat().st_mtime_ns
-    assert not write(made, path)
+    assert not write("●", path)
     assert path.stat().st_mtime_ns == before
 
 
 def test_an_interrupted_writing_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, path = skeleton(draft_of(tmp_path), "lesson"), tmp_path / "lessons" / "a.ipynb"
-    path.parent.mkdir()
+    path = tmp_path / "a.ipynb"
     path.write_text("old", encoding="utf-8")
 
     def full_disk(*_: object) -> None:
@@ -115,7 +127,52 @@ def test_an_interrupted_writing_leaves_the_old_file_and_nothing_else(
 
     monkeypatch.setattr(os, "replace", full_disk)
     with pytest.raises(OSError, match="no space"):
-        write(made, path)
+        write("new", path)
 
     assert path.read_text(encoding="utf-8") == "old"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_page_has_minutes_predictions_misconceptions_and_the_teachers_own_words(tmp_path: Path) -> None:
+    made = draft_of(tmp_path, predictions=PREDICTIONS)
+    made.lesson.teaching.write_text(TEXT, encoding="utf-8")
+
+    page = teachers_page(made)
+
+    assert f"## {made.minutes} minutes" in page
+    assert f"| 9.1 {'●' * made.exercises[0].points}" in page
+    assert "- **9.a** What is 1 + 2?\n    - *3*: \n    - *12*: " in page
+    assert "    - eleven: “not two”" in page
+    assert "## On the board\n\nSome words." in page
+
+
+def test_a_page_that_is_not_what_the_sources_make_is_told(tmp_path: Path) -> None:
+    made = draft_of(tmp_path)
+    made.lesson.teaching.write_text(TEXT, encoding="utf-8")
+
+    assert [str(one) for one in teaching_problems(made)] == ["solutions/09_tiny.md: not what the lesson's sources make"]
+    made.lesson.page.parent.mkdir(exist_ok=True)
+    assert write_page(made) and teaching_problems(made) == []
+    assert not write_page(made)
+    made.lesson.teaching.write_text(TEXT + "More.\n", encoding="utf-8")
+    assert len(teaching_problems(made)) == 1
+
+
+def test_a_part_that_the_teacher_is_owed_is_missed(tmp_path: Path) -> None:
+    made = draft_of(tmp_path)
+    made.lesson.teaching.write_text(TEXT.replace(OWN[1], "## Else"), encoding="utf-8")
+
+    assert str(teaching_problems(made)[0]) == "solutions/source/09_tiny.md: no `## Two questions to discuss`"
+
+
+def test_a_lesson_without_a_hand_written_part_has_no_page_yet(tmp_path: Path) -> None:
+    made = draft_of(tmp_path)
+
+    assert teaching_problems(made) == [] and not write_page(made)
+
+
+@pytest.mark.parametrize("number", [*range(8), 9, 10])
+def test_the_first_lessons_have_their_page(number: int) -> None:
+    (lesson,) = Course(ROOT).choose([f"{number:02d}"])
+
+    assert lesson.teaching.is_file() and teaching_problems(draft(Course(ROOT), lesson)) == []

@@ -1,13 +1,110 @@
+import io
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nbformat.v4 import new_output
+from hypothesis import given
+from hypothesis import strategies as st
+from nbformat.v4 import new_markdown_cell, new_notebook, new_output
 
-from hooklab.course.build.course import Variant
-from hooklab.course.build.notebook import findings, outcome, skeleton
+from hooklab.course.build.products import skeleton
+from hooklab.course.build.running import Report, Run, findings, tidy
+from hooklab.course.build.sources import Variant
 from tests.course.build.made_up import TINY, changed, draft_of
+
+# --- how far a run is, and what is stored of it ---
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def three_cells(label: str) -> Run:
+    return Run(label, new_notebook(cells=[new_markdown_cell() for _ in range(3)]), None)
+
+
+def test_a_terminal_shows_all_running_notebooks_on_one_line_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    terminal = Terminal()
+    report = Report(terminal, lambda: 7.0)
+    one, other = three_cells("lessons/09_tiny"), three_cells("solutions/09_tiny")
+
+    report(one, 0)
+    report(other, 0)
+    report(one, 1)
+
+    assert "\n" not in terminal.getvalue()
+    assert terminal.getvalue().split("\r")[-1].rstrip() == "lessons/09_tiny 2/3 (0 s)   solutions/09_tiny 1/3 (0 s)"
+
+
+def test_a_notebook_that_ended_gets_a_line_that_stays() -> None:
+    terminal = Terminal()
+    report = Report(terminal, lambda: 7.0)
+    one, other = three_cells("lessons/09_tiny"), three_cells("solutions/09_tiny")
+
+    report(one, 0)
+    report(other, 0)
+    report(one, 3)
+
+    *_, stays, changes = terminal.getvalue().split("\r")
+    assert stays.endswith("\n")
+    assert (stays.strip(), changes.strip()) == ("lessons/09_tiny: ran in 0.0 s", "solutions/09_tiny 1/3 (0 s)")
+
+
+def test_elsewhere_each_notebook_gets_a_line_at_its_beginning_and_at_its_end() -> None:
+    stream = io.StringIO()
+    report = Report(stream, lambda: 7.0)
+
+    for done in range(4):
+        report(three_cells("lessons/09_tiny"), done)
+
+    assert stream.getvalue() == "lessons/09_tiny: running 3 cells\nlessons/09_tiny: ran in 0.0 s\n"
+
+
+def test_a_notebook_that_failed_is_told_as_failed() -> None:
+    stream = io.StringIO()
+    run = three_cells("lessons/09_tiny")
+    run.faults.append((0, "raised ValueError"))
+
+    Report(stream, lambda: 7.0)(run, 3)
+
+    assert stream.getvalue().endswith("lessons/09_tiny: FAILED in 0.0 s\n")
+
+
+def printed(name: str, text: str) -> Any:
+    return new_output("stream", name=name, text=text)
+
+
+def shown(outputs: list[Any]) -> list[tuple[str, str]]:
+    return [(one.get("name", one.output_type), one.get("text", "")) for one in outputs]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.text("ab\n", min_size=1)), max_size=6))
+def test_how_printed_text_was_cut_and_interleaved_leaves_no_trace(chunks: list[tuple[str, str]]) -> None:
+    whole = {stream: "".join(text for name, text in chunks if name == stream) for stream in ("stdout", "stderr")}
+
+    assert shown(tidy([printed(*chunk) for chunk in chunks])) == [(name, text) for name, text in whole.items() if text]
+
+
+def test_text_before_and_after_a_figure_stays_where_it_was() -> None:
+    figure = new_output("display_data", {"text/plain": "<Figure>", "image/png": "aGVsbG8="})
+
+    tidied = tidy([printed("stdout", "a"), printed("stdout", "b"), figure, printed("stdout", "c")])
+
+    assert shown(tidied) == [("stdout", "ab"), ("display_data", ""), ("stdout", "c")]
+
+
+def test_a_widgets_view_goes_and_its_text_stays() -> None:
+    view = {"text/plain": "IntSlider(value=3)", "application/vnd.jupyter.widget-view+json": {"model_id": "a1b2"}}
+
+    (tidied,) = tidy([new_output("display_data", view)])
+
+    assert tidied.data == {"text/plain": "IntSlider(value=3)"}
+
+
+# --- what is wrong with what a run left ---
 
 SHOWN = {"lesson": "○ 9.1 not attempted: write it", "solution": "✓ 9.1 correct: two"}
 CLAIM, CARD, SOLUTION, CHECK = 2, 3, 4, 5
@@ -49,31 +146,26 @@ def test_a_lesson_and_a_solution_as_they_should_be_pass(tmp_path: Path) -> None:
 def test_the_outcome_is_read_from_the_plain_text(lesson: Notebook) -> None:
     lesson.cells[CHECK].outputs[0].data["text/html"] = "✗ 9.1 not yet"
 
-    assert outcome(lesson.cells[CHECK]) == ("9.1", "not attempted")
+    assert not lesson.findings()
 
 
-@pytest.mark.parametrize("shown", ["✗ 9.1 not yet: not two", "○ 9.1 not attempted: write it"])
-def test_a_solution_that_its_own_check_does_not_accept_is_refused(solution: Notebook, shown: str) -> None:
-    solution.show(CHECK, shown)
+@pytest.mark.parametrize(
+    ("variant", "shown", "said"),
+    [
+        ("solution", "✗ 9.1 not yet: not two", 'the solution\'s check says "not yet", expected "correct"'),
+        ("solution", "○ 9.1 not attempted: write it", 'the solution\'s check says "not attempted", expected "correct"'),
+        ("lesson", "✗ 9.1 not yet: not two", 'the lesson\'s check says "not yet", expected "not attempted"'),
+        ("lesson", "✓ 9.1 correct: two", 'the lesson\'s check says "correct", expected "not attempted"'),
+        ("solution", "two", 'no outcome of a check in the output, expected "correct"'),
+    ],
+)
+def test_a_solution_is_correct_and_a_lesson_not_attempted(
+    tmp_path: Path, variant: Variant, shown: str, said: str
+) -> None:
+    notebook = Notebook(tmp_path, variant)
+    notebook.show(CHECK, shown)
 
-    ((index, what),) = solution.findings()
-    assert index == CHECK
-    assert what == f'the solution\'s check says "{shown[6:].split(":")[0]}", expected "correct"'
-
-
-@pytest.mark.parametrize("shown", ["✗ 9.1 not yet: not two", "✓ 9.1 correct: two"])
-def test_a_lesson_whose_stub_is_not_shown_as_not_attempted_is_refused(lesson: Notebook, shown: str) -> None:
-    lesson.show(CHECK, shown)
-
-    ((index, what),) = lesson.findings()
-    assert index == CHECK
-    assert 'expected "not attempted"' in what
-
-
-def test_a_check_cell_without_an_outcome_is_refused(solution: Notebook) -> None:
-    solution.cells[CHECK].outputs = []
-
-    assert solution.findings() == [(CHECK, 'no outcome of a check in the output, expected "correct"')]
+    assert notebook.findings() == [(CHECK, said)]
 
 
 def test_an_error_in_an_output_is_refused(lesson: Notebook) -> None:
@@ -97,19 +189,15 @@ def test_a_figure_with_a_picture_passes(lesson: Notebook) -> None:
     assert not lesson.findings()
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "text/html", "image/svg+xml"])
+@pytest.mark.parametrize("kind", ["text/plain", "text/html", "image/svg+xml", "printed"])
 def test_a_memory_address_in_an_output_is_refused(lesson: Notebook, kind: str) -> None:
     lesson.show(CLAIM, "<function hook at 0x7f3a2b>", kind)
+    if kind == "printed":
+        lesson.cells[CLAIM].outputs = [new_output("stream", name="stderr", text="<hook at 0x7f3a2b>")]
 
     ((index, what),) = lesson.findings()
     assert index == CLAIM
     assert what.endswith("'at 0x7f3a2b'")
-
-
-def test_a_memory_address_in_printed_text_is_refused(lesson: Notebook) -> None:
-    lesson.cells[CLAIM].outputs = [new_output("stream", name="stderr", text="<hook at 0x7f3a2b>")]
-
-    assert [index for index, _ in lesson.findings()] == [CLAIM]
 
 
 @pytest.mark.parametrize("place", ["root", "home", "temp", "kernel"])
@@ -137,18 +225,14 @@ def test_a_path_that_only_begins_like_one_of_this_machine_passes(lesson: Noteboo
     assert not lesson.findings()
 
 
-def test_a_cell_that_was_not_run_is_refused(lesson: Notebook) -> None:
-    lesson.cells[CHECK].execution_count = None
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(None, "this cell was not run"), (5, "execution count 5, expected 4: not run once from top to bottom")],
+)
+def test_a_cell_that_was_not_run_once_in_its_turn_is_refused(lesson: Notebook, count: int | None, said: str) -> None:
+    lesson.cells[CHECK].execution_count = count
 
-    assert lesson.findings() == [(CHECK, "this cell was not run")]
-
-
-def test_a_cell_that_was_run_twice_is_refused(lesson: Notebook) -> None:
-    lesson.cells[CHECK].execution_count = 5
-
-    assert [(index, what.split(":")[0]) for index, what in lesson.findings()] == [
-        (CHECK, "execution count 5, expected 4")
-    ]
+    assert lesson.findings() == [(CHECK, said)]
 
 
 @pytest.mark.parametrize(

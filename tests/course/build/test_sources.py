@@ -1,7 +1,23 @@
 import pytest
 
-from hooklab.course.build.source import read_cells
+from hooklab.course.build.sources import read_cells, region_fault, solution_lines, stubbed
 from tests.course.build.made_up import TINY
+
+TWO_REGIONS = """\
+class Recorder:
+    def __init__(self) -> None:
+        ### BEGIN SOLUTION
+        self.seen = []
+        ### END SOLUTION
+
+    def hook(self, grad):
+        # keep it
+        ### BEGIN SOLUTION
+        if grad is not None:
+
+            self.seen.append(grad)
+        ### END SOLUTION
+"""
 
 
 def faults(source: str) -> list[str]:
@@ -61,17 +77,60 @@ def test_a_faulty_cell_is_named_with_its_line(source: str, line: int, cell: int,
     assert said in fault
 
 
-def test_text_before_the_first_marker_is_refused() -> None:
-    assert "the first line must be a `# %%` line" in faults("import torch\n\n# %%\nx = 1\n")[0]
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import torch\n\n# %%\nx = 1\n", ":1: the first line must be a `# %%` line"),
+        (
+            "# %%\ndef f():\n    # %% inside\n    return 1\n",
+            ":1: jupytext reads 2 cells where there are 1 `# %%` lines",
+        ),
+        ('# %%\nx = 1\n\n# %%\ntext = """\n', ":5: this is not valid Python"),
+    ],
+    ids=["text before the first marker", "an indented marker", "not Python"],
+)
+def test_a_source_that_cannot_be_read_is_refused_with_the_line(source: str, said: str) -> None:
+    (fault,) = faults(source)
+
+    assert fault.startswith(f"09_tiny.py{said}")
 
 
-def test_an_indented_marker_is_refused() -> None:
-    (fault,) = faults("# %%\ndef f():\n    # %% inside\n    return 1\n")
+def test_each_region_becomes_the_stub_at_its_own_indentation() -> None:
+    assert (
+        stubbed(TWO_REGIONS)
+        == """\
+class Recorder:
+    def __init__(self) -> None:
+        # YOUR CODE HERE
+        raise NotImplementedError()
 
-    assert "jupytext reads 2 cells where there are 1 `# %%` lines" in fault
+    def hook(self, grad):
+        # keep it
+        # YOUR CODE HERE
+        raise NotImplementedError()
+"""
+    )
 
 
-def test_a_source_that_is_not_python_is_refused_with_the_line() -> None:
-    (fault,) = faults('# %%\nx = 1\n\n# %%\ntext = """\n')
+def test_solution_lines_are_those_inside_the_regions() -> None:
+    assert solution_lines(TWO_REGIONS) == ["self.seen = []", "if grad is not None:", "self.seen.append(grad)"]
 
-    assert fault.startswith("09_tiny.py:5: this is not valid Python")
+
+def test_whole_regions_have_no_fault() -> None:
+    assert region_fault(TWO_REGIONS) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def f():\n    return 1", "a solution cell without"),
+        ("### BEGIN SOLUTION\nreturn 1", "`### BEGIN SOLUTION` without `### END SOLUTION`"),
+        ("return 1\n### END SOLUTION", "`### END SOLUTION` without `### BEGIN SOLUTION`"),
+        ("### BEGIN SOLUTION\n### BEGIN SOLUTION\nx\n### END SOLUTION", "a second `### BEGIN SOLUTION`"),
+        ("### BEGIN SOLUTION\n# later\n### END SOLUTION", "a solution region without code"),
+        ("# BEGIN SOLUTION\nreturn 1\n# END SOLUTION", "`# BEGIN SOLUTION` is no delimiter"),
+        ("### BEGIN SOLUTION here\nreturn 1\n### END SOLUTION", "`### BEGIN SOLUTION here` is no delimiter"),
+    ],
+)
+def test_a_faulty_region_is_refused(text: str, said: str) -> None:
+    assert said in (region_fault(text) or "")

@@ -1,4 +1,4 @@
-"""A lesson's source: its cells, with tags and line numbers, and the solution regions in them.
+"""What is read: which lessons there are, the cells of a lesson's source, and the solution regions in them.
 
 A region is the lines between `### BEGIN SOLUTION` and `### END SOLUTION`. The delimiters, and the stub that stands for
 it in a lesson, are nbgrader's defaults, so that nbgrader makes the same lesson from a solution notebook.
@@ -7,24 +7,127 @@ it in a lesson, are nbgrader's defaults, so that nbgrader makes the same lesson 
 from __future__ import annotations
 
 import ast
+import difflib
 import io
 import re
 import tokenize
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-import hooklab
-from hooklab.course.build.course import Problem, called_with
-
+Variant = Literal["lesson", "solution"]
+FOLDER: dict[Variant, str] = {"lesson": "lessons", "solution": "solutions"}
 TAGS = frozenset(
     ["exercise", "solution", "check", "predict", "figure", "field", "recap", "quiz", "explorer", "setup"],
 )
 BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"
 STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
-NUMBERED_TAG = re.compile(r"claim-S\d+\.\d+|field-\d{2,3}|hook-[a-z]+(-[a-z]+)*")
+_REGION = re.compile(rf"^([ \t]*){BEGIN}[ \t]*\n(.*?)^[ \t]*{END}[ \t]*$", re.M | re.S)
+_NUMBERED_TAG = re.compile(r"claim-S\d+\.\d+|field-\d{2,3}|hook-[a-z]+(-[a-z]+)*")
 _NBVAL = re.compile(r"^\s*#+\s*(NBVAL_\w+|PYTEST_VALIDATE_IGNORE_OUTPUT)\s*$", re.M)
 _MARKER = re.compile(r"#\s*%%")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, and where: the file, its line, the cell (counted from 1) and that cell's first line.
+
+    Example:
+        >>> print(Problem("solutions/source/02_tensor_hooks.py", "no minutes", 40, 7, "### Exercise 2.1 · Clip"))
+        solutions/source/02_tensor_hooks.py:40: cell 7 "### Exercise 2.1 · Clip": no minutes
+    """
+
+    file: str
+    what: str
+    line: int | None = None
+    cell: int | None = None
+    first_line: str = ""
+
+    def __str__(self) -> str:
+        where = self.file if self.line is None else f"{self.file}:{self.line}"
+        if self.cell is not None:
+            where += f': cell {self.cell} "{shortened(self.first_line)}"'
+        return f"{where}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson: its name, such as 02_tensor_hooks, and where all that belongs to it stands."""
+
+    name: str
+    root: Path
+
+    @property
+    def number(self) -> int | None:
+        """The number that the name begins with, or None."""
+        digits = self.name.split("_", 1)[0]
+        return int(digits) if digits.isdecimal() else None
+
+    @property
+    def source(self) -> Path:
+        """The text file that the lesson is written in."""
+        return self.root / "solutions" / "source" / f"{self.name}.py"
+
+    @property
+    def own(self) -> Path:
+        """The folder of its checks, predictions, figures and explorers."""
+        return self.root / "hooklab" / "course" / f"lesson{self.number:02d}"
+
+    @property
+    def wrong_answers(self) -> Path:
+        """The file of the wrong answers that its checks must reject."""
+        return self.root / "tests" / "course" / f"lesson{self.number:02d}" / "wrong.py"
+
+    @property
+    def teaching(self) -> Path:
+        """What only its teacher knows, written by hand."""
+        return self.source.with_suffix(".md")
+
+    @property
+    def page(self) -> Path:
+        """The built page for its teacher."""
+        return self.notebook("solution").with_suffix(".md")
+
+    def notebook(self, variant: Variant) -> Path:
+        """The built notebook: the lesson with open exercises, or the solution."""
+        return self.root / FOLDER[variant] / f"{self.name}.ipynb"
+
+    def shown(self, path: Path) -> str:
+        """Return a path as messages show it: relative to the root, with slashes."""
+        return path.relative_to(self.root).as_posix()
+
+
+@dataclass(frozen=True)
+class Course:
+    """The lessons of the repository at `root`."""
+
+    root: Path
+
+    def lessons(self) -> list[Lesson]:
+        """Return the lessons that have a source, in order."""
+        return [Lesson(path.stem, self.root) for path in sorted((self.root / "solutions" / "source").glob("*.py"))]
+
+    def choose(self, names: list[str]) -> list[Lesson]:
+        """Return the lessons that are meant by `02`, `02_tensor_hooks` or a path of the lesson's files; all for [].
+
+        Raises LookupError, which names what is near, for a name that is no lesson, and where there are no sources.
+        """
+        lessons = self.lessons()
+        if not lessons:
+            raise LookupError(f"there are no sources in {self.root / 'solutions' / 'source'}")
+        chosen = [_find(name, lessons) for name in names]
+        return [lesson for lesson in lessons if lesson in chosen or not names]
+
+    def strays(self) -> list[Problem]:
+        """Return a problem for each notebook that no source makes."""
+        made = {lesson.notebook(variant) for lesson in self.lessons() for variant in FOLDER}
+        found = [path for folder in FOLDER.values() for path in sorted((self.root / folder).rglob("*.ipynb"))]
+        strays = [path for path in found if path not in made and ".ipynb_checkpoints" not in path.parts]
+        return [
+            Problem(path.relative_to(self.root).as_posix(), "no source makes this notebook: remove it")
+            for path in strays
+        ]
 
 
 @dataclass(frozen=True)
@@ -82,6 +185,29 @@ def read_cells(text: str, file: str) -> tuple[list[Cell], list[Problem]]:
     return cells, problems
 
 
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file, an empty one where there is none. To import it would import torch."""
+    return ast.parse(path.read_text(encoding="utf-8") if path.is_file() else "")
+
+
+def calls_in(tree: ast.AST, *names: str) -> list[ast.Call]:
+    """Return the calls of functions of these names, in order."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    found = [call for call in calls if ast.unparse(call.func).removeprefix("hooklab.") in names]
+    return sorted(found, key=lambda call: call.lineno)
+
+
+def called_with(tree: ast.AST, *names: str) -> list[str]:
+    """Return the texts that functions of these names are called with as first argument, in order.
+
+    Example:
+        >>> called_with(ast.parse('hooklab.check("2.1", record_gradients)'), "check")
+        ['2.1']
+    """
+    first = [call.args[0] for call in calls_in(tree, *names) if call.args]
+    return [arg.value for arg in first if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+
+
 def stubbed(text: str) -> str:
     """Return the text with each region replaced by the stub, at the indentation of its first delimiter.
 
@@ -91,34 +217,13 @@ def stubbed(text: str) -> str:
             # YOUR CODE HERE
             raise NotImplementedError()
     """
-    lines, inside = [], False
-    for line in text.split("\n"):
-        if line.strip() == BEGIN:
-            inside = True
-            indent = line[: line.index("#")]
-            lines += [indent + stub for stub in STUB]
-        elif line.strip() == END:
-            inside = False
-        elif not inside:
-            lines.append(line)
-    return "\n".join(lines)
+    return _REGION.sub(lambda region: "\n".join(region[1] + line for line in STUB), text)
 
 
 def solution_lines(text: str) -> list[str]:
     """Return the lines inside the regions, stripped, without empty ones."""
-    lines, inside = [], False
-    for line in map(str.strip, text.split("\n")):
-        if line in (BEGIN, END):
-            inside = line == BEGIN
-        elif inside and line:
-            lines.append(line)
-    return lines
-
-
-def guarded(check_cell: str) -> str:
-    """Return the text of a solution's check cell, with a line for graders that nbgrader takes out for students."""
-    line = f'from hooklab.course.graded import check_of; check = check_of("{hooklab.__version__}", check)'
-    return f"### BEGIN HIDDEN TESTS\n{line}  # fails here? then no point counts\n### END HIDDEN TESTS\n{check_cell}"
+    lines = [line.strip() for _, inside in _REGION.findall(text) for line in inside.split("\n")]
+    return list(filter(None, lines))
 
 
 def has_marker(text: str) -> bool:
@@ -149,6 +254,25 @@ def region_fault(text: str) -> str | None:
     return None if regions else f"a solution cell without `{BEGIN}` … `{END}`"
 
 
+def shortened(text: str, width: int = 60) -> str:
+    """Return the first line of a text, cut to `width` characters."""
+    line = text.strip().split("\n", 1)[0].strip()
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _find(name: str, lessons: list[Lesson]) -> Lesson:
+    wanted = Path(name).stem if name.endswith((".py", ".ipynb")) else name
+    for lesson in lessons:
+        if wanted == lesson.name or (wanted.isdecimal() and int(wanted) == lesson.number):
+            return lesson
+    names = [lesson.name for lesson in lessons]
+    slugs = {name.split("_", 1)[-1]: name for name in names}
+    near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.4)
+    near += [slugs[slug] for slug in difflib.get_close_matches(wanted, slugs, n=3, cutoff=0.4)]
+    listed = ", ".join(dict.fromkeys(near)) or ", ".join(names)
+    raise LookupError(f"there is no lesson {name!r}; {'near' if near else 'there are'}: {listed}")
+
+
 def _faults(cell: Cell, metadata: dict[str, object]) -> list[str]:
     faults = []
     if cell.kind not in ("markdown", "code"):
@@ -161,7 +285,7 @@ def _faults(cell: Cell, metadata: dict[str, object]) -> list[str]:
     for option in sorted(set(metadata) - {"tags", "lines_to_next_cell"}):
         faults.append(f"unknown cell option {option!r}; a cell has tags=[…] and nothing else")
     for tag in cell.tags:
-        if tag not in TAGS and not NUMBERED_TAG.fullmatch(tag):
+        if tag not in TAGS and not _NUMBERED_TAG.fullmatch(tag):
             faults.append(f"unknown tag {tag!r}; known: {', '.join(sorted(TAGS))}, claim-S1.2, field-05, hook-node")
         if tag.startswith("field-") and "field" not in cell.tags:
             faults.append(f"tag {tag!r} without the tag 'field'")
