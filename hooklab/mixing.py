@@ -23,11 +23,15 @@ _NEW, _OPEN, _OVER = "new", "open", "over"
 _being_mixed: dict[tuple[int, int], ref[MixBlock]] = {}
 
 
-class MixBlock:
-    """One batch, mixed at a layer, at the input, or nowhere."""
+class MixBlock(Hook):
+    """One batch, mixed at a layer, at the input, or nowhere; at a layer it is that layer's forward hook itself.
+
+    A copy of the model gets an inert hook in its place.
+    """
 
     __slots__ = (
-        "__weakref__", "eagerly", "given_x", "handles", "layer", "mixed", "mixer", "model", "state", "thread", "watches"
+        "__weakref__", "batch_dim", "eagerly", "given_x", "handles", "layer", "may_be_second", "mixed", "model",
+        "must_run_again", "part", "runs", "state", "thread", "watches",
     )  # fmt: skip
 
     def __init__(
@@ -43,11 +47,16 @@ class MixBlock:
         stays_compiled: bool = False,
         watches: bool = True,
     ) -> None:
+        super().__init__(session=None)
         self.model = model
         self.mixed = mixed
         self.given_x = given_x
         self.layer = layer
-        self.mixer = None if layer is None else _MixOutput(self, batch_dim, part, may_be_second)
+        self.batch_dim = batch_dim
+        self.part = part
+        self.may_be_second = may_be_second
+        self.runs = 0
+        self.must_run_again = False
         self.eagerly = layer is not None and not stays_compiled
         # compiled code would have to trace the watching hook, unless nothing runs compiled
         self.watches = watches and (self.eagerly or not may_have_compiled())
@@ -72,8 +81,8 @@ class MixBlock:
                 self.handles.append(
                     self.model.register_forward_pre_hook(_WatchCalls(self), prepend=True, with_kwargs=True)
                 )
-            if self.layer is not None and self.mixer is not None:
-                self.handles.append(self.layer.register_forward_hook(self.mixer))
+            if self.layer is not None:
+                self._hook(self.layer)
         except BaseException:
             self._close()
             raise
@@ -88,49 +97,10 @@ class MixBlock:
         if exception_type is None:
             self._object_if_nothing_was_mixed()
 
-    def _close(self) -> None:
-        remove_all(self.handles)
-        _being_mixed.pop((id(self.model), self.thread), None)
-        if self.eagerly:
-            stop_running_eagerly()
-
-    def _object_if_nothing_was_mixed(self) -> None:
-        mixed = self.mixed
-        if mixed.layer == INPUT and not mixed._x_was_read:
-            raise RuntimeError("the input was chosen for mixing, but mixed.x was not used: call model(mixed.x)")
-        if self.mixer is None:
-            return
-        if self.mixer.runs == 0:
-            raise RuntimeError(
-                f"layer {mixed.layer!r} was chosen for mixing, but did not run inside the block: the targets "
-                "would be mixed, the features not. Call the model inside the block, as model(...) and not "
-                "model.forward(...), and choose layers that every forward pass uses."
-            )
-        if self.mixer.must_run_again:
-            raise RuntimeError(
-                f"layer {mixed.layer!r} is in a checkpoint, which computes it again in the backward pass, then "
-                "unmixed: call backward() inside the block"
-            )
-
-
-class _MixOutput(Hook):
-    """The forward hook of one block; a copy of the model gets an inert one in its place."""
-
-    __slots__ = ("batch_dim", "block", "may_be_second", "must_run_again", "part", "runs")
-
-    def __init__(self, block: MixBlock, batch_dim: int, part: Part | None, may_be_second: bool) -> None:
-        super().__init__(session=None)
-        self.block = block
-        self.batch_dim = batch_dim
-        self.part = part
-        self.may_be_second = may_be_second
-        self.runs = 0
-        self.must_run_again = False
-
     def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
-        if is_foreign(self.block.thread):
+        if threading.get_ident() != self.thread and is_foreign(self.thread):
             return None
-        mixed = self.block.mixed
+        mixed = self.mixed
         if backward_number() == -1:
             self.runs += 1
             self.must_run_again = will_run_again()
@@ -141,11 +111,53 @@ class _MixOutput(Hook):
                 f"layer {mixed.layer!r} ran a second time inside one `with mix(x, y)` block, which would mix twice. "
                 "Call the model once per block, and choose layers that are used once per forward pass."
             )
-        _refuse_eval_mode(self.block.model)
+        if not self.model.training:
+            _refuse_eval_mode(self.model)
         what = f"the output of layer {mixed.layer!r}"
         if self.may_be_second:
             refuse_two_batch_dims(output, mixed.permutation.shape[0], what, mixed.layer)
         return blend_all(output, mixed.lam, mixed.permutation, what, self.batch_dim, self.part)
+
+    def _hook(self, layer: nn.Module) -> None:
+        """What register_forward_hook does, without its handle, which takes half a percent of a small model's step."""
+        if type(layer).register_forward_hook is nn.Module.register_forward_hook:
+            layer._forward_hooks[self] = self  # type: ignore[index]
+        else:
+            self.handles.append(layer.register_forward_hook(self))
+
+    def _unhook(self) -> None:
+        if self.layer is not None:
+            self.layer._forward_hooks.pop(self, None)  # type: ignore[call-overload]
+        if self.handles:
+            remove_all(self.handles)
+
+    def _close(self) -> None:
+        try:
+            self._unhook()
+        except BaseException:  # an interrupt is let through only when all are gone
+            self._unhook()
+            raise
+        _being_mixed.pop((id(self.model), self.thread), None)
+        if self.eagerly:
+            stop_running_eagerly()
+
+    def _object_if_nothing_was_mixed(self) -> None:
+        mixed = self.mixed
+        if mixed.layer == INPUT and not mixed._x_was_read:
+            raise RuntimeError("the input was chosen for mixing, but mixed.x was not used: call model(mixed.x)")
+        if self.layer is None:
+            return
+        if self.runs == 0:
+            raise RuntimeError(
+                f"layer {mixed.layer!r} was chosen for mixing, but did not run inside the block: the targets "
+                "would be mixed, the features not. Call the model inside the block, as model(...) and not "
+                "model.forward(...), and choose layers that every forward pass uses."
+            )
+        if self.must_run_again:
+            raise RuntimeError(
+                f"layer {mixed.layer!r} is in a checkpoint, which computes it again in the backward pass, then "
+                "unmixed: call backward() inside the block"
+            )
 
 
 class _WatchCalls(Hook):

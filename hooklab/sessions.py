@@ -18,7 +18,7 @@ from torch import nn
 from hooklab.eager import never_compile, run_eagerly, stop_running_eagerly
 from hooklab.selecting import first_few, named_modules, uncompiled
 from hooklab.stale import require_unchanged, steps_to
-from hooklab.torch_private import backward_number, call_code
+from hooklab.torch_private import backward_number, call_code, saves_through_hooks
 
 
 class Handle(Protocol):
@@ -246,7 +246,13 @@ def _running_calls() -> list[nn.Module]:
 
 
 def will_run_again() -> bool:
-    """Whether this code runs inside a checkpoint, whose part the backward will compute again."""
+    """Whether this code runs inside a checkpoint, whose part the backward will compute again.
+
+    A checkpoint keeps what is saved by hooks of its own or, the reentrant kind, runs without gradients: where neither
+    is so, the stack need not be searched for it.
+    """
+    if torch.is_grad_enabled() and not saves_through_hooks():
+        return False
     checkpoint = sys.modules.get("torch.utils.checkpoint")
     if checkpoint is None:
         return False

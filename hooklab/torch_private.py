@@ -52,6 +52,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "torch.jit": {"RecursiveScriptModule": "every tool: what torch.jit.script compiled takes no hooks, and is refused"},
     "torch._C": {"_current_graph_task_id": "every hook: it asks whether a checkpoint computes its part again"},
+    "torch._C._autograd": {
+        "_top_saved_tensors_default_hooks": "ManifoldMixup and edit, which ask whether they are in a checkpoint"
+    },
     "torch._C._dynamo.eval_frame": dict.fromkeys(
         ("_FrameAction", "_FrameExecStrategy", "set_code_exec_strategy"),
         "keeping torch.compile out of hooks when it runs for the first time inside a block",
@@ -67,6 +70,7 @@ def _owners() -> dict[str, Any]:
         "torch.nn.modules.module": global_hooks,
         "torch.jit": getattr(torch, "jit", None),
         "torch._C": torch._C,
+        "torch._C._autograd": torch._C._autograd,
         "torch._C._dynamo.eval_frame": getattr(dynamo, "eval_frame", None),
     }
 
@@ -91,6 +95,16 @@ def _needed(owner: Any, name: str) -> Any:
 # asks at every call, so it goes straight to the C function.
 backward_number: Callable[[], int] = _needed(torch._C, "_current_graph_task_id")
 
+
+def saves_through_hooks() -> bool:
+    """Whether autograd keeps values through somebody's hooks now, as in a checkpoint; True if torch does not tell."""
+    return _top_hooks_of_saving(True) is not None
+
+
+_top_hooks_of_saving: Callable[[bool], Any] = getattr(
+    torch._C._autograd, "_top_saved_tensors_default_hooks", lambda ignores_tracing: True
+)
+
 # The code of nn.Module.__call__'s heart.
 call_code: CodeType = _needed(nn.Module, "_call_impl").__code__
 
@@ -99,19 +113,25 @@ ScriptModule: Any = getattr(_owners()["torch.jit"], "RecursiveScriptModule", ())
 WrappedHook: Any = getattr(global_hooks, "_WrappedHook", ())
 
 
+_note_of_compiling: Callable[[], Any] | None = None  # of torch's compiler, once something has imported it
+
+
 def may_have_compiled() -> bool:
     """Whether torch.compile has been asked for anything in this process; True where this torch does not tell.
 
     Torch imports its compiler for other reasons, too, such as the first step of an optimizer. What torch.compile
     makes begins with a patch that is made once in a process, and torch keeps a note of it.
     """
-    compiler = sys.modules.get("torch._dynamo.eval_frame")
-    if compiler is None:
-        return False
-    try:
-        return bool(compiler.TorchPatcher.patch.cache_info().currsize)
-    except AttributeError:
-        return True
+    global _note_of_compiling
+    if _note_of_compiling is None:
+        compiler = sys.modules.get("torch._dynamo.eval_frame")
+        if compiler is None:
+            return False
+        try:
+            _note_of_compiling = compiler.TorchPatcher.patch.cache_info
+        except AttributeError:
+            return True
+    return bool(_note_of_compiling().currsize)
 
 
 def skip_when_compiling(function: Any, why: str) -> None:
