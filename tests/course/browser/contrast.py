@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 from playwright.sync_api import Locator
 
+from hooklab.course.browser.lab import LOOK_EVERY
+
+SECONDS_TO_SHOW = 60
 ENOUGH = 4.5  # as the accessibility guidelines want it for text: WCAG 2.2, success criterion 1.4.3
 
 # Each text that is shown, with its contrast to the nearest background behind it (WCAG 2.2, "contrast ratio").
@@ -28,7 +33,14 @@ _CONTRASTS = """root => {
 
 
 def too_faint(element: Locator) -> dict[str, float]:
-    """Return the texts in an element whose contrast is too low, with it: 1 is invisible, 21 black on white."""
-    found: list[tuple[str, float]] = element.evaluate(_CONTRASTS)
-    assert found, "there is no text to look at"
+    """Return the texts in an element whose contrast is too low, with it: 1 is invisible, 21 black on white.
+
+    A page shows its parts one after the other: what counts is what it shows twice in a row.
+    """
+    before: list[tuple[str, float]] = []
+    deadline = time.monotonic() + SECONDS_TO_SHOW
+    while not (found := element.evaluate(_CONTRASTS)) or found != before:
+        assert time.monotonic() < deadline, f"no text to look at, or not the same one for long: {found}"
+        before = found
+        element.page.wait_for_timeout(LOOK_EVERY)
     return {text: ratio for text, ratio in found if ratio < ENOUGH}
