@@ -21,3 +21,10 @@ def _no_figures_of_other_tests():
     """Close what earlier tests, doctests among them, have left in pyplot's list: some tests count what is there."""
     if pyplot := sys.modules.get("matplotlib.pyplot"):
         pyplot.close("all")
+
+
+@pytest.fixture
+def same_numbers_each_time() -> None:
+    import torch  # not above: many tests do without
+
+    torch.manual_seed(0)

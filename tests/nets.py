@@ -112,6 +112,15 @@ class Checkpointed(nn.Module):
         return checkpoint(self.block, self.stem(x), use_reentrant=self.use_reentrant)
 
 
+class ChangedThroughAnotherView(nn.Module):
+    """Returns a view whose base was changed in place through another view of it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        view = x.clone().view(3)
+        view[:].add_(2)
+        return view
+
+
 class Raises(nn.Module):
     """Raises what it is given."""
 

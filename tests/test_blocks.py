@@ -20,10 +20,7 @@ from hooklab.editing import Edit
 from hooklab.sessions import Session
 from tests.nets import mlp, ones
 
-
-@pytest.fixture(autouse=True)
-def _same_numbers_each_time() -> None:
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
 
 Tool = Callable[..., AbstractContextManager[Any]]
@@ -139,15 +136,15 @@ def test_run_until_refuses_a_scripted_part_by_name() -> None:
     assert leftover_hooks(model) == []
 
 
+def outputs(tool: Tool, model: nn.Module) -> Iterator[torch.Tensor]:
+    with tool(model):
+        while True:
+            yield model(ones(2, 3))
+
+
 def test_a_closed_generator_leaves_no_hook(tool: Tool) -> None:
     model = mlp()
-
-    def outputs() -> Iterator[torch.Tensor]:
-        with tool(model):
-            while True:
-                yield model(ones(2, 3))
-
-    stream = outputs()
+    stream = outputs(tool, model)
     next(stream)
     assert leftover_hooks(model) != []
     stream.close()
@@ -156,12 +153,7 @@ def test_a_closed_generator_leaves_no_hook(tool: Tool) -> None:
 
 def test_a_generator_that_is_dropped_leaves_no_hook(tool: Tool) -> None:
     model = mlp()
-
-    def outputs() -> Iterator[torch.Tensor]:
-        with tool(model):
-            yield model(ones(2, 3))
-
-    stream = outputs()
+    stream = outputs(tool, model)
     next(stream)
     del stream
     gc.collect()
@@ -170,12 +162,7 @@ def test_a_generator_that_is_dropped_leaves_no_hook(tool: Tool) -> None:
 
 def test_a_generator_closed_in_another_thread_leaves_no_hook(tool: Tool) -> None:
     model = mlp()
-
-    def outputs() -> Iterator[torch.Tensor]:
-        with tool(model):
-            yield model(ones(2, 3))
-
-    stream = outputs()
+    stream = outputs(tool, model)
     next(stream)
     thread = threading.Thread(target=stream.close)  # type: ignore[attr-defined]
     thread.start()

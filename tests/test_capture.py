@@ -15,10 +15,7 @@ from torch import Tensor, nn
 from hooklab import capture
 from tests.nets import Branch, Emit, ModelOutput, Pair, Raises, Recursive, Result, Reuse, Shared, Wrap, mlp, ones
 
-
-@pytest.fixture(autouse=True)
-def _same_numbers_each_time() -> None:
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
 
 def test_an_output_is_read_by_name() -> None:

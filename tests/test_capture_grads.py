@@ -11,12 +11,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from hooklab import capture
-from tests.nets import Branch, Checkpointed, Emit, Reuse, Wrap, mlp, ones
+from tests.nets import Branch, ChangedThroughAnotherView, Checkpointed, Emit, Reuse, Wrap, mlp, ones
 
-
-@pytest.fixture(autouse=True)
-def _same_numbers_each_time() -> None:
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
 
 def test_the_gradient_is_that_of_the_output() -> None:
@@ -56,13 +53,7 @@ def test_gradients_come_with_an_in_place_change_of_a_view() -> None:
 
 
 def test_a_view_whose_base_was_changed_through_another_view_does_not_crash() -> None:
-    class Changed(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            view = x.clone().view(3)
-            view[:].add_(2)
-            return view
-
-    model, x = Changed(), torch.zeros(3, requires_grad=True)
+    model, x = ChangedThroughAnotherView(), torch.zeros(3, requires_grad=True)
     with capture(model, grads=True) as seen:
         model(x).sum().backward()
     assert seen.grad("").tolist() == [1, 1, 1]

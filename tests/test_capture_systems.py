@@ -21,10 +21,7 @@ from hooklab import capture
 from hooklab.course.processes import launch
 from tests.nets import Wrap, mlp, ones
 
-
-@pytest.fixture(autouse=True)
-def _same_numbers_each_time() -> None:
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
 
 # modes

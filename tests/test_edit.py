@@ -14,10 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from hooklab import capture, edit, leftover_hooks, run_until
 from tests.nets import Branch, Checkpointed, Emit, Pair, Raises, Recursive, Result, Reuse, Shared, Wrap, mlp, ones
 
-
-@pytest.fixture(autouse=True)
-def _same_numbers_each_time() -> None:
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
 
 def zero(output: Tensor, call: Any) -> Tensor:

@@ -21,10 +21,7 @@ from hooklab.health import Health
 from hooklab.tallies import Row, range_of, read, sample_later, sample_now
 from tests.nets import Branch, Checkpointed, Emit, Raises, Reuse, Shared, Wrap, mlp, ones
 
-
-@pytest.fixture(autouse=True)
-def _same_numbers_each_time() -> None:
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
 
 def only(health: Health, kind: str = "output", **wanted: Any) -> Row:

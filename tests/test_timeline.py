@@ -11,12 +11,21 @@ from torch import Tensor, nn
 
 from hooklab import timeline
 from hooklab.tracing import Timeline
-from tests.nets import Branch, Checkpointed, Emit, Raises, Recursive, Reuse, Shared, Wrap, mlp, ones
+from tests.nets import (
+    Branch,
+    ChangedThroughAnotherView,
+    Checkpointed,
+    Emit,
+    Raises,
+    Recursive,
+    Reuse,
+    Shared,
+    Wrap,
+    mlp,
+    ones,
+)
 
-
-@pytest.fixture(autouse=True)
-def _same_numbers_each_time() -> None:
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
 
 def story(events: Timeline) -> list[str]:
@@ -106,13 +115,7 @@ def test_an_output_of_any_structure_has_backward_events(shape: str) -> None:
 
 
 def test_a_view_whose_base_was_changed_through_another_view_does_not_crash() -> None:
-    class Changed(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            view = x.clone().view(3)
-            view[:].add_(2)
-            return view
-
-    model = Changed()
+    model = ChangedThroughAnotherView()
     with timeline(model) as events:
         model(torch.zeros(3, requires_grad=True)).sum().backward()
     assert story(events) == ["+*", "-*", "<*", ">*"]

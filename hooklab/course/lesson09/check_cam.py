@@ -43,8 +43,6 @@ WORLDS = [
     _world("a model whose parameters are all frozen", "second", 2, 3, frozen=True),
 ]
 
-Parts = tuple[Tensor, Tensor, Tensor, Tensor]  # values, gradients of the score, of all scores' sum, of the best score
-
 
 def _program(combine: Program, score: Program | None = None, of_input: bool = False) -> Program:
     """Return a program that combines a layer's values with the gradients of what `score` makes of (scores, labels)."""
