@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.expectations import error_comes_out, hidden_error
-from hooklab.course.exercises.faults import PlannedError
+from hooklab.course.exercises.faults import PLANNED, PlannedError
+from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
 from hooklab.course.exercises.misconceptions import Reason, in_torchs_line, named_by
 from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
 
@@ -202,6 +204,27 @@ def expect_manager(manager: Any, made_by: str) -> Any:
             likely=likely,
         )
     return manager
+
+
+def expect_clean_block(trial: Trial, model: nn.Module, block: Callable[[type[BaseException]], None]) -> None:
+    """Raise NotYet if the answer's `with` block leaves hooks on a model when it ends by an exception, or hides that.
+
+    `block` opens one, and raises in it the exception that it is called with.
+    """
+    block.__name__ = trial.name
+    for error, words, likely in PLANNED:
+        hooks = snapshot_hooks([model])
+        came_out = error_comes_out(trial, partial(block, error))
+        left = remove_new_hooks([model], hooks)
+        if left:
+            raise NotYet(
+                f"after {words} in the block, {len(left)} of your hooks stay",
+                expected="no hook left, however the block ends",
+                got=left[0],
+                likely=likely or "no finally: code after a bare `yield` is skipped when the block raises",
+            )
+        if not came_out:
+            raise hidden_error("the block")
 
 
 def expect_error_comes_out(trial: Trial, model: nn.Module, layer: nn.Module, x: Tensor) -> None:

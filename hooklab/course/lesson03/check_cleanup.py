@@ -7,10 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import error_comes_out, hidden_error
-from hooklab.course.exercises.faults import PLANNED
 from hooklab.course.exercises.forward import (
     Net,
+    expect_clean_block,
     expect_manager,
     look,
     misconception_named,
@@ -168,31 +167,14 @@ def _check_own_dictionary(trial: Trial) -> None:
 
 
 def _check_exception(trial: Trial) -> None:
-    for error, words, likely in PLANNED:
-        _check_one_exception(trial, error, words, likely)
-
-
-def _check_one_exception(trial: Trial, error: type[BaseException], words: str, likely: str | None) -> None:
     model, x = Net(1), whole_numbers(3, 3, 2)
-    hooks = snapshot_hooks([model])
 
-    def a_block() -> None:
+    def block(error: type[BaseException]) -> None:
         with trial.answer(model, ["body.second", "head"]):
             model(x)
             raise error
 
-    a_block.__name__ = "a block with capturing"
-    came_out = error_comes_out(trial, a_block)
-    left = remove_new_hooks([model], hooks)
-    if left:
-        raise NotYet(
-            f"after {words} in the block, {len(left)} of your hooks are still there",
-            expected="no hook left, however the block ends",
-            got=left[0],
-            likely=likely or "no finally: code after a bare `yield` is skipped when the block raises",
-        )
-    if not came_out:
-        raise hidden_error("the block")
+    expect_clean_block(trial, model, block)
 
 
 def _check_wrong_name(trial: Trial) -> None:

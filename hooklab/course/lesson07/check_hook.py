@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.faults import PLANNED
 from hooklab.course.exercises.forward import (
+    expect_clean_block,
     expect_manager,
     linear,
     misconception_named,
@@ -17,7 +17,6 @@ from hooklab.course.exercises.forward import (
     users_own,
     whole_numbers,
 )
-from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
 from hooklab.course.exercises.trial import NotYet, Trial, apart, expect_tensor, same, tensor_text
 from hooklab.course.lesson07.known_mixtures import TWICE, UNMIXED, Seen, explain_mixture, mixture, partners
 
@@ -226,31 +225,10 @@ def _gradient(loss: Tensor, weight: Tensor) -> Tensor | None:
 
 
 def _check_exception(trial: Trial) -> None:
-    for error, words, likely in PLANNED:
-        _check_one_exception(trial, error, words, likely)
-
-
-def _check_one_exception(trial: Trial, error: type[BaseException], words: str, likely: str | None) -> None:
     net = _Net(5)
-    hooks = snapshot_hooks([net])
-    came_out = False
-    try:
-        with trial.run(trial.answer, net.stage, 0.75, partners(3)):
+
+    def block(error: type[BaseException]) -> None:
+        with trial.answer(net.stage, 0.75, partners(3)):
             raise error
-    except error:
-        came_out = True
-    left = remove_new_hooks([net], hooks)
-    if left:
-        raise NotYet(
-            f"after {words} in the block, your hook is still there",
-            expected="no hook left, however the block ends",
-            got=left[0],
-            likely=likely or "no finally: code after a bare `yield` is skipped when the block raises",
-        )
-    if not came_out:
-        raise NotYet(
-            f"{words} of the block was swallowed",
-            expected="the exception comes out of the with statement",
-            got="the code after the block went on as if nothing had happened",
-            likely="except around yield, or __exit__ that returns True: use finally",
-        )
+
+    expect_clean_block(trial, net, block)

@@ -775,6 +775,16 @@ def mixing_until_an_interrupt(layer, lam, indices):
     handle.remove()
 
 
+@wrong("7.3", "`raise` with another exception")
+@contextlib.contextmanager
+def raises_another_exception(layer, lam, indices):
+    with layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices)):
+        try:
+            yield
+        except Exception as error:
+            raise RuntimeError("the block failed") from error
+
+
 @wrong("7.3", says="in float64")
 @contextlib.contextmanager
 def mixing_in_float32(layer, lam, indices):

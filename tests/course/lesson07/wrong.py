@@ -261,7 +261,7 @@ def never_removes(layer, lam, indices):
     yield
 
 
-@wrong("7.3", says="the exception comes out of the with statement")
+@wrong("7.3", says="swallowed: an `except` without `raise`")
 @contextlib.contextmanager
 def swallows_the_exception(layer, lam, indices):
     handle = layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices))
