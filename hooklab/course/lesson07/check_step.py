@@ -7,6 +7,7 @@ moved, and the loss. The draws themselves are the matter of exercise 7.4.
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import error_comes_out, hidden_error
+from hooklab.course.exercises.faults import PlannedError
 from hooklab.course.exercises.forward import misconception_named
 from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
 from hooklab.course.exercises.misconceptions import named_by
@@ -22,10 +25,6 @@ from hooklab.course.lesson07.known_mixtures import TWICE, Seen, explain_mixture,
 
 SIZE, RATE = 5, 0.25
 PLACES = ("the input", "layers[0]", "layers[1]")
-
-
-class _Broken(Exception):
-    """Raised by the check's network."""
 
 
 class _Draw(NamedTuple):
@@ -85,7 +84,7 @@ class _Net(nn.Module):
             x = stage(x)
         self.received.append(x.detach())
         if self.raises:
-            raise _Broken
+            raise PlannedError
         logits: Tensor = self.head(x)
         return logits
 
@@ -351,11 +350,8 @@ def _check_exception(trial: Trial) -> None:
         net.raises = True
         optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
         hooks, batch = snapshot_hooks([net]), (torch.eye(SIZE), torch.zeros(SIZE, dtype=torch.int64))
-        swallowed = True
-        try:
-            trial.answer(net, net.stages, optimizer, *batch, 0.75, partners(SIZE), place)
-        except _Broken:
-            swallowed = False
+        step = partial(trial.answer, net, net.stages, optimizer, *batch, 0.75, partners(SIZE), place)
+        came_out = error_comes_out(trial, step)
         if left := remove_new_hooks([net], hooks):
             raise NotYet(
                 "when the model raises in the middle of a step, your hook stays",
@@ -363,5 +359,5 @@ def _check_exception(trial: Trial) -> None:
                 got=left[0],
                 likely="remove() after the pass is skipped when the pass raises: use `with`, or finally",
             )
-        if swallowed:
-            raise NotYet("an exception of the model was swallowed", expected="it comes out of your step")
+        if not came_out:
+            raise hidden_error("the model")

@@ -809,6 +809,14 @@ def mixing_one_at_a_time(layer, lam, indices):
         open_now.clear()
 
 
+@wrong("7.5", "`raise` with another exception")
+def raises_another_exception_than_the_model(*args):
+    try:
+        return a_step()(*args)
+    except Exception as error:
+        raise RuntimeError("the step failed") from error
+
+
 @wrong("7.5", says="requires grad now")
 def steps_and_asks_for_a_gradient(model, layers, optimizer, x, y, lam, indices, place):
     x.requires_grad_()

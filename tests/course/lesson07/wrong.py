@@ -773,7 +773,7 @@ def returns_nan(model, layers, optimizer, x, y, lam, indices, place):
     return float("nan")
 
 
-@wrong("7.5", says="an exception of the model was swallowed")
+@wrong("7.5", says="swallowed: an `except` without `raise`")
 def goes_on_after_an_exception(model, layers, optimizer, x, y, lam, indices, place):
     try:
         return finish(optimizer, mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices))
