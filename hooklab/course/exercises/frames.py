@@ -47,7 +47,9 @@ _LIBRARIES = tuple(
 def whose(filename: str) -> Literal["learner", "library", "course"]:
     """Return whose code a file holds: the learner's, a library's (hooklab's tools are one), or the course's."""
     if filename.startswith("<"):  # <stdin>, <string>: typed or made by somebody, most likely the learner
-        return "library" if filename.startswith("<frozen") else "learner"
+        return (
+            "library" if filename.startswith(("<frozen", "<eval_with_key>")) else "learner"
+        )  # the latter is torch.fx's
     path = _normal(filename)
     if path.startswith(_normal(_COURSE) + os.sep):
         return "course"

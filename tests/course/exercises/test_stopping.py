@@ -79,6 +79,23 @@ def test_an_answer_on_a_busy_machine_gets_more_time(wall, cpu, is_over):
     assert stopping._is_over(10, wall, cpu) is is_over
 
 
+def test_the_time_of_a_librarys_import_is_not_the_answers(monkeypatch, tmp_path):
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(1.0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    whose = stopping.whose
+    monkeypatch.setattr(stopping, "whose", lambda name: "library" if "slow_to_import" in name else whose(name))
+
+    def imports(x):
+        import slow_to_import  # noqa: F401
+
+    def imports_and_loops(x):
+        imports(x)
+        loops(x)
+
+    assert outcome_of(calls_with_tensor, imports, monkeypatch, seconds=SOON).state == "correct"
+    assert "was stopped" in outcome_of(calls_with_tensor, imports_and_loops, monkeypatch, seconds=SOON).summary
+
+
 def test_an_endless_hook_is_stopped_in_a_backward(monkeypatch):
     def answer(x):
         def hook(grad):
