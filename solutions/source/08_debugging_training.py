@@ -50,7 +50,8 @@ assert ill.losses[-1] != ill.losses[-1]
 #
 # Run `model(x)` once. Return the name of the first module (as in `named_modules()`) whose output holds an inf or nan though
 # none of its inputs does, and the largest magnitude among these inputs. Return `None` if there is no such module. First
-# is what finishes first, so a part comes before the module around it; the model itself counts, too. No hook stays behind.
+# is what finishes first, so a part comes before the module around it; the model itself counts, too. Every module takes
+# tensors, its `args`, and puts out one tensor. No hook stays behind.
 #
 # <details><summary>Hint: the check names a part of a part</summary>
 #
@@ -267,7 +268,8 @@ assert explorer.trained(3.0, 1.0, False).accuracy < 0.2 < 0.75 < explorer.traine
 #
 # Each exercise is a training that does not learn as it should. Your function gets the training, **mends** it, and returns its
 # diagnosis: the module and the cause. Mend it by changing or replacing `training.model`, `training.optimizer` or
-# `training.prepare` (which is given the pixels). The check trains it for 80 steps, also from other first weights. These are the causes:
+# `training.prepare` (which is given the pixels). Your function does not train it, and puts no hook on it (patient E may get
+# one that returns nothing). The check trains it for 80 steps, also from other first weights. These are the causes:
 
 # %%
 for cause, meaning in CAUSES.items():

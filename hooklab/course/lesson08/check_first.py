@@ -211,7 +211,9 @@ def _judge(world: World, got: Any, seen: list[Any]) -> None:
     where = f"in {world.text}"
     if world.wanted is None:
         if got is not None:
-            raise NotYet(f"{where} you name a module", expected="None", got=_text(got), likely=_why(seen, world))
+            names = isinstance(got, tuple | list) and len(got) == 2
+            missing = f"{where} {'you name a module' if names else 'your result is not None'}"
+            raise NotYet(missing, expected="None", got=_text(got), likely=_why(seen, world))
         return
     expected = f"({world.wanted[0]!r}, {world.wanted[1]:g})"
     if got is None:

@@ -106,7 +106,7 @@ RIGHT = _program(_right_mix)
 GUESSES: dict[str, Program] = {
     "no patch: this is the corrupted run as it is; the second run needs a hook that returns the new output, and none "
     "of the first run's, which would store anew": _run(of_clean=False),
-    "no second run: this is the clean run as it is": _run(of_clean=True),
+    "this is the clean run as it is: what the run on `corrupted` gives is asked for": _run(of_clean=True),
     "all positions: only one comes from the clean run": _program(lambda output, clean, position: clean.clone()),
     "the other way round: the corrupted run's vector in the clean run": _program(_right_mix, swapped=True),
     "another dimension: position counts along dimension 1, dimension 0 is the batch": _program(

@@ -65,6 +65,12 @@ def _graphs() -> list[tuple[str, Callable[[], Tensor]]]:
     def two_infinities() -> Tensor:
         return (_leaf(0.0, 0.0).sqrt() * torch.tensor([1.0, -1.0])).sum()
 
+    def in_place() -> Tensor:
+        x = _leaf(0.0, 4.0)
+        y = x * 1
+        y[:1].sqrt_()
+        return torch.where(x > 0, y, 0.0).sum()
+
     def healthy() -> Tensor:
         x = _leaf(1.0, 2.0)
         return ((x + 1).log() * x.exp() + x).sum()
@@ -81,6 +87,7 @@ def _graphs() -> list[tuple[str, Callable[[], Tensor]]]:
         ("one where the NaN is on the second way from the loss", second_way),
         ("one with infinite, but no NaN gradients", infinite),
         ("one with an infinity and minus infinity", two_infinities),
+        ("one in which a part is changed in place", in_place),
         ("a healthy one", healthy),
     ]
 
@@ -116,7 +123,10 @@ _GUESSES: dict[str, Callable[[list[_Ran]], Any]] = {
     "late binding: every hook reports the last `node` of the loop": lambda log: (
         log[0].last_found if any(_has_nan(ran.made) for ran in log) else None
     ),
-    "no hook has found anything": lambda log: None,
+    "not all of the name: that of some nodes begins with the room they are in, as in torch::autograd::CopySlices": (
+        lambda log: (_first(log, lambda ran: _has_nan(ran.made)) or "").rpartition("::")[2] or None
+    ),
+    "None for every loss: no hook has found anything, or nothing is returned": lambda log: None,
 }
 
 _LIKELY: dict[str, Reason] = {

@@ -140,9 +140,11 @@ def _wrong_number(seen: list[_Backward], norms: list[Any]) -> NotYet:
     taking_part = sum(grad is not None for grad in seen[-1].grads)
     likely = None
     if more == taking_part:
-        likely = "a hook for each parameter: register_multi_grad_hook takes all of them and calls one hook once"
+        likely = "a number for each gradient: all gradients of a backward together have one norm"
     elif more == 0 and None in seen[-1].grads:
-        likely = "waiting for every parameter: in some backwards one takes no part, and its entry is None"
+        likely = (
+            "nothing is appended where a parameter takes no part: its entry in the list is None, and the others count"
+        )
     elif more == 0:
         likely = "the hook has not run, or it appends nothing"
     return NotYet(

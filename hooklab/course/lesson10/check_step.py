@@ -82,12 +82,16 @@ _GUESSES: dict[str, Callable[[_Step], list[Tensor]]] = {
     "up instead of down: descent subtracts": lambda step: _moved(step, step.lr),
     "the gradient without lr": lambda step: _moved(step, -1.0),
     "two steps: a hook stepped more than once": lambda step: _moved(step, -2 * step.lr),
+    "the parameter in the place of its gradient: that is what the hook is given; the gradient is its .grad": (
+        lambda step: _moved(step, -step.lr, by=step.before)
+    ),
 }
 
 
-def _moved(step: _Step, factor: float) -> list[Tensor]:
-    pairs = zip(step.before, step.grads, strict=True)
-    return [value if grad is None else value + factor * grad for value, grad in pairs]
+def _moved(step: _Step, factor: float, by: list[Tensor] | None = None) -> list[Tensor]:
+    """Where the parameters are when those with a gradient have moved by `factor` times it, or times another tensor."""
+    moves = zip(step.before, step.grads, by or step.grads, strict=True)
+    return [value if grad is None or one is None else value + factor * one for value, grad, one in moves]
 
 
 @exercise("10.3", "A step inside the backward")
@@ -110,8 +114,9 @@ def a_step_inside_the_backward(trial: Trial) -> str:
 def _handles(step: _Step) -> list[Any]:
     got = step.handles
     if not isinstance(got, list | tuple) or not all(map(is_handle, got)) or len(got) != 3:
+        are_handles = isinstance(got, list | tuple) and all(map(is_handle, got))
         raise NotYet(
-            "your function did not return the handles",
+            f"your function returned {len(got)} handles" if are_handles else "your function did not return the handles",
             expected="a list of three handles, for the three parameters that ask for a gradient",
             got=tensor_text(got),
             likely="forgotten return" if got is None else None,
@@ -143,8 +148,8 @@ def _expect_stepped(step: _Step, after: list[Tensor], which: str) -> None:
 
 
 def _late_binding(step: _Step, after: list[Tensor]) -> str | None:
-    """The script's own fault: every hook moves the loop's last parameter."""
+    """The script's own fault: every hook moves the loop's last parameter, by more than its own step."""
     moved = [not same(new, old) for new, old in zip(after, step.before, strict=True)]
-    if moved == [False, False, False, True]:
+    if moved == [False, False, False, True] and not same(after[3], _moved(step, -step.lr)[3]):
         return "late binding: every hook works on the last `p` of the loop; the hook is given its parameter"
     return None

@@ -13,6 +13,10 @@ from hooklab.course.exercises.misconceptions import fitting
 from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
 
+class _Labelled(torch.Tensor):
+    """A tensor of a class of its own, as images and masks have in some libraries."""
+
+
 def _nothing() -> nn.Module:
     return nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
 
@@ -34,7 +38,7 @@ def _with_a_graph_deep() -> nn.Module:
     model = nn.Sequential(nn.Sequential(nn.Linear(2, 3)), nn.BatchNorm1d(3))
     layer = model.get_submodule("0.0")
     layer.last = model(torch.ones(4, 2))
-    layer.kept = torch.zeros(7)
+    layer.kept = torch.zeros(7).as_subclass(_Labelled)
     return model
 
 
@@ -99,6 +103,9 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "the direct children only: named_modules goes all the way down, and begins with the model itself": _found(
         _bytes, lambda model: model.named_children()
     ),
+    "only what is plainly a torch.Tensor: isinstance() finds subclasses, too": lambda model: {
+        name: size for name, size in truth(model).items() if not name.endswith("kept")
+    },
     "the model itself is left out": _found(_bytes, lambda model: list(model.named_modules())[1:]),
     "only tensors that belong to a graph: a detached one is memory as well": lambda model: {
         name: size for name, size in truth(model).items() if name.endswith("last")

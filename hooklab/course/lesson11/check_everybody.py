@@ -18,7 +18,7 @@ SECONDS = 20.0
 _WAITED = ("closed by peer", "reset by peer", "Timed out", "Connection refused")
 # Words of what a process printed last -> the misconception behind it.
 LIKELY = {
-    "NameError": "a name of this notebook: the new processes do not know it; define it inside the function",
+    "NameError": "a name that the new processes do not know: define it, or import it, inside the function",
     "Default process group": "no process group: begin with dist.init_process_group",
     "'NoneType' object has no attribute 'tolist'": (
         "no gradient: .grad is None before this process has run backward(), and after zero_grad()"

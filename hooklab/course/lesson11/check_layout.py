@@ -170,7 +170,9 @@ def two_layers_become_one(trial: Trial) -> str:
                 f"{world.name}the error has other names than those in the file",
                 expected='Missing key(s): "qk.weight". Unexpected key(s): "q.weight"',
                 got=_told(came),
-                likely="half of the old names is taken out before it is known that the other half is there",
+                likely="half of the old names is taken out before it is known that the other half is there"
+                if '"qk.weight"' in came and '"q.weight"' not in came
+                else None,
             )
         if not is_right:
             likely = _why(seen)

@@ -215,8 +215,10 @@ def _program(
 
 
 PROGRAMS: dict[str, Make] = {
-    "no memory: what was not sent is lost": _program(remember=False),
-    "one memory for a bucket's number: parameters move from bucket to bucket": _program(by="bucket"),
+    "what was not sent is lost: it is not remembered, or not added to the next gradient": _program(remember=False),
+    "one memory for a bucket: parameters move from bucket to bucket, so remember each one's error": _program(
+        by="bucket"
+    ),
     "one memory for all parameters of a shape: each parameter has its own error": _program(by="shape"),
     "the old memory counts twice: it is in what was to be sent already": _program(adds_up=True),
     "what is remembered is the gradient minus what was sent: the old memory is in neither": _program(

@@ -143,7 +143,7 @@ def _made(name, args, output):
     return []
 
 
-@wrong("8.1", says="in a model in which all is finite you name a module")
+@wrong("8.1", says="in a model in which all is finite your result is not None")
 def all_of_them(model, x):
     return _hooked(_made)(model, x)
 
@@ -696,6 +696,12 @@ def asks_whether_the_sum_is_finite(model, x):
     for handle in handles:
         handle.remove()
     return found[0] if found else None
+
+
+@wrong("8.1", "your result is not None")
+def a_word_for_none(model, x):
+    found = stops_there(model, x)
+    return "None" if found is None else found
 
 
 test_right, test_wrong, test_enough = answers.tests()

@@ -526,7 +526,7 @@ def stores_again_in_the_second_run(model, name, clean, corrupted, position):
     return result
 
 
-@wrong("9.4", "no second run")
+@wrong("9.4", "this is the clean run as it is")
 def returns_the_clean_run(model, name, clean, corrupted, position):
     return model(clean)
 
@@ -781,6 +781,21 @@ def writes_zeros_into_the_output(model, layer, images, labels):
         with layer.register_forward_hook(erase(channel)):
             lost.append(full - right_ones())
     return torch.stack(lost)
+
+
+@wrong("9.4", "this is the clean run as it is: what the run on `corrupted` gives is asked for")
+def runs_clean_a_second_time(model, name, clean, corrupted, position):
+    kept, layer = [], model.get_submodule(name)
+
+    def put(module, args, output):
+        changed = output.clone()
+        changed[:, position] = kept[0][:, position]
+        return changed
+
+    with layer.register_forward_hook(lambda module, args, output: kept.append(output.detach().clone())):
+        model(clean)
+    with layer.register_forward_hook(put):
+        return model(clean)
 
 
 test_right, test_wrong, test_enough = answers.tests()

@@ -123,7 +123,7 @@ wrong("10.1", "only a node whose every gradient is NaN")(
 )
 wrong("10.1", "a gradient that nobody needs")(search(lambda made, given: any(grad.isnan().any() for grad in made)))
 wrong("10.1", "the node instead of its name()")(search(lambda made, given: has_nan(made), name=lambda node: node))
-wrong("10.1", "no hook has found anything")(search(lambda made, given: False))
+wrong("10.1", "None for every loss")(search(lambda made, given: False))
 wrong("10.1")(search(lambda made, given: has_nan(made), name=lambda node: node.name().lower()))
 wrong("10.1")(search(lambda made, given: has_nan(made), name=lambda node: type(node)))
 
@@ -289,7 +289,7 @@ def appends_a_tensor(parameters, norms):
     )
 
 
-@wrong("10.4", "waiting for every parameter")
+@wrong("10.4", "nothing is appended where a parameter takes no part")
 def waits_for_all(parameters, norms):
     def hook(grads):
         if None not in [None if grad is None else 1 for grad in grads]:
@@ -298,7 +298,7 @@ def waits_for_all(parameters, norms):
     return register_multi_grad_hook(parameters, hook)
 
 
-@wrong("10.4", "a hook for each parameter")
+@wrong("10.4", "a number for each gradient")
 def one_for_each(parameters, norms):
     handles = [one.register_hook(lambda grad: norms.append(grad.norm().item())) for one in parameters]
     return handles[0]
@@ -867,6 +867,118 @@ def cleans_up_after_errors_alone(loss):
     for handle in handles:
         handle.remove()
     return found[0] if found else None
+
+
+# --- reasons that another answer with the same numbers had, too
+
+
+wrong("10.1", "not all of the name")(search(lambda made, given: has_nan(made), name=lambda node: type(node).__name__))
+
+
+@wrong("10.1", "None for every loss: no hook has found anything, or nothing is returned")
+def forgets_to_return(loss):
+    search(lambda made, given: has_nan(made))(loss)
+
+
+def stepping_once(handles, lr):
+    def step(parameter):
+        parameter.data -= lr * parameter.grad
+        parameter.grad = None
+        for handle in handles:
+            handle.remove()
+
+    return step
+
+
+@wrong("10.3", says="the parameters are not where their steps lead")
+def takes_all_hooks_off_after_the_first_step(parameters, lr):
+    handles = []
+    step = stepping_once(handles, lr)
+    handles += [one.register_post_accumulate_grad_hook(step) for one in parameters if one.requires_grad]
+    return handles
+
+
+@wrong("10.3", "the parameter in the place of its gradient")
+def takes_the_argument_for_the_gradient(parameters, lr):
+    def at(p):
+        def step(grad):
+            p.data -= lr * grad
+            p.grad = None
+
+        return p.register_post_accumulate_grad_hook(step)
+
+    return [at(p) for p in parameters if p.requires_grad]
+
+
+@wrong("10.3", says="your function returned 4 handles")
+def thaws_the_frozen_one(parameters, lr):
+    def step(parameter):
+        parameter.data -= lr * parameter.grad
+        parameter.grad = None
+
+    return [one.requires_grad_().register_post_accumulate_grad_hook(step) for one in parameters]
+
+
+@wrong("10.4", "a number for each gradient")
+def one_hook_that_extends(parameters, norms):
+    return register_multi_grad_hook(
+        parameters, lambda grads: norms.extend(grad.norm().item() for grad in grads if grad is not None)
+    )
+
+
+@wrong("10.4", "nothing is appended where a parameter takes no part")
+def hooks_the_last_parameter(parameters, norms):
+    def all_of_them(last):
+        norms.append(math.hypot(*(one.grad.norm().item() for one in parameters if one.grad is not None)))
+
+    return parameters[-1].register_post_accumulate_grad_hook(all_of_them)
+
+
+def packed_as(kind, smallest=torch.Tensor.amin, largest=torch.Tensor.amax, **along):
+    def pack(tensor):
+        if not tensor.is_floating_point() or not tensor.ndim:
+            return tensor.detach()
+        low = smallest(tensor.detach(), **along)
+        step = (largest(tensor.detach(), **along) - low) / 255
+        return ((tensor.detach() - low) / torch.where(step == 0, 1, step)).round().to(kind), low, step, tensor.dtype
+
+    def unpack(packed):
+        if isinstance(packed, torch.Tensor):
+            return packed
+        numbers, low, step, dtype = packed
+        return (numbers * step + low).to(dtype)
+
+    return saved_tensors_hooks(pack, unpack)
+
+
+@wrong("10.5", "a signed byte", says="do not come back well")
+def from_minus_128():
+    return packed_as(torch.int8)
+
+
+@wrong("10.5", "eight bytes a number: int64 or float64", says="8.0")
+def whole_numbers_of_eight_bytes():
+    return packed_as(torch.int64)
+
+
+@wrong("10.5", "four bytes a number are there: no bytes, but larger numbers", says="4.0")
+def whole_numbers_of_four_bytes():
+    return packed_as(torch.int32)
+
+
+@wrong("10.5", says="the saved values are too large, float32")
+def a_smallest_value_for_each_column():
+    return packed_as(torch.uint8, dim=0, keepdim=True)
+
+
+@wrong("10.5", says="the saved values are too large, float64")
+def a_smallest_value_for_each_row():
+    return packed_as(torch.uint8, dim=-1, keepdim=True)
+
+
+@right("10.5")
+def one_smallest_value():
+    return packed_as(torch.uint8)
 
 
 test_right, test_wrong, test_enough = answers.tests()

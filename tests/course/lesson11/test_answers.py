@@ -715,7 +715,7 @@ def memory_hook(change):
 
 for change, likely in {
     "subtract": "the memory is subtracted",
-    "none": "no memory",
+    "none": "what was not sent is lost",
     "half": None,
     "gradient": "what is remembered is the gradient minus",
     "wanted": None,
@@ -762,6 +762,55 @@ def joins_once(module):
 
     handle = module.register_load_state_dict_pre_hook(join)
     return handle
+
+
+# --- reasons that another answer with the same outcome had, too
+
+
+@wrong("11.1", "only what is plainly a torch.Tensor")
+def by_type_alone(model):
+    return {
+        name: size for name, size in by_comprehension(model).items() if type(attribute(model, name)) is torch.Tensor
+    }
+
+
+def attribute(model, name):
+    place, _, last = name.rpartition(".")
+    return vars(model.get_submodule(place))[last]
+
+
+@wrong("11.2", None, says="half missing")
+@hooking
+def an_error_of_its_own(module, state, prefix, *rest):
+    for kind in ("weight", "bias"):
+        names = [f"{prefix}{half}.{kind}" for half in "qk"]
+        if names[0] in state or names[1] in state:
+            if not all(name in state for name in names):
+                raise RuntimeError("half missing")
+            state[f"{prefix}qk.{kind}"] = torch.cat([state.pop(name) for name in names])
+
+
+def remembering(key, adds=True):
+    def make(pack, unpack, gather):
+        kept = {}
+
+        def hook(state, bucket):
+            wanted = bucket.buffer() + kept.get(key(bucket), 0.0) if adds else bucket.buffer().clone()
+            message = pack(wanted)
+            kept[key(bucket)] = wanted - unpack(message, wanted.numel())
+            return gather(message).then(
+                lambda done: torch.stack([unpack(one, wanted.numel()) for one in done.value()]).mean(dim=0)
+            )
+
+        return hook
+
+    return make
+
+
+wrong("11.5", "one memory for a bucket: parameters move")(remembering(lambda bucket: bucket.buffer().numel()))
+wrong("11.5", "what was not sent is lost: it is not remembered, or not added")(
+    remembering(lambda bucket: bucket.index(), adds=False)
+)
 
 
 test_right, test_wrong, test_enough = answers.tests()

@@ -242,7 +242,7 @@ summed = wrong("11.4", says="the sum over the processes")(adds_up)
 written = wrong("11.4", says="written down, not computed")(writes_it_down)
 unmet = wrong("11.4", says="no process group")(never_meets)
 inside = wrong("11.4", says="forgotten return")(keeps_it_inside)
-unknown = wrong("11.4", says="a name of this notebook")(uses_a_name_of_the_notebook)
+unknown = wrong("11.4", says="a name that the new processes do not know")(uses_a_name_of_the_notebook)
 
 # --- 11.5: a memory for any compression
 
