@@ -13,6 +13,12 @@ from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import tensor_text
 
 
+def expect_returned(got: Any, expected: str, likely: str | None = "forgotten return") -> None:
+    """Raise NotYet if an answer returned None."""
+    if got is None:
+        raise NotYet("your function returned None", expected=expected, got="None", likely=likely)
+
+
 def expect_handle(handle: Any, of: str = "the method that registers the hook") -> None:
     """Raise NotYet unless an answer returned a handle.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import expect_returned
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
 
 
@@ -13,9 +14,7 @@ def twice_as_large(trial: Trial) -> str:
     for x in (torch.tensor([1.0, -2.0]), torch.tensor([[0.5], [4.0], [-1e6]]), torch.tensor(3.0)):
         before = x.clone()
         got = trial.call(x)
-        if got is None:
-            likely = "forgotten return: print shows a value, return hands it over"
-            raise NotYet("your function returned None", expected="a tensor", got="None", likely=likely)
+        expect_returned(got, "a tensor", "forgotten return: print shows a value, return hands it over")
         wanted = before * 2
         if isinstance(got, torch.Tensor) and same(got, before**2) and not same(got, wanted):
             raise NotYet(

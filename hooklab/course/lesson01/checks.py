@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import expect_returned
 from hooklab.course.exercises.gradients import stop_at_fault
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
 from hooklab.course.lesson01.check_engine import a_small_autograd as a_small_autograd
@@ -100,13 +101,7 @@ def gradient_of_hidden(trial: Trial) -> str:
         wanted = 2 * hidden
         got = trial.call(w, x)
         stop_at_fault(trial)
-        if got is None:
-            raise NotYet(
-                "your function returned None",
-                expected=tensor_text(wanted),
-                got="None",
-                likely=_why_none(passes),
-            )
+        expect_returned(got, tensor_text(wanted), _why_none(passes))
         got = expect_tensor(got, "what your function returned", hidden.shape)
         shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
         if same(got, hidden):

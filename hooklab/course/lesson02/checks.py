@@ -15,7 +15,13 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import error_comes_out, expect_handle, hidden_error, is_used_up
+from hooklab.course.exercises.expectations import (
+    error_comes_out,
+    expect_handle,
+    expect_returned,
+    hidden_error,
+    is_used_up,
+)
 from hooklab.course.exercises.faults import PlannedError
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.gradients import all_same, expect_arrived, misconception_named, stop_at_fault, why_empty
@@ -55,8 +61,7 @@ def one_gradient_for_each_loss(trial: Trial) -> str:
             got = trial.call(y, losses)
         wanted = [2 * weight * y for weight in weights]
         shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
-        if got is None:
-            raise NotYet("your function returned None", **shown, likely="forgotten return")
+        expect_returned(got, shown["expected"])
         if not isinstance(got, list | tuple):
             raise NotYet("that is one tensor, not a list" if isinstance(got, Tensor) else "that is not a list", **shown)
         if not got:
@@ -247,8 +252,7 @@ def half_the_gradient(trial: Trial) -> str:
         got = trial.call(tensor, losses)
         arriving = [weight * (1 + beside.detach()) for weight in weights]
         shown = {"expected": tensor_text(arriving), "got": tensor_text(got)}
-        if got is None:
-            raise NotYet("your function returned None", **shown, likely="forgotten return")
+        expect_returned(got, shown["expected"])
         if not isinstance(got, list | tuple):
             raise NotYet(f"that is not a list of gradients, but a {kind_of(got)}", **shown)
         if not all(isinstance(one, Tensor) for one in got):
@@ -401,8 +405,7 @@ def _expect_no_hook_left(trial: Trial, hooked: int) -> None:
 
 def _expect_by_name(got: Any, wanted: dict[str, Tensor], passed: bool, old: Tensor) -> None:
     shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
-    if got is None:
-        raise NotYet("your function returned None", **shown, likely="forgotten return")
+    expect_returned(got, shown["expected"])
     if not isinstance(got, dict):
         raise NotYet("that is not a dictionary", **shown)
     if not got:

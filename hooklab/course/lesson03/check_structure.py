@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import expect_returned
 from hooklab.course.exercises.forward import (
     ACCIDENTAL,
     CUT_IN_PLACE,
@@ -98,13 +99,8 @@ def any_output_detached(trial: Trial) -> str:
                 got=f"it got {model.got[0]}",
                 likely=model.why_noticed,
             )
-        if got is None:
-            raise NotYet(
-                "your function returned None",
-                expected=tensor_text(wanted),
-                got="None",
-                likely="forgotten return, in your function or in the helper that walks through the parts",
-            )
+        why = "forgotten return, in your function or in the helper that walks through the parts"
+        expect_returned(got, tensor_text(wanted), why)
         if same(got, model.result):
             raise NotYet(
                 "that is the model's result",

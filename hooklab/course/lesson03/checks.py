@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import expect_returned
 from hooklab.course.exercises.forward import (
     ACCIDENTAL,
     CUT_IN_PLACE,
@@ -76,13 +77,8 @@ def one_layers_output(trial: Trial) -> str:
         if runs.inputs[0] is not x:
             raise NotYet("the model was called with something else than x", expected="model(x)")
         refuse_disturbed(model, [final])
-        if got is None:
-            raise NotYet(
-                "your function returned None",
-                expected=tensor_text(wanted),
-                got="None",
-                likely="forgotten return, or a hook that assigns to a name of its own: append to a list instead",
-            )
+        why = "forgotten return, or a hook that assigns to a name of its own: append to a list instead"
+        expect_returned(got, tensor_text(wanted), why)
         if isinstance(got, list | tuple) and len(got) == 1 and same(got[0], wanted):
             raise NotYet(
                 f"a {type(got).__name__} came back, with the output in it",

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import expect_returned
 from hooklab.course.exercises.misconceptions import fitting, named_by
 from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
 from hooklab.course.exercises.varying import runs_of
@@ -163,8 +164,7 @@ _EMPTY = ("IndexError", "UnboundLocalError", "KeyError", "NameError", "TypeError
 
 def _expect_pair(trial: Trial, got: Any, make: Callable[[], Scene]) -> None:
     shown = {"expected": "two tensors, the input's gradient and the output's", "got": tensor_text(got)}
-    if got is None:
-        raise NotYet("your function returned None", **shown, likely="forgotten return")
+    expect_returned(got, shown["expected"])
     if not isinstance(got, tuple | list) or len(got) != 2:
         raise NotYet("that is not a pair of tensors", **shown, likely=None if got else _why_nothing(trial, make))
     if any(isinstance(one, tuple | list) for one in got):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hooklab.course.exercises.expectations import expect_still_there, expect_unused, is_handle
+from hooklab.course.exercises.expectations import expect_returned, expect_still_there, expect_unused, is_handle
 from hooklab.course.exercises.misconceptions import Reason, in_torchs_line, named_by
 from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
@@ -81,8 +81,7 @@ def hooked(trial: Trial, layer: nn.Module, *rest: Any, many: bool = False) -> It
     what = "a list of handles" if many else "the handle of your hook"
     with trial.watch(layer, by_handle=True), no_warnings():
         returned = trial.call(layer, *rest, may_hook=True, may_change=True)
-        if returned is None:
-            raise NotYet("your function returned None", expected=what, got="None", likely="forgotten return")
+        expect_returned(returned, what)
         handles = list(returned) if many and isinstance(returned, list | tuple) else [returned]
         is_single = many and not isinstance(returned, list | tuple)
         if is_single or not all(is_handle(handle) for handle in handles):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import expect_returned
 from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
 DRAWS = 3000
@@ -244,10 +245,7 @@ def _draw(trial: Trial, length: int, generator: torch.Generator, layers: int = L
 
 def _read(got: Any, length: int, layers: int) -> tuple[float, Tensor, int]:
     """What was returned, as (λ, indices, place); NotYet says what is wrong with its form."""
-    if got is None:
-        raise NotYet(
-            "your function returned None", expected="(λ, indices, place)", got="None", likely="forgotten return"
-        )
+    expect_returned(got, "(λ, indices, place)")
     if not isinstance(got, tuple | list) or len(got) != 3:
         raise NotYet("your function did not return three things", expected="(λ, indices, place)", got=tensor_text(got))
     lam, indices, place = got

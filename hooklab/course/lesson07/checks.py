@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import expect_returned
 from hooklab.course.exercises.forward import whole_numbers
 from hooklab.course.exercises.misconceptions import fitting
 from hooklab.course.exercises.trial import NotYet, Trial, apart, expect_tensor, same, tensor_text
@@ -87,10 +88,7 @@ def _expect_mixtures(name: str, both: dict[str, list[Seen]]) -> None:
 
 
 def _pair(got: Any) -> tuple[Any, Any]:
-    if got is None:
-        raise NotYet(
-            "your function returned None", expected="(mixed x, mixed y)", got="None", likely="forgotten return"
-        )
+    expect_returned(got, "(mixed x, mixed y)")
     if not isinstance(got, tuple | list) or len(got) != 2:
         raise NotYet("your function did not return a pair", expected="(mixed x, mixed y)", got=tensor_text(got))
     return got[0], got[1]
@@ -145,8 +143,7 @@ def _read_loss(got: Any, case: _Case) -> Tensor:
             expected="the loss alone: who calls your function decides when to go back",
             likely="backward() inside: it uses up the graph, and the training loop's own backward() would fail",
         )
-    if got is None:
-        raise NotYet("your function returned None", expected=tensor_text(wanted), got="None", likely="forgotten return")
+    expect_returned(got, tensor_text(wanted))
     if isinstance(got, int | float):
         raise NotYet(
             "your loss is a number, not a tensor",
