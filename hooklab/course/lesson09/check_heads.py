@@ -54,17 +54,22 @@ WORLDS = [
 ]
 
 
+def _patterns(model: nn.Module, chosen: list[str], tokens: Tensor) -> dict[str, Tensor]:
+    seen: dict[str, Tensor] = {}
+    for name in chosen:
+        module = model.get_submodule(name)
+        module.register_forward_hook(lambda module, args, output, name=name: seen.update({name: output}))
+    model(tokens)
+    return seen
+
+
 def _program(
     back: Program, start: Program = lambda period: period, combine: Program | None = None, names: Program = list
 ) -> Program:
     """Return a program that reads the attention from t to t - back(period), for t from start(period) on."""
 
     def run(model: nn.Module, chosen: list[str], tokens: Tensor, period: int) -> Tensor:
-        seen: dict[str, Tensor] = {}
-        for name in chosen:
-            module = model.get_submodule(name)
-            module.register_forward_hook(lambda module, args, output, name=name: seen.update({name: output}))
-        model(tokens)
+        seen = _patterns(model, chosen, tokens)
         t = torch.arange(start(period), tokens.shape[1])
         read = [seen[name][:, :, t, t - back(period)] for name in names(chosen)]
         return torch.stack([combine(one) if combine else one.mean(dim=(0, 2)) for one in read])
@@ -80,11 +85,7 @@ def _of_patterns(score: Program) -> Program:
     """Return a program that makes a score of (pattern, t, source)."""
 
     def run(model: nn.Module, chosen: list[str], tokens: Tensor, period: int) -> Tensor:
-        seen: dict[str, Tensor] = {}
-        for name in chosen:
-            module = model.get_submodule(name)
-            module.register_forward_hook(lambda module, args, output, name=name: seen.update({name: output}))
-        model(tokens)
+        seen = _patterns(model, chosen, tokens)
         t = torch.arange(period, tokens.shape[1])
         return torch.stack([score(seen[name], t, t - period + 1) for name in chosen])
 
