@@ -56,6 +56,28 @@ def test_a_row_has_the_statistics_of_the_output() -> None:
     assert row.std == pytest.approx(math.sqrt(4.75))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("values", "largest", "zeros"),
+    [
+        ([-0.0, 0.0, 3.0, -1.0], 3.0, 0.5),
+        ([-0.0, 1.0, -5.0, -1.0], 5.0, 0.25),
+        ([-0.0, -0.0], 0.0, 1.0),
+        ([0.0, 0.0], 0.0, 1.0),
+        ([-2.0, -7.0], 7.0, 0.0),
+        ([1e-40, -1e-42], 1e-40, 0.0),  # subnormal in float32
+    ],
+)
+def test_a_negative_zero_is_a_zero_and_the_sign_of_the_largest_does_not_matter(
+    values: list[float], largest: float, zeros: float, dtype: torch.dtype
+) -> None:
+    with monitor(fixed(*values)) as health:
+        health._options.model(ones(1).to(dtype))
+    row = only(health)
+    assert (row.largest, row.zeros) == (pytest.approx(largest, rel=1e-5), zeros)
+    assert math.copysign(1, row.largest) == 1
+
+
 def test_statistics_of_random_outputs_are_those_of_torch() -> None:
     model, x = mlp(), torch.randn(50, 3)
     with monitor(model) as health, capture(model) as seen:
