@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hooklab.placing import Handle, remove_all
 from hooklab.recording import Gradient, Kept, Record, Versions
 from hooklab.seen import Seen
 from hooklab.selecting import What, each_once, named_modules, select_for_hooks
-from hooklab.sessions import Block, Handle, Hook, Session, remove_all
+from hooklab.sessions import Block, Hook, Session
 from hooklab.torch_private import backward_number
 from hooklab.trees import describe, is_tensor, map_tensors
 
@@ -189,10 +190,8 @@ class CaptureSession(Session):
     def attach(self) -> None:
         on_input, on_output = _OnInput(self), _OnOutput(self)
         if self.options.inputs:
-            for module in self.options.hooked.values():
-                self.handles.append(module.register_forward_pre_hook(on_input, with_kwargs=True))
-        for module in self.options.hooked.values():
-            self.handles.append(module.register_forward_hook(on_output))
+            self.hooks.forward_pre(self.options.hooked.values(), on_input, with_kwargs=True)
+        self.hooks.forward(self.options.hooked.values(), on_output)
 
     def close(self) -> None:
         try:

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hooklab.placing import Handle, remove_all
 from hooklab.selecting import MissingName, What, each_once, first_few, require_module, select_for_hooks, uncompiled
-from hooklab.sessions import Block, Handle, Hook, Session, remove_all, will_run_again
+from hooklab.sessions import Block, Hook, Session, will_run_again
 from hooklab.stale import what_changed
 from hooklab.torch_private import backward_number
 from hooklab.trees import DEEPEST, children, describe, is_tensor, shape_of, tensors
@@ -218,9 +219,7 @@ class _EditSession(Session):
         self.has_run = False
 
     def attach(self) -> None:
-        hook = _OnOutput(self)
-        for module in self.modules.values():
-            self.handles.append(module.register_forward_hook(hook, with_kwargs=True))
+        self.hooks.forward(self.modules.values(), _OnOutput(self), with_kwargs=True)
 
     def new_pass(self) -> None:
         self.uses.clear()
@@ -292,7 +291,7 @@ class _StopSession(Session):
         self.output: list[Any] = []
 
     def attach(self) -> None:
-        self.handles.append(self.target.register_forward_hook(_StopHere(self)))
+        self.hooks.forward([self.target], _StopHere(self))
 
     def new_pass(self) -> None:
         pass

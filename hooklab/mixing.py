@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from hooklab.blending import Part, blend_all
 from hooklab.eager import run_eagerly, stop_running_eagerly
 from hooklab.mixed import INPUT, Mixed
-from hooklab.sessions import Handle, Hook, is_foreign, remove_all, will_run_again
+from hooklab.placing import Placed
+from hooklab.sessions import Hook, is_foreign, will_run_again
 from hooklab.torch_private import backward_number, may_have_compiled
 from hooklab.trees import tensors
 
@@ -30,7 +31,7 @@ class MixBlock(Hook):
     """
 
     __slots__ = (
-        "__weakref__", "batch_dim", "eagerly", "given_x", "handles", "layer", "may_be_second", "mixed", "model",
+        "__weakref__", "batch_dim", "eagerly", "given_x", "hooks", "layer", "may_be_second", "mixed", "model",
         "must_run_again", "part", "runs", "state", "thread", "watches",
     )  # fmt: skip
 
@@ -60,7 +61,7 @@ class MixBlock(Hook):
         self.eagerly = layer is not None and not stays_compiled
         # compiled code would have to trace the watching hook, unless nothing runs compiled
         self.watches = watches and (self.eagerly or not may_have_compiled())
-        self.handles: list[Handle] = []
+        self.hooks = Placed()
         self.state = _NEW
         self.thread = threading.get_ident()  # what other threads do with the same model is theirs
 
@@ -78,11 +79,9 @@ class MixBlock(Hook):
         _being_mixed[key] = ref(self)
         try:
             if self.watches:
-                self.handles.append(
-                    self.model.register_forward_pre_hook(_WatchCalls(self), prepend=True, with_kwargs=True)
-                )
+                self.hooks.forward_pre([self.model], _WatchCalls(self), with_kwargs=True, first=True)
             if self.layer is not None:
-                self._hook(self.layer)
+                self.hooks.forward([self.layer], self)
         except BaseException:
             self._close()
             raise
@@ -118,25 +117,8 @@ class MixBlock(Hook):
             refuse_two_batch_dims(output, mixed.permutation.shape[0], what, mixed.layer)
         return blend_all(output, mixed.lam, mixed.permutation, what, self.batch_dim, self.part)
 
-    def _hook(self, layer: nn.Module) -> None:
-        """What register_forward_hook does, without its handle, which takes half a percent of a small model's step."""
-        if type(layer).register_forward_hook is nn.Module.register_forward_hook:
-            layer._forward_hooks[self] = self  # type: ignore[index]
-        else:
-            self.handles.append(layer.register_forward_hook(self))
-
-    def _unhook(self) -> None:
-        if self.layer is not None:
-            self.layer._forward_hooks.pop(self, None)  # type: ignore[call-overload]
-        if self.handles:
-            remove_all(self.handles)
-
     def _close(self) -> None:
-        try:
-            self._unhook()
-        except BaseException:  # an interrupt is let through only when all are gone
-            self._unhook()
-            raise
+        self.hooks.take_out()
         _being_mixed.pop((id(self.model), self.thread), None)
         if self.eagerly:
             stop_running_eagerly()

@@ -9,22 +9,16 @@ from __future__ import annotations
 import sys
 import threading
 from types import FrameType, TracebackType
-from typing import Any, ClassVar, Protocol
-from weakref import ReferenceType
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from hooklab.eager import never_compile, run_eagerly, stop_running_eagerly
+from hooklab.placing import Placed
 from hooklab.selecting import first_few, named_modules, uncompiled
 from hooklab.stale import require_unchanged, steps_to
 from hooklab.torch_private import backward_number, call_code, saves_through_hooks
-
-
-class Handle(Protocol):
-    hooks_dict_ref: ReferenceType[Any]
-
-    def remove(self) -> None: ...
 
 
 class Hook:
@@ -73,7 +67,7 @@ class Session:
         self.thread = threading.get_ident()
         self.is_open = False
         self.eagerly = False
-        self.handles: list[Handle] = []
+        self.hooks = Placed()
         self.pass_of_root = False
         # True only in a call of root, or after one that an interrupt ended
         self.in_pass = False
@@ -93,24 +87,19 @@ class Session:
         try:
             self.is_open = True
             # first in line, so that what the user's own pre-hooks call counts to the new pass
-            self.handles.append(self.root.register_forward_pre_hook(_PassBegins(self), prepend=True))
+            self.hooks.forward_pre([self.root], _PassBegins(self), first=True)
             self.attach()
-            self.handles.append(self.root.register_forward_hook(_PassEnds(self), always_call=True))
+            self.hooks.forward([self.root], _PassEnds(self), always_call=True)
         except BaseException:
             self.close()
-            self._sweep()
             raise
 
     def close(self) -> None:
         if not self.is_open:
             return
         self.is_open = False
-        # a model may have put another table in the place of the one that holds our hooks, which its handle cannot know
-        are_lost = [handle for handle in self.handles if handle.hooks_dict_ref() is None]
         try:
-            remove_all(self.handles)
-            if are_lost:
-                self._sweep()
+            self.hooks.take_out()
         finally:
             if self.eagerly:
                 stop_running_eagerly()
@@ -145,7 +134,7 @@ class Session:
         self.called_in_pass[id(part)] = self.parts[id(part)]
         if id(part) not in self.called_before:
             self.called_before.add(id(part))
-            self.handles.append(part.register_forward_pre_hook(_PassBegins(self), prepend=True))
+            self.hooks.forward_pre([part], _PassBegins(self), first=True)
 
     def what_was_called(self) -> str:
         """A sentence about what was called in place of ``root``, if this pass is none of ``root``'s."""
@@ -162,14 +151,6 @@ class Session:
         self.parts = self.parts or {id(module): name for name, module in named_modules(self.root)}
         calls = [call for call in _running_calls() if id(call) in self.parts]
         return [] if any(call is self.root for call in calls) else calls
-
-    def _sweep(self) -> None:
-        # as after an interrupt between registering a hook and keeping its handle
-        for _, module in named_modules(self.root):
-            for table in (module._forward_pre_hooks, module._forward_hooks):
-                for key, hook in list(table.items()):
-                    if isinstance(hook, Hook) and hook.session is self:
-                        del table[key]
 
 
 class Block:
@@ -270,14 +251,3 @@ def is_foreign(thread: int) -> bool:
     if threading.get_ident() == thread:
         return False
     return backward_number() == -1 or not isinstance(threading.current_thread(), threading._DummyThread)
-
-
-def remove_all(handles: list[Handle]) -> None:
-    """Remove every handle and empty the list; an interrupt is let through only when all are gone."""
-    try:
-        for handle in reversed(handles):
-            handle.remove()
-        handles.clear()
-    except BaseException:
-        remove_all(handles)  # what is removed already is removed twice, which is harmless
-        raise

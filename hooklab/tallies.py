@@ -113,7 +113,9 @@ def _sample(values: Tensor, bounds: Range | None) -> Sample:
         if not variance > square / 4:  # the difference of two numbers that are nearly the same is not exact
             variance = _mean_square(values - mean)
         low, high = torch.aminmax(values)
-        sample = Sample(count, count, mean, math.sqrt(variance), max(abs(low.item()), abs(high.item())), _nonzero(values))
+        sample = Sample(
+            count, count, mean, math.sqrt(variance), max(abs(low.item()), abs(high.item())), _nonzero(values)
+        )
     else:
         finite = values[values.isfinite()].double()  # squares of large float32 overflow
         sample = Sample(values.numel(), 0, 0.0, 0.0, 0.0, 0)

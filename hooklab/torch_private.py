@@ -8,6 +8,7 @@ a module's ``_modules``) are used by their own names, and listed here all the sa
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -30,8 +31,11 @@ NAMES: dict[str, dict[str, str]] = {
         "_modules": "select: names of parts, children that are None included",
         "_parameters": "leftover_hooks",
         "_buffers": "leftover_hooks",
-        "_forward_pre_hooks": "a block that sweeps its own hooks after an interrupt, and leftover_hooks",
-        "_forward_hooks": "a block that sweeps its own hooks after an interrupt, and leftover_hooks",
+        "_forward_pre_hooks": "every block, which places its hooks there, and leftover_hooks",
+        "_forward_pre_hooks_with_kwargs": "every block, which notes there how a hook is called",
+        "_forward_hooks": "every block, which places its hooks there, and leftover_hooks",
+        "_forward_hooks_with_kwargs": "every block, which notes there how a hook is called",
+        "_forward_hooks_always_called": "every block, which notes there when a hook is called",
         "_backward_pre_hooks": "leftover_hooks",
         "_backward_hooks": "leftover_hooks",
         "_is_full_backward_hook": "leftover_hooks, which tells the old kind of backward hook from the full one",
@@ -107,6 +111,13 @@ _top_hooks_of_saving: Callable[[bool], Any] = getattr(
 
 # The code of nn.Module.__call__'s heart.
 call_code: CodeType = _needed(nn.Module, "_call_impl").__code__
+
+# Where a module keeps its hooks and their options. Without them, hooks are registered as everybody does it.
+HOOK_TABLES = (
+    "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+    "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
+)  # fmt: skip
+has_hook_tables: bool = all(isinstance(getattr(_owners()["a module"], name, None), OrderedDict) for name in HOOK_TABLES)
 
 # Both for isinstance, where an empty tuple stands for no class at all.
 ScriptModule: Any = getattr(_owners()["torch.jit"], "RecursiveScriptModule", ())

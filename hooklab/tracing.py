@@ -198,11 +198,9 @@ class _TraceSession(Session):
         self.arrivals: dict[int, _Arrival] = {}
 
     def attach(self) -> None:
-        start, end = _OnStart(self), _OnEnd(self)
-        for module in self.modules.values():
-            self.handles.append(module.register_forward_pre_hook(start, with_kwargs=True))
-            # always, since a call that raises must leave the list of running calls as well
-            self.handles.append(module.register_forward_hook(end, always_call=True))
+        self.hooks.forward_pre(self.modules.values(), _OnStart(self), with_kwargs=True)
+        # always, since a call that raises must leave the list of running calls as well
+        self.hooks.forward(self.modules.values(), _OnEnd(self), always_call=True)
 
     def close(self) -> None:
         super().close()
@@ -245,7 +243,7 @@ class _TraceSession(Session):
             if arrival is None or not arrival.belongs_to(tensor):
                 arrival = self.arrivals[id(tensor)] = _Arrival(tensor, self.marks)
                 _ = tensor.grad_fn  # brings a view's history up to date; see capturing.py
-                self.handles.append(tensor.register_hook(arrival))
+                self.hooks.handles.append(tensor.register_hook(arrival))
             arrival.parts.append((kind, call))
 
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hooklab.findings import Finding, Key, describe_gradient, describe_output, describe_update, warn_caller
-from hooklab.sessions import Hook, Session, remove_all
+from hooklab.placing import remove_all
+from hooklab.sessions import Hook, Session
 from hooklab.tallies import GRADIENT, OUTPUT, UPDATE, Sample, Tally, numbers_of, read, sample_later, sample_now
 from hooklab.trees import tensors
 
@@ -36,13 +37,11 @@ class MonitorSession(Session):
         self.waiting: list[tuple[Key, int, Tensor]] = []
 
     def attach(self) -> None:
-        on_output = _OnOutput(self)
-        for module in self.options.hooked.values():
-            self.handles.append(module.register_forward_hook(on_output, with_kwargs=True))
+        self.hooks.forward(self.options.hooked.values(), _OnOutput(self), with_kwargs=True)
         for optimizer, parameters in self.options.updated:
             before = _BeforeUpdate(self, parameters)
-            self.handles.append(optimizer.register_step_pre_hook(before))
-            self.handles.append(optimizer.register_step_post_hook(_AfterUpdate(self, before)))
+            self.hooks.handles.append(optimizer.register_step_pre_hook(before))
+            self.hooks.handles.append(optimizer.register_step_post_hook(_AfterUpdate(self, before)))
 
     def close(self) -> None:
         try:

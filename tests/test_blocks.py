@@ -7,15 +7,16 @@ import gc
 import io
 import pickle
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from hooklab import capture, edit, leftover_hooks, monitor, run_until, timeline
+from hooklab import capture, edit, leftover_hooks, monitor, placing, run_until, timeline
 from hooklab.editing import Edit
 from hooklab.sessions import Session
 from tests.nets import mlp, ones
@@ -204,18 +205,70 @@ def test_blocks_that_failed_to_open_do_not_pile_up(tool: Tool) -> None:
     assert sessions() == before
 
 
-def test_an_interrupt_half_way_through_removing_leaves_no_hook(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = mlp()
-    remove, calls = torch.utils.hooks.RemovableHandle.remove, []
+class StrikesOnce(OrderedDict[Any, Any]):
+    """A table of hooks where Ctrl-C strikes when the first one is taken out."""
 
-    def interrupted(handle: Any) -> None:
-        calls.append(handle)
-        if len(calls) == 2:
+    has_struck = False
+
+    def pop(self, *args: Any) -> Any:
+        if not self.has_struck:
+            self.has_struck = True
             raise KeyboardInterrupt
-        remove(handle)
+        return super().pop(*args)
 
+
+def test_an_interrupt_half_way_through_taking_hooks_out_leaves_none(tool: Tool) -> None:
+    model = mlp()
+    model[1]._forward_hooks = StrikesOnce()
     with pytest.raises(KeyboardInterrupt), tool(model):
-        monkeypatch.setattr(torch.utils.hooks.RemovableHandle, "remove", interrupted)
+        assert len(model[1]._forward_hooks) == 1
+    assert leftover_hooks(model) == []
+
+
+class RegistersItself(nn.Linear):
+    """A module with its own way of registering, whose handle lets Ctrl-C strike before it removes."""
+
+    def register_forward_hook(self, *args: Any, **kwargs: Any) -> Any:
+        handle = super().register_forward_hook(*args, **kwargs)
+        remove, strikes = handle.remove, iter([True])
+
+        def interrupted() -> None:
+            if next(strikes, False):
+                raise KeyboardInterrupt
+            remove()
+
+        handle.remove = interrupted
+        return handle
+
+
+def test_an_interrupt_half_way_through_removing_a_handle_leaves_no_hook(tool: Tool) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), RegistersItself(4, 2))
+    with pytest.raises(KeyboardInterrupt), tool(model):
+        assert len(leftover_hooks(model[1])) >= 1
+    assert leftover_hooks(model) == []
+
+
+@pytest.mark.parametrize("puts_back", [False, True])
+def test_tables_that_the_model_exchanges_keep_no_hook(tool: Tool, puts_back: bool) -> None:
+    model = mlp()
+    with tool(model):
+        old, model[1]._forward_hooks = model[1]._forward_hooks, copy.copy(model[1]._forward_hooks)
+    if puts_back:
+        model[1]._forward_hooks = old
+    assert leftover_hooks(model) == []
+
+
+@pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
+def test_a_torch_without_the_tables_registers_as_everybody_does(
+    tool: Tool, error: type[BaseException] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "has_hook_tables", False)
+    model, x = mlp(), ones(2, 3)
+    with nullcontext() if error is None else pytest.raises(error), tool(model):
+        assert {left.name for left in leftover_hooks(model)} == {"", "0", "1", "2"}
+        model(x).sum().backward()
+        if error is not None:
+            raise error
     assert leftover_hooks(model) == []
 
 
