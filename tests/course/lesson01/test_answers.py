@@ -79,11 +79,6 @@ def all_names(named):
     return set(named)
 
 
-@wrong("1.1", "leaf is not enough")
-def all_leaves(named):
-    return {name for name, t in named.items() if t.is_leaf}
-
-
 @wrong("1.1", "requires_grad is not enough", "got       ['b', 'hidden', 'w']")
 def all_that_require_grad(named):
     return {name for name, t in named.items() if t.requires_grad}
@@ -749,14 +744,6 @@ def detaches_first(w, x):
     return hidden.grad
 
 
-@wrong("1.3", "asked too late, or of another tensor")
-def retains_too_late(w, x):
-    hidden = w * x
-    (hidden**2).sum().backward()
-    hidden.retain_grad()
-    return hidden.grad
-
-
 @wrong("1.3", says="that is not the gradient of hidden")
 def a_mean(w, x):
     hidden = w * x
@@ -1114,12 +1101,6 @@ def returns_the_result(z, times):
     for number in range(1, times + 1):
         z.backward(None, number != times)
     return z
-
-
-@wrong("1.5", "retained to the end")
-def keeps_the_graph(z, times):
-    for _ in range(times):
-        z.backward(retain_graph=True)
 
 
 @wrong("1.5", says="frees_it_at_once raised RuntimeError: Trying to backward through the")

@@ -155,14 +155,6 @@ def backwards_and_sorted_again(y, losses):
     return gradients[::-1]
 
 
-@wrong("2.1", "one pass for a sum of losses")
-def all_at_once(y, losses):
-    gradients = []
-    with y.register_hook(gradients.append):
-        sum(losses).backward()
-    return gradients
-
-
 @wrong("2.1", "backward() did not run, or not down to the leaves")
 def only_asks(y, losses):
     return [torch.autograd.grad(loss, y)[0] for loss in losses]
@@ -265,15 +257,6 @@ def forgets_to_return(y, losses):
             loss.backward()
 
 
-@wrong("2.1", says="that is one tensor, not a list")
-def stacked(y, losses):
-    gradients = []
-    with y.register_hook(gradients.append):
-        for loss in losses:
-            loss.backward()
-    return torch.stack(gradients)
-
-
 @wrong("2.1", says="your list holds other things than tensors")
 def numbers(y, losses):
     gradients = []
@@ -358,14 +341,6 @@ def writes_into_it(tensor, factor):
 
 
 @wrong("2.2", "in place")
-def writes_and_returns_nothing(tensor, factor):
-    def hook(grad):
-        grad *= factor
-
-    return tensor.register_hook(hook)
-
-
-@wrong("2.2", "in place")
 def writes_and_takes_back(tensor, factor):
     def hook(grad):
         scaled = grad.mul_(factor).clone()
@@ -386,12 +361,6 @@ def forgets_to_return_the_gradient(tensor, factor):
 @wrong("2.2", "forgotten return of the handle")
 def forgets_the_handle(tensor, factor):
     tensor.register_hook(lambda grad: grad * factor)
-
-
-@wrong("2.2", "removed too early")
-def ends_at_once(tensor, factor):
-    with tensor.register_hook(lambda grad: grad * factor) as handle:
-        return handle
 
 
 @wrong("2.2", "a hook that removes itself")

@@ -126,11 +126,6 @@ def in_training_mode(model, layer, x):
     return kept_by(model, layer, x)
 
 
-@wrong("3.1", "layer alone")
-def calls_the_layer(model, layer, x):
-    return layer(x).detach()
-
-
 @wrong("3.1", "return value of model(x), not the hook's")
 def what_the_model_puts_out(model, layer, x):
     return model(x).detach()
@@ -165,14 +160,6 @@ def runs_the_model_again_afterwards(model, layer, x):
     result = kept_by(model, layer, x)
     model(x)
     return result
-
-
-@wrong("3.1", "args instead of output")
-def what_goes_in(model, layer, x):
-    found = []
-    with layer.register_forward_hook(lambda module, args, output: found.append(args[0].detach())):
-        model(x)
-    return found[0]
 
 
 @wrong("3.1", "accidental return")

@@ -146,16 +146,6 @@ def by_argsort(loss_fn, logits, y, lam, indices):
     return lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices.argsort()])
 
 
-@wrong("7.2", "class numbers were mixed")
-def mixes_and_rounds_down(loss_fn, logits, y, lam, indices):
-    return loss_fn(logits, (lam * y + (1 - lam) * y[indices]).long())
-
-
-@wrong("7.2", "class numbers cannot be mixed")
-def mixes_class_numbers(loss_fn, logits, y, lam, indices):
-    return loss_fn(logits, lam * y + (1 - lam) * y[indices])
-
-
 @wrong("7.2")
 def the_larger_loss(loss_fn, logits, y, lam, indices):
     return torch.maximum(loss_fn(logits, y), loss_fn(logits, y[indices]))
