@@ -7,13 +7,15 @@
 
 Each mutant lives in a process of its own, made by fork (so not on Windows), where an import finds the changed source.
 There run, for mini, random programs whose logs in torch are known beforehand, then pytest; for a lesson's checks, its
-solutions and every right and wrong answer to the exercises that the changed file has to do with. What a test notices is
-killed; so is what runs five times as long as without a change. What is changed, and what not, stands in `mutations`.
+solutions and every right and wrong answer to the exercises that the changed file has to do with, none of them stopped
+by its check's clock: on a busy machine it would kill what no answer notices. What a test notices is killed; so is what
+runs five times as long as without a change. What is changed, and what not, stands in `mutations`.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import importlib.abc
 import importlib.util
@@ -89,7 +91,8 @@ def named() -> list[Mutant]:
         source = path.read_text(encoding="utf-8")
         if source.count(right) != 1:
             raise LookupError(f"{path.name} holds {right!r} {source.count(right)} times: {what}")
-        found.append(Mutant(path, source[: source.index(right)].count("\n") + 1, what, source.replace(right, wrong)))
+        changed = functools.partial(source.replace, right, wrong)
+        found.append(Mutant(path, source[: source.index(right)].count("\n") + 1, what, changed))
     return found
 
 
@@ -210,18 +213,18 @@ def expect_all_judged(id: str, solution: tuple[str, str, str]) -> None:
     code = f"{imports}\n{cell}"
     linecache.cache["<answer>"] = len(code), None, code.splitlines(keepends=True), "<answer>"  # a check may read it
     exec(compile(code, "<answer>", "exec"), space)
-    expect_correct(id, space[name])
+    expect_correct(id, space[name], seconds=None)
     lesson = f"tests.course.lesson{int(id.split('.')[0]):02d}"
     for wrong in wrong_answers(importlib.import_module(f"{lesson}.wrong")):
         if wrong.id == id:
-            outcome = attempt(id, wrong.answer)
+            outcome = attempt(id, wrong.answer, seconds=None)
             assert outcome.state == "not yet"
             assert wrong.says in str(outcome)
     answers = importlib.import_module(f"{lesson}.test_answers").answers
     for expect, given in ((expect_correct, answers.rights), (expect_refused, answers.wrongs)):
         for one in given:
             if one.values[0] == id:
-                expect(*one.values)
+                expect(*one.values, seconds=None)
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +22,15 @@ class Mutant:
     path: Path
     line: int
     what: str
-    source: str
+    make: Callable[[], str]
 
     def __str__(self) -> str:
         return f"{self.path.relative_to(ROOT)}:{self.line}: {self.what}"
+
+    @property
+    def source(self) -> str:
+        """The changed file. It is made where it is asked for: a sample is a small share of all."""
+        return self.make()
 
     @property
     def module(self) -> str:
@@ -117,12 +123,17 @@ def mutants_of(path: Path) -> list[Mutant]:
         if id(node) in left_alone:
             continue
         for what, how in changes(node):
-            changed = copy.deepcopy(tree)
-            twin = list(ast.walk(changed))[number]
             line = ast.unparse(node).splitlines()[0]
-            changed = ast.fix_missing_locations(_Replace(twin, how(twin)).visit(changed))
-            found.append(Mutant(path, getattr(node, "lineno", 0), f"{what}: `{line}`", ast.unparse(changed)))
+            make = functools.partial(_changed, tree, number, how)
+            found.append(Mutant(path, getattr(node, "lineno", 0), f"{what}: `{line}`", make))
     return found
+
+
+def _changed(tree: ast.AST, number: int, how: Callable[[ast.AST], ast.AST | None]) -> str:
+    """Return the source of a tree in which the node of this number is another one."""
+    changed = copy.deepcopy(tree)
+    twin = list(ast.walk(changed))[number]
+    return ast.unparse(ast.fix_missing_locations(_Replace(twin, how(twin)).visit(changed)))
 
 
 def _left_alone(node: ast.AST) -> list[ast.AST]:

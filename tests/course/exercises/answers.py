@@ -46,14 +46,14 @@ class Answers:
         )
 
 
-def expect_correct(id: str, answer: Any) -> None:
-    outcome = attempt(id, answer)
+def expect_correct(id: str, answer: Any, seconds: float | None = 10.0) -> None:
+    outcome = attempt(id, answer, seconds=seconds)
     assert (outcome.state, outcome.details) == ("correct", ())
     assert outcome.summary
 
 
-def expect_refused(id: str, answer: Any, likely: str | None, says: str) -> None:
-    outcome = attempt(id, answer)
+def expect_refused(id: str, answer: Any, likely: str | None, says: str, seconds: float | None = 10.0) -> None:
+    outcome = attempt(id, answer, seconds=seconds)
     assert outcome.state == "not yet"
     assert says in str(outcome)
     reason = dict(outcome.details).get("likely")
