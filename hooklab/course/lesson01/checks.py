@@ -172,7 +172,7 @@ def strongest_first(trial: Trial) -> str:
             raise NotYet(
                 "`unused` is in your list, and z does not depend on it",
                 **shown,
-                likely="zero is not None: only None says `not on the way`" if got[0] in wanted else None,
+                likely="zero is not None: only None says `not on the way`" if got[:-2] == wanted[:-1] else None,
             )
         if "still" not in got and got == wanted[:-1]:
             raise NotYet(

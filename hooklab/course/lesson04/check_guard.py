@@ -84,13 +84,6 @@ def a_guard_at_the_door(trial: Trial) -> str:
         _judge(tries, layer)
         expect_handle(handle, REGISTER)
         trial.run(handle.remove)
-        bad = torch.tensor(INPUTS["a NaN"], dtype=dtype)
-        try:
-            run(model, bad)
-        except ValueError as error:
-            raise NotYet("after handle.remove() a bad input is still refused", expected="no hook is left") from error
-        if seen.args[0] is not bad:
-            raise NotYet("after handle.remove() the layer still gets another input", expected="the input as it is")
         trial.expect_none_left()
     return "finite inputs pass untouched; NaN and inf, anywhere, raise ValueError before forward runs"
 

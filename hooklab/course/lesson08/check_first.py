@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.misconceptions import fitting
 from hooklab.course.exercises.runs import runs_counted
-from hooklab.course.exercises.trial import NotYet, Trial
+from hooklab.course.exercises.trial import NotYet, Trial, tensor_text
 
 
 class Lambda(nn.Module):
@@ -155,17 +155,15 @@ def _first(
     return next(((event.name, largest(event)) for event in events if is_it(event)), None)
 
 
-def _makes_nan(event: Event) -> bool:
-    return bool(event.output.isnan().any()) and not any(one.isnan().any() for one in event.given)
-
-
 def _has_to_do_with_parts(name: str, events: list[Event]) -> bool:
     return "." in name or any(event.name.startswith(f"{name}.") for event in events)
 
 
 # a misconception, in words -> what an answer that has it returns for the events of a world
 GUESSES: dict[str, Callable[[list[Event]], Any]] = {
-    "nan only: an inf is no finite value either": lambda events: _first(events, _makes_nan),
+    "nan only: an inf is no finite value either": lambda events: _first(
+        events, lambda event: bool(event.output.isnan().any())
+    ),
     "it was not made there: what came in was not finite already": lambda events: _first(
         events, lambda event: not event.output.isfinite().all()
     ),
@@ -213,24 +211,29 @@ def _judge(world: World, got: Any, seen: list[Any]) -> None:
         if got is not None:
             names = isinstance(got, tuple | list) and len(got) == 2
             missing = f"{where} {'you name a module' if names else 'your result is not None'}"
-            raise NotYet(missing, expected="None", got=_text(got), likely=_why(seen, world))
+            raise NotYet(missing, expected="None", got=tensor_text(got), likely=_why(seen, world))
         return
     expected = f"({world.wanted[0]!r}, {world.wanted[1]:g})"
     if got is None:
         raise NotYet(f"{where} your result is None", expected=expected, likely=_why(seen, world))
     if not isinstance(got, tuple | list) or len(got) != 2:
-        raise NotYet(f"{where} your result is not a pair", expected=expected, got=_text(got))
+        raise NotYet(f"{where} your result is not a pair", expected=expected, got=tensor_text(got))
     name, largest = got
     if isinstance(name, nn.Module):
         raise NotYet(f"{where} you return the module", expected=f"its name: {expected}", got=type(name).__name__)
     if name != world.wanted[0]:
-        raise NotYet(f"{where} the name is another one", expected=expected, got=_text(got), likely=_why(seen, world))
+        raise NotYet(
+            f"{where} the name is another one", expected=expected, got=tensor_text(got), likely=_why(seen, world)
+        )
     number = largest.item() if isinstance(largest, Tensor) and largest.numel() == 1 else largest
     if isinstance(number, bool) or not isinstance(number, int | float):
-        raise NotYet(f"{where} the second of the pair is no number", expected=expected, got=_text(got))
+        raise NotYet(f"{where} the second of the pair is no number", expected=expected, got=tensor_text(got))
     if abs(number - world.wanted[1]) > 1e-4 * world.wanted[1]:
         raise NotYet(
-            f"{where} the largest magnitude is another one", expected=expected, got=_text(got), likely=_why(seen, world)
+            f"{where} the largest magnitude is another one",
+            expected=expected,
+            got=tensor_text(got),
+            likely=_why(seen, world),
         )
 
 
@@ -249,10 +252,3 @@ def _comparable(got: Any) -> Any:
     if isinstance(got, tuple | list) and len(got) == 2 and isinstance(got[1], int | float | Tensor):
         return got[0], torch.as_tensor(got[1], dtype=torch.float32)
     return got
-
-
-def _text(got: Any) -> str:
-    try:
-        return repr(got)[:100]
-    except Exception:
-        return type(got).__name__

@@ -99,6 +99,11 @@ def a_set_of_tensors(named):
     return {t for t in named.values() if t.is_leaf and t.requires_grad}
 
 
+@wrong("1.1", says="the answer holds other things than names")
+def pairs_of_name_and_tensor(named):
+    return [(name, t) for name, t in named.items() if t.is_leaf and t.requires_grad]
+
+
 @wrong("1.1", says="the names in your set are not the right ones")
 def that_have_one_already(named):
     return {name for name, t in named.items() if t.is_leaf and t.grad is not None}
@@ -632,6 +637,29 @@ def hooks_of_leaves_only_look(self, gradient, arriving):
     pass_on(self.made_from, gradient, arriving)
 
 
+@right("1.2")
+class WithoutArrive(Number):
+    """The whole backward in one method."""
+
+    def backward(self):
+        arriving = {self: 1.0}
+        for value in engine.backward_order(self):
+            gradient = after_hooks(value.hooks, arriving[value])
+            if not value.made_from:
+                value.grad = gradient + (value.grad or 0.0)
+            pass_on(value.made_from, gradient, arriving)
+
+
+@wrong("1.2", says="x kept no gradient once a hook looked on")
+@arriving_by
+def keeps_what_no_hook_has_seen(self, gradient, arriving):
+    if self.hooks:
+        gradient = after_hooks(self.hooks, gradient)
+    elif not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
 # --- 1.3
 
 
@@ -1004,6 +1032,26 @@ def by_the_tensors_themselves(z, named):
 def unused_ones_as_well(z, named):
     grads = torch.autograd.grad(z, list(named.values()), allow_unused=True, materialize_grads=True)
     found = {n: g.norm().item() for n, g in zip(named, grads, strict=True)}
+    return sorted(found, key=found.get, reverse=True)
+
+
+@wrong("1.4", says="`unused` is in your list")
+def as_they_come(z, named):
+    return list(named)
+
+
+@wrong("1.4", says="`unused` is in your list")
+def unused_ones_in_front(z, named):
+    found = norms_of(z, named)
+    return sorted(named, key=lambda n: found.get(n, float("inf")), reverse=True)
+
+
+@wrong("1.4", says=".grad of inner was written")
+def keeps_the_gradients_of_hidden_values(z, named):
+    for t in named.values():
+        if not t.is_leaf:
+            t.retain_grad()
+    found = norms_of(z, named)
     return sorted(found, key=found.get, reverse=True)
 
 
@@ -1432,6 +1480,16 @@ def takes_one_step_at_least(start, lr, steps):
     for _ in range(max(steps, 1)):
         path.append(path[-1] - lr * (path[-1] + 2))
     return torch.stack(path)
+
+
+@wrong("1.6", says="with steps = 0, the path is not the start alone")
+def writes_its_rows_in_the_loop(start, lr, steps):
+    path, x = torch.zeros(steps + 1, 2), start.clone()
+    for step in range(steps):
+        path[step] = x
+        x = x - lr * (x + 2)
+        path[step + 1] = x
+    return path
 
 
 test_right, test_wrong, test_enough = answers.tests()

@@ -372,6 +372,12 @@ def lets_forward_try(layer):
 
 
 @wrong("4.2", says="after handle.remove() another hook of yours is still there")
+def another_handle_than_the_guards(layer):
+    guard(lambda x: not x.isfinite().all())(layer)
+    return layer.register_forward_pre_hook(lambda module, args: None)
+
+
+@wrong("4.2", says="after handle.remove() another hook of yours is still there")
 def a_second_hook_that_looks(layer):
     def guard(module, args):
         if not args[0].isfinite().all():
@@ -446,6 +452,13 @@ def filling(change):
 wrong("4.3", "overwritten")(filling(lambda k, default: {**k, "scale": default}))
 wrong("4.3", "truth instead of presence")(filling(lambda k, default: {**k, "scale": k.get("scale") or default}))
 wrong("4.3", "lost arguments")(filling(lambda k, default: {"scale": k.get("scale", default)}))
+wrong("4.3", says="shift = 0, and x itself")(filling(lambda k, default: {"scale": 2.0 * default, **k}))
+wrong("4.3", says="dict() got multiple values for keyword argument 'scale'")(
+    filling(lambda k, default: dict(scale=default, **k))
+)
+wrong("4.3", says="got       ((), {'scale': 10.0, 'shift': 0.0}) from your hook")(
+    filling(lambda k, default: {"scale": k.get("scale", default), "shift": k.get("shift", 0.0)})
+)
 wrong("4.3")(filling(lambda k, default: {"scale": default, **k} if "shift" in k else k))
 wrong("4.3")(filling(lambda k, default: {**k, "scale": max(k.get("scale", default), default)}))
 wrong("4.3")(filling(lambda k, default: {**k, "scale": k.get("scale", 1.0) * default}))
@@ -832,6 +845,22 @@ def float32_lengths(layer):
     return layer.register_forward_pre_hook(
         lambda m, a: setattr(m, "weight", m.weight_g * m.weight_v / m.weight_v.norm(dim=1, keepdim=True))
     )
+
+
+@wrong("4.5", says="'Linear' object has no attribute 'weight', at line")
+def reads_the_weight_that_it_has_deleted(layer):
+    split(layer)
+
+    def compute(module, args):
+        module.weight = module.weight_g * module.weight / module.weight.norm(dim=1, keepdim=True)
+
+    return layer.register_forward_pre_hook(compute)
+
+
+@wrong("4.5", says="'Linear' object has no attribute 'weights', at line")
+def misspells_the_weight(layer):
+    split(layer)
+    return layer.register_forward_pre_hook(lambda module, args: print(module.weights))
 
 
 @wrong("4.5", "no nn.Parameter")

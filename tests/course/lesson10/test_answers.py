@@ -289,6 +289,15 @@ def appends_a_tensor(parameters, norms):
     )
 
 
+@wrong("10.4", says="a backward through all does not append one norm")
+def appends_two_numbers(parameters, norms):
+    def hook(grads):
+        norm = math.hypot(*(grad.norm().item() for grad in grads if grad is not None))
+        norms.extend([norm, norm**2])
+
+    return register_multi_grad_hook(parameters, hook)
+
+
 @wrong("10.4", "nothing is appended where a parameter takes no part")
 def waits_for_all(parameters, norms):
     def hook(grads):
@@ -386,6 +395,7 @@ def sends_the_gradients_back_itself(function, x):
         return function(x)
 
 
+wrong("10.2", "cut off: a gradient did not arrive")(lambda function, x: checkpoint()(function, x.detach()))
 wrong("10.2", says="your result is not a tensor")(lambda function, x: [checkpoint()(function, x)])
 wrong("10.2", says="under torch.no_grad() the result is another one")(
     torch.enable_grad()(lambda function, x: checkpoint()(function, x))
@@ -736,6 +746,38 @@ def packing(is_packed, back=lambda values, dtype: values.to(dtype)):
         return saved_tensors_hooks(pack, unpack)
 
     return eight_bits
+
+
+wrong("10.5", says="saved numbers from -1 to 3, float32 do not come back well")(bytes_of(levels=127))
+
+
+@wrong("10.5", "negative numbers come back positive", "saved numbers from -1 to 3")
+def measures_from_zero():
+    def pack(tensor):
+        if not tensor.is_floating_point():
+            return tensor
+        step = (tensor.detach().abs().max() / 255).clamp(min=1e-30)
+        return (tensor.detach() / step).round().to(torch.int64).to(torch.uint8), step, tensor.dtype
+
+    def unpack(kept):
+        return kept if isinstance(kept, torch.Tensor) else (kept[0] * kept[1]).to(kept[2])
+
+    return saved_tensors_hooks(pack, unpack)
+
+
+@wrong("10.5", says="got       off by nan")
+def levels_that_grow_by_a_factor():
+    def pack(tensor):
+        if not tensor.is_floating_point():
+            return lambda: tensor
+        low, high, dtype = tensor.detach().min(), tensor.detach().max(), tensor.dtype
+        if low == high:
+            return lambda: torch.full(tensor.shape, low, dtype=dtype)
+        step = (high / low).log() / 255
+        kept = ((tensor.detach() / low).log() / step).round().byte()
+        return lambda: (low * (kept * step).exp()).to(dtype)
+
+    return saved_tensors_hooks(pack, lambda kept: kept())
 
 
 wrong("10.5", "a mask is saved, too")(packing(lambda tensor: True))
