@@ -6,10 +6,10 @@
     python -m tests.mutants exercises
 
 Each mutant lives in a process of its own, made by fork (so not on Windows), where an import finds the changed source.
-There run, for mini, random programs whose logs in torch are known beforehand, then pytest; for a lesson's checks, its
-solutions and every right and wrong answer to the exercises that the changed file has to do with, none of them stopped
-by its check's clock: on a busy machine it would kill what no answer notices. What a test notices is killed; so is what
-runs five times as long as without a change. What is changed, and what not, stands in `mutations`.
+There run, for mini, random programs whose logs in torch are known beforehand, then pytest; for a lesson's checks, those
+of its solutions and of its right and wrong answers that run the changed statement. None is stopped by its check's
+clock: on a busy machine it would kill what no answer notices. What a test notices is killed; so is what runs five times
+as long as all do without a change. What is changed, and what not, stands in `mutations`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import importlib.abc
 import importlib.util
 import io
 import linecache
+import multiprocessing
 import os
 import random
 import re
@@ -28,11 +29,12 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 from hooklab.course.exercises.exercise import exercises_of
 from tests.mini.changes import CHANGES, HARMLESS
@@ -45,11 +47,11 @@ PYTEST = ["-x", "-q", "-o", "addopts=", "-p", "no:cacheprovider", "--no-header",
 class Target:
     """What is changed, and who should notice: `is_well`, and pytest with these arguments.
 
-    That function is made in the parent and runs in the child, where it finds the changed module, whose name it gets.
+    That function is made in the parent and runs in the child, where it finds the changed module; it gets the mutant.
     """
 
     files: tuple[Path, ...]
-    is_well: Callable[[str], bool]
+    is_well: Callable[[Mutant | None], bool]
     tests: tuple[str, ...] = ()
 
 
@@ -59,14 +61,15 @@ def target_of(name: str, programs: int) -> Target:
     if name in ("mini", "named"):
         logs = logs_in_torch(programs)
         surprises = ("tests/mini/test_surprises.py",)
-        return Target(_files(ROOT / "hooklab" / "mini", "*.py"), lambda module: programs_agree(logs), surprises)
+        return Target(_files(ROOT / "hooklab" / "mini", "*.py"), lambda mutant: programs_agree(logs), surprises)
     if name == "exercises":
         tests = tuple(str(path) for path in _files(ROOT / "tests" / "course" / "exercises", "test_*.py"))
         slow = ("test_wrong_answers.py", "test_in_a_kernel.py")
         quick = tuple(path for path in tests if not path.endswith(slow))
-        quickest = answers_are_judged([1, 2, 3, 4, 10])
-        return Target(_files(course / "exercises", "*.py"), quickest, quick)
-    return Target(checks_of(course / name), answers_are_judged([int(name.removeprefix("lesson"))]))
+        files = _files(course / "exercises", "*.py")
+        return Target(files, answers_are_judged([1, 2, 3, 4, 10], files), quick)
+    files = checks_of(course / name)
+    return Target(files, answers_are_judged([int(name.removeprefix("lesson"))], files))
 
 
 def checks_of(lesson: Path) -> tuple[Path, ...]:
@@ -143,9 +146,8 @@ def _end_child(mutant: Mutant | None, target: Target) -> None:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             if mutant is not None:
                 sys.meta_path.insert(0, _Changed(mutant))
-            for name in [name for name in sys.modules if name.split(".")[0] in ("hooklab", "tests")]:
-                del sys.modules[name]
-            code = 0 if target.is_well(mutant.module if mutant else "") and _pytest_passes(target) else 1
+            _forget_modules()
+            code = 0 if target.is_well(mutant) and _pytest_passes(target) else 1
     finally:
         os._exit(code)
 
@@ -177,22 +179,57 @@ def logs_in_torch(number: int) -> list[tuple[object, object]]:
     return [(program, run(Torch, program).log) for program in programs]
 
 
-def answers_are_judged(lessons: list[int]) -> Callable[[str], bool]:
-    """Return a function that raises unless every answer to these lessons' exercises is judged as it should be."""
+def answers_are_judged(lessons: list[int], files: tuple[Path, ...]) -> Callable[[Mutant | None], bool]:
+    """Return a function that raises unless the answers that run a mutant's statement are judged as they should be.
+
+    All answers to these lessons' exercises are judged once, in a child, which notes the lines of the files that run.
+    """
     from tests.course.exercises.test_wrong_answers import solution_of
 
     solutions = {one.id: solution_of(one.id) for number in lessons for one in exercises_of(number)}
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as child:
+        lines = child.submit(lines_of_each, lessons, solutions, {str(path) for path in files}).result()
 
-    def are_judged(changed: str) -> bool:
-        from hooklab.course.exercises.exercise import exercises_of
-
-        exercises = [one for number in lessons for one in exercises_of(number)]
-        own = [one for one in exercises if one.verify.__module__ == changed]
-        for one in own if own and not is_shared(changed) else exercises:
-            expect_all_judged(one.id, solutions[one.id])
+    def are_judged(mutant: Mutant | None) -> bool:
+        runs_at_import = mutant is not None and mutant.lines is None and is_shared(mutant.module)
+        for judge, ran in zip(judgements(lessons, solutions), lines, strict=True):
+            if mutant is None or runs_at_import or mutant.is_run_by(ran):
+                judge()
         return True
 
     return are_judged
+
+
+def lines_of_each(
+    lessons: list[int], solutions: dict[str, tuple[str, str, str]], files: set[str]
+) -> list[frozenset[tuple[str, int]]]:
+    """Judge every answer; return of each, in order, which lines of the files it runs."""
+    _forget_modules()
+    ran: set[tuple[str, int]] = set()
+
+    def enter(frame: FrameType, event: str, argument: object) -> Callable[..., object] | None:
+        return note if frame.f_code.co_filename in files else None
+
+    def note(frame: FrameType, event: str, argument: object) -> Callable[..., object]:
+        ran.add((frame.f_code.co_filename, frame.f_lineno))
+        return note
+
+    found = []
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        for judge in judgements(lessons, solutions):
+            ran.clear()
+            sys.settrace(enter)
+            try:
+                judge()
+            finally:
+                sys.settrace(None)
+            found.append(frozenset(ran))
+    return found
+
+
+def _forget_modules() -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] in ("hooklab", "tests")]:
+        del sys.modules[name]
 
 
 def is_shared(module: str) -> bool:
@@ -202,29 +239,34 @@ def is_shared(module: str) -> bool:
     return any(f"{module} import" in text for text in others)
 
 
-def expect_all_judged(id: str, solution: tuple[str, str, str]) -> None:
-    """Assert that an exercise's right answers are correct, its solution among them, and that its wrong ones are not."""
+def judgements(lessons: list[int], solutions: dict[str, tuple[str, str, str]]) -> Iterator[Callable[[], None]]:
+    """Yield what asserts that one answer is judged as it should be, for each solution, wrong and right answer."""
     from hooklab.course.exercises import attempt
+    from hooklab.course.exercises.exercise import exercises_of
     from tests.course.exercises.answers import expect_correct, expect_refused
     from tests.course.exercises.wrong import wrong_answers
 
-    imports, cell, name = solution
-    space: dict[str, object] = {"__name__": "answer"}
-    code = f"{imports}\n{cell}"
-    linecache.cache["<answer>"] = len(code), None, code.splitlines(keepends=True), "<answer>"  # a check may read it
-    exec(compile(code, "<answer>", "exec"), space)
-    expect_correct(id, space[name], seconds=None)
-    lesson = f"tests.course.lesson{int(id.split('.')[0]):02d}"
-    for wrong in wrong_answers(importlib.import_module(f"{lesson}.wrong")):
-        if wrong.id == id:
-            outcome = attempt(id, wrong.answer, seconds=None)
-            assert outcome.state == "not yet"
-            assert wrong.says in str(outcome)
-    answers = importlib.import_module(f"{lesson}.test_answers").answers
-    for expect, given in ((expect_correct, answers.rights), (expect_refused, answers.wrongs)):
-        for one in given:
-            if one.values[0] == id:
-                expect(*one.values, seconds=None)
+    def judge_solution(id: str) -> None:
+        imports, cell, name = solutions[id]
+        space: dict[str, object] = {"__name__": "answer"}
+        code = f"{imports}\n{cell}"
+        linecache.cache["<answer>"] = len(code), None, code.splitlines(keepends=True), "<answer>"  # a check may read it
+        exec(compile(code, "<answer>", "exec"), space)
+        expect_correct(id, space[name], seconds=None)
+
+    def judge_wrong(id: str, answer: object, says: str) -> None:
+        outcome = attempt(id, answer, seconds=None)
+        assert outcome.state == "not yet"
+        assert says in str(outcome)
+
+    for number in lessons:
+        lesson = f"tests.course.lesson{number:02d}"
+        yield from (functools.partial(judge_solution, one.id) for one in exercises_of(number))
+        for wrong in wrong_answers(importlib.import_module(f"{lesson}.wrong")):
+            yield functools.partial(judge_wrong, wrong.id, wrong.answer, wrong.says)
+        answers = importlib.import_module(f"{lesson}.test_answers").answers
+        for expect, given in ((expect_correct, answers.rights), (expect_refused, answers.wrongs)):
+            yield from (functools.partial(expect, *one.values, seconds=None) for one in given)
 
 
 def main() -> int:
@@ -242,6 +284,7 @@ def main() -> int:
     import torch  # these are imported once, in the parent
 
     torch.set_num_threads(1)
+    began = time.monotonic()
     target = target_of(options.target, options.programs)
     if options.no_pytest:
         target = replace(target, tests=())
@@ -249,11 +292,11 @@ def main() -> int:
     mutants = [mutant for mutant in made if options.only in str(mutant)]
     if options.sample is not None and options.sample < len(mutants):
         mutants = random.Random(options.seed).sample(mutants, options.sample)
-    began = time.monotonic()
-    if fate(None, target, 3600) != "alive":
+    if not options.target.startswith("lesson") and fate(None, target, 3600) != "alive":
         print("the tests fail without any change")
         return 1
     seconds = 30 + 5 * (time.monotonic() - began)  # a mutant that takes longer has a loop without an end
+    began = time.monotonic()
     fates = Counter[str]()
     for number, mutant in enumerate(mutants, start=1):
         if time.monotonic() - began > 60 * options.minutes:

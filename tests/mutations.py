@@ -23,6 +23,7 @@ class Mutant:
     line: int
     what: str
     make: Callable[[], str]
+    lines: range | None = None  # of its statement; None where it runs at import, or its result is kept for later
 
     def __str__(self) -> str:
         return f"{self.path.relative_to(ROOT)}:{self.line}: {self.what}"
@@ -31,6 +32,11 @@ class Mutant:
     def source(self) -> str:
         """The changed file. It is made where it is asked for: a sample is a small share of all."""
         return self.make()
+
+    def is_run_by(self, ran: frozenset[tuple[str, int]]) -> bool:
+        """Whether lines that ran, each with its file, are of this statement; of this file, where it has none."""
+        own = {line for path, line in ran if path == str(self.path)}
+        return bool(own) if self.lines is None else not own.isdisjoint(self.lines)
 
     @property
     def module(self) -> str:
@@ -118,14 +124,15 @@ def mutants_of(path: Path) -> list[Mutant]:
     """Return every mutant of a file; the texts of messages stay as they are."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     left_alone = {id(part) for node in ast.walk(tree) for whole in _left_alone(node) for part in ast.walk(whole)}
-    found = []
+    found, lines = [], _lines_of_statements(tree)
     for number, node in enumerate(ast.walk(tree)):
         if id(node) in left_alone:
             continue
         for what, how in changes(node):
             line = ast.unparse(node).splitlines()[0]
             make = functools.partial(_changed, tree, number, how)
-            found.append(Mutant(path, getattr(node, "lineno", 0), f"{what}: `{line}`", make))
+            place = path, getattr(node, "lineno", 0)
+            found.append(Mutant(*place, f"{what}: `{line}`", make, lines.get(id(node))))
     return found
 
 
@@ -134,6 +141,18 @@ def _changed(tree: ast.AST, number: int, how: Callable[[ast.AST], ast.AST | None
     changed = copy.deepcopy(tree)
     twin = list(ast.walk(changed))[number]
     return ast.unparse(ast.fix_missing_locations(_Replace(twin, how(twin)).visit(changed)))
+
+
+def _lines_of_statements(tree: ast.AST) -> dict[int, range]:
+    """Return the lines of the innermost statement round each node in a function that keeps no result for later."""
+    found: dict[int, range] = {}
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef) or any("cache" in ast.unparse(a) for a in function.decorator_list):
+            continue
+        for statement in [one for line in function.body for one in ast.walk(line) if isinstance(one, ast.stmt)]:
+            lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+            found |= {id(part): lines for part in ast.walk(statement)}
+    return found
 
 
 def _left_alone(node: ast.AST) -> list[ast.AST]:
