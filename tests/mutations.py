@@ -169,7 +169,7 @@ def _left_alone(node: ast.AST) -> list[ast.AST]:
 
 MAKERS = (
     *("tensor", "as_tensor", "zeros", "ones", "full", "empty", "eye", "arange", "linspace"),
-    *("rand", "randn", "randint", "randperm", "manual_seed", "Generator", "zip", "linear"),
+    *("rand", "randn", "randint", "randperm", "manual_seed", "Generator", "zip", "linear", "where"),
 )
 
 

@@ -116,7 +116,6 @@ def _one_use(trial: Trial, function: _Function, x: Tensor) -> None:
         raise _runs(f"{what}: forward and backward together", 2, function.runs, likely if function.runs > 2 else "")
     _expect_gradients(what, function, x, wanted)
     left = meter.alive - y.nbytes - _bytes(function, x)
-    del backward
     if left > x.nbytes:
         raise NotYet(
             f"{what}: after the backward, values of the second run are still there",
@@ -249,7 +248,6 @@ def _truth(function: _Function, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     inputs = [one for one in (x, *function.parameters) if one.requires_grad]
     grads = list(torch.autograd.grad(y.sum(), inputs))
     function.seen.clear()
-    function.graphs.clear()
     return y.detach(), grads
 
 
@@ -262,7 +260,7 @@ def _expect_result(what: str, function: _Function, y: Any, wanted: tuple[Tensor,
             f"{what}: the result has no graph",
             expected="a backward from it reaches x and the parameters",
             likely="the result is detached"
-            if function.seen and function.seen[0][0]
+            if function.seen[0][0]
             else "the first run was not recorded: it is an ordinary run, only what it saves is replaced",
         )
 

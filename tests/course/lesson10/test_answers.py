@@ -396,6 +396,7 @@ def sends_the_gradients_back_itself(function, x):
 
 
 wrong("10.2", "cut off: a gradient did not arrive")(lambda function, x: checkpoint()(function, x.detach()))
+wrong("10.2", "the first run was not recorded")(torch.no_grad()(lambda function, x: function(x)))
 wrong("10.2", says="your result is not a tensor")(lambda function, x: [checkpoint()(function, x)])
 wrong("10.2", says="under torch.no_grad() the result is another one")(
     torch.enable_grad()(lambda function, x: checkpoint()(function, x))
@@ -425,6 +426,12 @@ def runs_again_once_and_never_more(function, x):
         return values.pop(number)
 
     with saved_tensors_hooks(lambda tensor: next(numbers), unpack):
+        return function(x)
+
+
+@wrong("10.2", says="forward and backward together: another number of runs")
+def keeps_all_in_numpy(function, x):
+    with saved_tensors_hooks(lambda tensor: tensor.detach().numpy().copy(), torch.from_numpy):
         return function(x)
 
 
@@ -634,7 +641,7 @@ def the_last_ps_gradient(parameters, lr):
     return handles
 
 
-@wrong("10.3", "a gradient that is not there")
+@wrong("10.3", "a gradient that is not there", "a backward raised TypeError")
 def throws_it_away_first(parameters, lr):
     def step(p):
         p.grad = None
@@ -718,7 +725,9 @@ def a_manager_of_its_own():
 wrong("10.5", "cut instead of rounded")(bytes_of(rounded=lambda values: values))
 wrong("10.5", "the smallest value is missing")(bytes_of(add=False))
 wrong("10.5", "far fewer than 256 levels")(bytes_of(levels=15))
-wrong("10.5", "whole numbers in 256 levels")(bytes_of(all_kinds=True))
+wrong("10.5", "whole numbers in 256 levels", "a loss with class labels, an embedding and a mask: another gradient")(
+    bytes_of(all_kinds=True)
+)
 wrong("10.5", "negative numbers come back positive", "do not come back well")(
     bytes_of(low=lambda values: values.mean())
 )
@@ -781,15 +790,13 @@ def levels_that_grow_by_a_factor():
 
 
 wrong("10.5", "a mask is saved, too")(packing(lambda tensor: True))
-wrong("10.5", "another dtype came out of unpack")(
+wrong("10.5", "another dtype came out of unpack", "a matrix product in float64 raised RuntimeError")(
     packing(torch.Tensor.is_floating_point, back=lambda values, dtype: values.float())
 )
 wrong("10.5", "eight bytes a number", "the saved values are too large, float64")(
     packing(lambda tensor: tensor.dtype == torch.float32)
 )
-wrong("10.5", says="the saved values are too large")(
-    lambda: saved_tensors_hooks(lambda t: t.detach().half(), lambda t: t)
-)
+wrong("10.5", says="got       2.0")(lambda: saved_tensors_hooks(lambda t: t.detach().half(), lambda t: t))
 wrong("10.5", "the function returns nothing", "cannot stand after `with`")(lambda: None)
 
 
@@ -824,6 +831,11 @@ def divides_by_the_range():
 @wrong("10.5", "unpack must make the tensor again")
 def hands_back_the_parts():
     return saved_tensors_hooks(lambda tensor: (tensor.byte(), 0), lambda packed: packed)
+
+
+@wrong("10.5", says="a pass in your block raised AttributeError")
+def packs_by_a_method_that_is_none():
+    return saved_tensors_hooks(lambda tensor: tensor.to_bytes(), lambda packed: packed)
 
 
 @wrong("10.5", "pack must leave the tensor as it is")
