@@ -520,6 +520,13 @@ def clips_by_hooks(training):
     return "act1", "dead"
 
 
+@wrong("8.2", says="the diagnosis is right; mended, it reads")
+def too_narrow_for_ten_digits(training):
+    training.model = nn.Sequential(nn.Linear(64, 2), nn.Linear(2, 10))
+    adam(training, 0.01)
+    return "act1", "dead"
+
+
 @wrong("8.3", says="mended, it reads", likely="it is on its way, too slowly for 80 steps: after 320 it reads")
 def a_small_rate(training):
     training.model = layers(nn.ReLU, 8, spread=2**0.5)
