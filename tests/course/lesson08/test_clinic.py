@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from hooklab.course.lesson08.check_clinic import examined
-from hooklab.course.lesson08.clinic import Training, examine, layers, patient
+from hooklab.course.lesson08.check_clinic import ILLNESS, SEEDS, examined
+from hooklab.course.lesson08.clinic import STEPS, Training, examine, layers, patient
 from hooklab.course.lesson08.deaths import first_passes
 from hooklab.course.lesson08.evidence import CAUSES, supports
 
@@ -29,6 +29,13 @@ def test_a_patient_is_ill_from_any_first_weights(name, seed):
     # which ReLU of patient A dies depends on the first weights; that one does, does not
     where = [f"act{number}" for number in range(1, 5)] if name == "A" else [module]
     assert any(supports(health, training, place, cause)[0] for place in where)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", ILL)
+def test_four_times_the_steps_heal_no_patient(name, seed):
+    _, goal = ILLNESS[name]
+    assert patient(name, seed).train(4 * STEPS, seed).accuracy() < goal
 
 
 @pytest.mark.parametrize("name", ILL)
