@@ -96,18 +96,15 @@ def _why(
 ) -> str | None:
     """Return the one misconception with which a program does the same, as far as the answer got; or None."""
 
-    def does(program: Callable[..., Any]) -> list[Tensor | None]:
-        moments = _observe(Trial(program), worlds, rests, many)
-        return [one.value for one in itertools.islice(moments, len(seen))]
+    def does_the_same(program: Callable[..., Any], _: None = None) -> bool:
+        moments = _observe(Trial(program), worlds, rests, many)  # one after the other: most programs differ early
+        same = itertools.takewhile(lambda pair: alike(pair[0], pair[1].value), zip(seen, moments, strict=False))
+        return sum(1 for _ in same) == len(seen)
 
-    likely = fitting([seen], {name: partial(_of, does, one) for name, one in programs.items()}, [None])
-    if likely is None and alike(seen, does(lambda *args: [] if many else _Nothing())):
+    likely = fitting([True], {name: partial(does_the_same, one) for name, one in programs.items()}, [None])
+    if likely is None and does_the_same(lambda *args: [] if many else _Nothing()):
         return why_unchanged(trial, worlds[0](), rests[0], many)
     return likely
-
-
-def _of(does: Callable[[Callable[..., Any]], Any], program: Callable[..., Any], _: None) -> Any:
-    return does(program)
 
 
 class _Nothing:
