@@ -59,9 +59,10 @@ def stopped_after(seconds: float | None) -> Iterator[None]:
                 wall, cpu = wall + now[0] - last[0], cpu + now[1] - last[1]
             last = now
             if _is_over(seconds, wall, cpu):
-                is_due.set()
-                _interrupt_main_thread()
                 pause = _AGAIN
+                if not is_due.is_set():  # else one is on its way, and the handler would take a second one for a Ctrl-C
+                    is_due.set()
+                    _interrupt_main_thread()
 
     watcher = threading.Thread(target=watch, name="hooklab-check-clock", daemon=True)
     signal.signal(signal.SIGINT, interrupted)

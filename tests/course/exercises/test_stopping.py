@@ -145,6 +145,30 @@ def test_an_answer_that_needs_its_time_gets_it(monkeypatch):
     assert outcome_of(calls_with_tensor, answer, monkeypatch).state == "correct"
 
 
+def test_a_stop_that_arrives_late_is_not_taken_for_a_real_interrupt(monkeypatch):
+    """As while a long call of C code keeps the main thread from handling the first signal."""
+    send, sent = stopping._interrupt_main_thread, []
+
+    def send_late():
+        sent.append(1)
+        if len(sent) == 1:
+            threading.Timer(0.1, send).start()
+        else:
+            time.sleep(0.2)
+            send()
+
+    def verify(trial):
+        ends = time.monotonic() + 1
+        while time.monotonic() < ends:
+            pass
+        return "it ran"
+
+    monkeypatch.setattr(stopping, "_interrupt_main_thread", send_late)
+    monkeypatch.setattr(stopping, "_is_learners_turn", lambda frame: False)
+    assert outcome_of(verify, lambda x: x, monkeypatch, seconds=SOON).state == "correct"
+    assert len(sent) > 1
+
+
 def test_a_real_interrupt_still_interrupts(monkeypatch):
     def answer(x):
         os.kill(os.getpid(), signal.SIGINT)
