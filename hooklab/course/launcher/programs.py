@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import MutableMapping
 from pathlib import Path
 
 # Caches and settings lie in the course's folder, not in the home folder: variable -> folder under .cache/
@@ -39,8 +40,18 @@ def variables(root: Path, python: Path) -> dict[str, str]:
     changed |= {variable: value for variable, value in os.environ.items() if value or variable not in FOLDERS}
     for variable, first in {"PYTHONPATH": root, "PATH": python.parent}.items():
         changed[variable] = os.pathsep.join(filter(None, [str(first), changed.get(variable)]))
+    keep_bytecode(root, changed)
     changed.pop("VIRTUAL_ENV", None)  # another one than this Python's, which IPython would mix in
     return changed
+
+
+def keep_bytecode(root: Path, environment: MutableMapping[str, str]) -> None:
+    """Keep compiled modules in the course's folder, where the user wants no such files beside the sources.
+
+    Without any, each process compiles torch and all else anew: its imports take twice to three times as long.
+    """
+    if environment.pop("PYTHONDONTWRITEBYTECODE", ""):
+        environment.setdefault("PYTHONPYCACHEPREFIX", str(root / ".cache" / "bytecode"))
 
 
 def answer_news_question(config: Path) -> None:

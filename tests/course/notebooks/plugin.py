@@ -4,12 +4,15 @@
 - Each notebook gets two more tests: nbval passes over a code cell that was never run, and looks at cells only, so that
   a hook left behind for the whole process would go unseen.
 - Plain `pytest` uses two processes, one file at a time in each. A path, `-n`, `--pdb` or `-p no:xdist` turns it off.
+- Where Python may not write its compiled modules beside the sources, they lie in the course's cache.
 """
 
 from __future__ import annotations
 
 import ast
 import os
+import shutil
+import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import AbstractContextManager, nullcontext
@@ -20,10 +23,16 @@ from unittest import mock
 import pytest
 
 from hooklab.course.kernels import LEFT_BEHIND, environment, prepare_fonts, skip_url_grammars
-
-skip_url_grammars()
+from hooklab.course.launcher.programs import keep_bytecode
 
 ROOT = Path(__file__).parents[3]
+
+skip_url_grammars()
+if sys.dont_write_bytecode:
+    keep_bytecode(ROOT, os.environ)
+    sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX")
+    sys.dont_write_bytecode = sys.pycache_prefix is None
+
 SECONDS_FOR_AN_ANSWER = 60
 NOTEBOOKS_TO_FORK = 4
 
@@ -37,6 +46,14 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
         config.option.numprocesses = min(2, os.cpu_count() or 1)
         config.option.dist = "loadfile"
     return (yield)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Take away what was compiled of the modules that tests have written for themselves."""
+    if sys.pycache_prefix and not hasattr(config, "workerinput"):
+        temporary = Path(sys.pycache_prefix, *Path(tempfile.gettempdir()).resolve().parts[1:])
+        for folder in temporary.glob("pytest-of-*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.hookimpl(wrapper=True)
