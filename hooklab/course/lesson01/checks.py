@@ -305,7 +305,7 @@ def _expect_path(trial: Trial, start: Tensor, lr: float, steps: int) -> str:
             got=f"shape {tuple(got.shape)}",
             likely="fence-post: n steps visit n + 1 points",
         )
-    got = expect_tensor(got, "the path", (steps + 1, 2)).detach()
+    got = expect_tensor(got, "the path", (steps + 1, 2))
     # z = ½(y₁² + y₂²) with y = x + 2, so dz/dx = x + 2: each step shrinks x + 2 by the factor 1 − lr.
     wanted = (start + 2) * (1 - lr) ** torch.arange(steps + 1).unsqueeze(1) - 2
     if same(got, wanted, 1e-4):

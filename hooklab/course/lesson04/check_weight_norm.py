@@ -50,7 +50,7 @@ def weight_norm_by_a_pre_hook(trial: Trial) -> str:
         (1, 4, True, torch.float64),
     ):
         layer, x = nn.Linear(inputs, outputs, bias=bias, dtype=dtype), torch.randn(4, inputs, dtype=dtype)
-        start, wanted = layer.weight.detach().clone(), layer(x).detach()
+        start, wanted = layer.weight.detach().clone(), layer(x)
         handle = registered(trial, layer, may_change=True)
         _expect_parameters(layer, start, bias)
         _expect_outputs(layer, x, start, wanted, handle)
@@ -125,7 +125,7 @@ def _expect_outputs(layer: nn.Linear, x: Tensor, start: Tensor, wanted: Tensor, 
     if not same(got[0], wanted):
         raise NotYet("the layer computes something else than before", expected="the same output", likely=likely)
     for mode, state, one in zip(modes, states, got, strict=True):
-        expected = nn.functional.linear(x, _weight(*state), layer.bias).detach()
+        expected = nn.functional.linear(x, _weight(*state), layer.bias)
         if not same(one, expected):
             raise NotYet(
                 f"{'' if mode else 'in evaluation mode, '}new values of weight_g and weight_v do not give "

@@ -637,6 +637,15 @@ def hooks_of_leaves_only_look(self, gradient, arriving):
     pass_on(self.made_from, gradient, arriving)
 
 
+@wrong("1.2", says="x.grad, where a piece of 0.0 comes to y, is another one")
+@arriving_by
+def takes_zero_for_the_start(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient or 1.0)
+    if not self.made_from:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
 @right("1.2")
 class WithoutArrive(Number):
     """The whole backward in one method."""
@@ -1205,6 +1214,12 @@ def with_a_graph_of_the_gradients(z, times):
         z.backward(create_graph=True)
 
 
+@wrong("1.5", says="backward ran 2 times, not 3")
+def always_two(z, times):
+    for keep in (True, False):
+        z.backward(retain_graph=keep)
+
+
 @wrong("1.5", says="backward ran 3 times, not 1")
 def always_three(z, times):
     for keep in (True, True, False):
@@ -1311,6 +1326,15 @@ def with_data(start, lr, steps):
         x.grad.zero_()
         path = torch.cat([path, x.data[None]])
     return path
+
+
+@right("1.6")
+def of_leaves(start, lr, steps):
+    path = [start.clone().requires_grad_()]
+    for _ in range(steps):
+        torch.mean((path[-1] + 2) ** 2).backward()
+        path.append((path[-1] - lr * path[-1].grad).detach().requires_grad_())
+    return torch.stack(path)
 
 
 def walk(start, lr, steps, step=None, keep=lambda x: x.detach().clone(), scale=0.5, clear=True):

@@ -278,6 +278,9 @@ wrong("4.2", says="a number too large for float32 was refused")(guard(lambda x: 
 wrong("4.2", says="one number near the largest of all was refused")(guard(lambda x: not (x.abs() < 1e38).all()))
 wrong("4.2", says="two very large numbers was refused")(guard(lambda x: not torch.isfinite(x.prod())))
 wrong("4.2", says="a sequence with a NaN was let in")(guard(lambda x: x.dim() == 2 and not x.isfinite().all()))
+wrong("4.2", says="raised RuntimeError: Boolean value of Tensor with more than one value is ambiguous, at line")(
+    guard(lambda x: x.isnan())
+)
 wrong("4.2", says="one still larger number was refused")(guard(lambda x: (x.long() == -(2**63)).any()))
 
 
@@ -453,7 +456,7 @@ wrong("4.3", "overwritten")(filling(lambda k, default: {**k, "scale": default}))
 wrong("4.3", "truth instead of presence")(filling(lambda k, default: {**k, "scale": k.get("scale") or default}))
 wrong("4.3", "lost arguments")(filling(lambda k, default: {"scale": k.get("scale", default)}))
 wrong("4.3", says="shift = 0, and x itself")(filling(lambda k, default: {"scale": 2.0 * default, **k}))
-wrong("4.3", says="dict() got multiple values for keyword argument 'scale'")(
+wrong("4.3", says="register raised TypeError: dict() got multiple values for keyword argument 'scale'")(
     filling(lambda k, default: dict(scale=default, **k))
 )
 wrong("4.3", says="got       ((), {'scale': 10.0, 'shift': 0.0}) from your hook")(
