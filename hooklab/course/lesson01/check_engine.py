@@ -25,9 +25,7 @@ def a_small_autograd(trial: Trial) -> str:
 
 
 def _expect(what: str, got: Any, wanted: Any, likely: str | None = None) -> None:
-    if isinstance(got, int | float) and isinstance(wanted, int | float) and abs(got - wanted) < 1e-6:
-        return
-    if isinstance(wanted, list) and got == wanted:
+    if isinstance(got, int | float | list) and got == wanted:  # all of them are small whole numbers, and exact
         return
     raise NotYet(f"{what} is another one", expected=repr(wanted), got=_short(got), likely=likely)
 

@@ -74,7 +74,7 @@ def by_type_of_the_node(named):
     return found
 
 
-@wrong("1.1", says="the names in your set are not the right ones")
+@wrong("1.1", says="expected  ['b', 'w'] of ['b', 'copy', 'data', 'hidden', 'w']")
 def all_names(named):
     return set(named)
 
@@ -644,6 +644,28 @@ def takes_zero_for_the_start(self, gradient, arriving):
     if not self.made_from:
         self.grad = (self.grad or 0.0) + gradient
     pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2", says="z kept a gradient, and was computed")
+@arriving_by
+def keeps_it_in_the_last_value_too(self, gradient, arriving):
+    gradient = after_hooks(self.hooks, gradient)
+    if not self.made_from or len(arriving) == 1:
+        self.grad = (self.grad or 0.0) + gradient
+    pass_on(self.made_from, gradient, arriving)
+
+
+@wrong("1.2", says="backward raised AttributeError: 'misspells_the_pairs' object has no attribute 'made_of'")
+@arriving_by
+def misspells_the_pairs(self, gradient, arriving):
+    pass_on(self.made_of, gradient, arriving)
+
+
+@wrong("1.2", says="backward raised KeyError")
+@arriving_by
+def takes_their_ids_for_keys(self, gradient, arriving):
+    for value, derivative in self.made_from:
+        arriving[id(value)] += gradient * derivative
 
 
 @right("1.2")
