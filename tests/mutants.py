@@ -27,6 +27,7 @@ import random
 import re
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -218,11 +219,13 @@ def lines_of_each(
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         for judge in judgements(lessons, solutions):
             ran.clear()
+            threading.settrace(enter)
             sys.settrace(enter)
             try:
                 judge()
             finally:
                 sys.settrace(None)
+                threading.settrace(None)  # type: ignore[arg-type]
             found.append(frozenset(ran))
     return found
 

@@ -275,7 +275,7 @@ def memory(
     return with_memory
 
 
-no_memory = wrong("11.5", says="no memory")(memory(remember=False))
+no_memory = wrong("11.5", says="what was not sent is lost")(memory(remember=False))
 by_bucket = wrong("11.5", says="remember each one's error")(memory(by="bucket"))
 gradient_only = wrong("11.5", says="the old memory is in neither")(memory(of_gradient=True))
 sums_up = wrong("11.5", says="the sum of the messages")(memory(divide=False))
