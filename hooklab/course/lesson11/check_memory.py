@@ -52,7 +52,7 @@ class Bucket:
 
     def parameters(self) -> list[Tensor]:
         """The parameters, in the order of the buffer."""
-        return list(self._parameters)
+        return self._parameters
 
     def buffer(self) -> Tensor:
         """All gradients in a row."""
@@ -170,7 +170,7 @@ def _in_order(layout: Sequence[Sequence[int]], buffers: list[Any], parameters: l
         sizes = [parameters[n].numel() for n in numbers]
         if not isinstance(buffer, Tensor) or buffer.numel() != sum(sizes):
             return buffer
-        parts |= dict(zip(numbers, buffer.flatten().split(sizes), strict=True))
+        parts.update(zip(numbers, buffer.flatten().split(sizes), strict=True))
     return torch.cat([parts[number] for number in sorted(parts)])
 
 
