@@ -289,6 +289,23 @@ def appends_a_tensor(parameters, norms):
     )
 
 
+def of_one(place):
+    """A wrong answer to 10.4: the norm of the gradient at this place in the list."""
+
+    def watch_norm(parameters, norms):
+        def hook(grads):
+            norms.append(0.0 if grads[place] is None else grads[place].norm().item())
+
+        return register_multi_grad_hook(parameters, hook)
+
+    return watch_norm
+
+
+wrong("10.4", "the first gradient alone")(of_one(0))
+wrong("10.4")(of_one(1))
+wrong("10.4", "the last gradient alone")(of_one(-1))
+
+
 @wrong("10.4", says="a backward through all does not append one norm")
 def appends_two_numbers(parameters, norms):
     def hook(grads):
@@ -772,6 +789,18 @@ def measures_from_zero():
         return kept if isinstance(kept, torch.Tensor) else (kept[0] * kept[1]).to(kept[2])
 
     return saved_tensors_hooks(pack, unpack)
+
+
+@wrong("10.5", says="saved numbers from 0 to 100, float32 do not come back well")
+def one_step_for_all_tensors():
+    def pack(tensor):
+        if not tensor.is_floating_point():
+            return lambda: tensor
+        low, dtype = tensor.detach().min(), tensor.dtype
+        kept = ((tensor.detach() - low) / (4 / 255)).round().clamp(max=255).byte()
+        return lambda: (kept * (4 / 255) + low).to(dtype)
+
+    return saved_tensors_hooks(pack, lambda kept: kept())
 
 
 @wrong("10.5", says="got       off by nan")
