@@ -294,7 +294,7 @@ def _expect_path(trial: Trial, start: Tensor, lr: float, steps: int) -> str:
     given = start.clone()
     got = trial.call(given, lr, steps)
     got = expect_tensor(got, "the path")
-    if tuple(got.shape) == (steps, 2):
+    if got.shape == (steps, 2):
         raise NotYet(
             "the path is one row short",
             expected=f"shape {(steps + 1, 2)}: the start, then one row after each step",
