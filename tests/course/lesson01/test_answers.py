@@ -1508,6 +1508,11 @@ def one_start_for_both(start, lr, steps):
 
 
 @wrong("1.6", says="the path is another one")
+def the_end_alone(start, lr, steps):
+    return torch.full((steps + 1, 2), -2.0)
+
+
+@wrong("1.6", says="the path is another one")
 def rounded(start, lr, steps):
     return torch.stack(walk(start, lr, steps)).round(decimals=1)
 
