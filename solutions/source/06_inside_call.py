@@ -112,8 +112,8 @@ assert "self._forward_pre_hooks[handle.id] = hook" in inspect.getsource(nn.Modul
 # ●○○ · 6 minutes
 #
 # Write the handle. Making one puts `hook` into the ordered dictionary `table`, last, or first with `prepend=True`, under the
-# handle's `id`: a number that no other handle has or ever had. `remove()` takes out this one registration; a second time it
-# does nothing. In a `with` block the handle removes at the end, whatever happens inside.
+# handle's `id`: a number that no other handle has or ever had. `remove()` takes out this one registration,
+# and does nothing if it is gone already. In a `with` block the handle removes at the end, whatever happens inside.
 #
 # <details><summary>Hint: after a removal, another hook vanishes</summary>
 #
@@ -410,9 +410,9 @@ assert got == [[0.0, 5.0]]
 # ●●● · 12 minutes
 #
 # Write the call of 6.2 again, with `always_call`; copy each table when its loop begins. When a pre-hook, `forward` or a forward hook raises an
-# `Exception`, those forward hooks run whose id is in `self.always_called` and whose turn had not come yet, in the order of the
-# table, with `args` and `output` as they are by then (`None`, if there is no output yet); what they return replaces the output, for the next of them. If one of
-# these raises, that becomes a warning (`warnings.warn`). Then the first error goes to the caller.
+# `Exception` (an interrupt is none), those forward hooks run whose id is in `self.always_called` and whose turn had not come yet, in the order of
+# the table, with `args` and `output` as they are by then (`None`, if there is no output yet); what they return replaces the output, for the next of
+# them. If one of these raises, that becomes a warning (`warnings.warn`). Then the first error goes to the caller.
 #
 # <details><summary>Hint: a hook runs twice</summary>
 #

@@ -165,9 +165,13 @@ _EMPTY = ("IndexError", "UnboundLocalError", "KeyError", "NameError", "TypeError
 def _expect_pair(trial: Trial, got: Any, make: Callable[[], Scene]) -> None:
     shown = {"expected": "two tensors, the input's gradient and the output's", "got": tensor_text(got)}
     expect_returned(got, shown["expected"])
+    if isinstance(got, torch.Tensor):
+        raise NotYet("your function returned one tensor", **shown)
     if not isinstance(got, tuple | list) or len(got) != 2:
         raise NotYet("that is not a pair of tensors", **shown, likely=None if got else _why_nothing(trial, make))
-    if any(isinstance(one, tuple | list) for one in got):
+    if any(isinstance(one, list) for one in got):
+        raise NotYet("your pair holds lists", **shown)
+    if any(isinstance(one, tuple) for one in got):
         likely = "grad_input and grad_output are always tuples, also for one tensor: take their [0]"
         raise NotYet("your pair holds tuples", **shown, likely=likely)
     if any(one is None for one in got):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.trial import Trial
+from hooklab.course.exercises.trial import NotYet, Trial
 from hooklab.course.lesson06.faulty import Always, Border, Hooks
-from hooklab.course.lesson06.like_torch import after, always, back, case, expect_like_torch, failing, pre
+from hooklab.course.lesson06.like_torch import after, always, back, case, expect_like_torch, failing, interrupted, pre
 from hooklab.course.lesson06.programs import random_programs
 
 _TWO = ("m(x, 5, y)",)
@@ -79,11 +81,21 @@ BORDER = [
 ]
 
 
+def _looks(module: Any, grad_input: Any, grad_output: Any) -> None:
+    pass
+
+
 @exercise("6.3", "Both ends")
 def both_ends(trial: Trial) -> str:
     expect_like_torch(
         trial, BORDER, random_programs(40, 63, ["look", "replace", "go back"]), Border, both_require_grad=True
     )
+    if interrupted(trial, "register_full_backward_hook", _looks).pre_hooks:
+        raise NotYet(
+            "after an interrupt in forward, a crossing is still registered",
+            expected="no pre-hook of yours is left, whatever has ended the call",
+            likely="`except Exception`: an interrupt (■) is none of these; `with` takes the crossing out",
+        )
     return "backward hooks run in every pass, between what forward got and what the caller gets, and may replace"
 
 
@@ -142,4 +154,12 @@ ALWAYS = [
 def whatever_happens(trial: Trial) -> str:
     more = random_programs(40, 64, ["look", "replace", "come and go", "raise"])
     expect_like_torch(trial, ALWAYS, more, Always)
-    return "always_call hooks run after any error, with what is there by then; the first error reaches the caller"
+    called: list[Any] = []
+    interrupted(trial, "register_forward_hook", lambda *received: called.append(received), always_call=True)
+    if called:
+        raise NotYet(
+            "forward was interrupted, and an always_call hook ran",
+            expected="they run after an `Exception`; an interrupt (■) is none",
+            likely="caught too much: `except BaseException`, or `except` alone, catches an interrupt, too",
+        )
+    return "always_call hooks run after any Exception, with what is there by then; the first error reaches the caller"

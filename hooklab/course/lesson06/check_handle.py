@@ -140,6 +140,13 @@ def _removes_at_the_end_of_a_block(trial: Trial) -> None:
         _expect(table, [len], f"a block ended {what}, and the table is not what it was before the handle")
         if opened is not handle:
             raise NotYet("`with handle as h` gives another object", expected="the handle", got=tensor_text(opened))
+    handle = trial.call(OrderedDict(), len)
+
+    def block() -> None:
+        with handle:
+            handle.remove()
+
+    _run(trial, block, "the end of a block in which the handle was removed")
 
 
 def _in_a_block(trial: Trial, handle: Any, error: BaseException | None) -> tuple[BaseException | None, Any]:
@@ -182,7 +189,10 @@ def _stays_when_it_is_dropped(trial: Trial) -> None:
 
 def _remove(trial: Trial, handle: Any, what: str = "remove()") -> None:
     """Call a handle's remove(); an exception of a second call is told as one."""
-    removing: Callable[[], object] = handle.remove
+    _run(trial, handle.remove, what)
+
+
+def _run(trial: Trial, removing: Callable[[], object], what: str) -> None:
     try:
         trial.run(removing)
     except NotYet as fault:

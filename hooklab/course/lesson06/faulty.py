@@ -118,7 +118,7 @@ class Border(Hooks):
     """Backward hooks between two crossings: a fault is another flag."""
 
     crosses = output_crosses = gives_back = chains = behind_pre_hooks = behind_hooks = True
-    is_swapped = looks_up_late = stays = stays_after_errors = False
+    is_swapped = looks_up_late = stays = stays_after_errors = stays_without_errors = False
     which = -1  # of the gradients that have arrived, one for each backward pass
 
     def __call__(self, *first: Any) -> Any:
@@ -139,10 +139,15 @@ class Border(Hooks):
         def outputs(output: Any) -> Any:
             return cross((output,), arrived.append)[0] if fixed and self.output_crosses else output
 
-        if fixed and (self.stays or self.stays_after_errors):
+        if fixed and (self.stays or self.stays_after_errors or self.stays_without_errors):
             handle = self.register_forward_pre_hook(lambda module, args: inputs(args))
-            output = super().__call__(*first)
-            if not self.stays:
+            try:
+                output = super().__call__(*first)
+            except Exception:
+                if self.stays_without_errors:
+                    handle.remove()
+                raise
+            if self.stays_after_errors:
                 handle.remove()
             return outputs(output)
         args = inputs(self.before(first)) if self.behind_pre_hooks else self.before(inputs(first))
@@ -273,6 +278,9 @@ FAULTS: dict[type[Hooks], dict[str, dict[str, Any]]] = {
         "the crossing at the inputs stays registered when the call is over: `with` takes it out": {"stays": True},
         "the crossing at the inputs stays registered when something raises: `with` takes it out, whatever happens": {
             "stays_after_errors": True
+        },
+        "the crossing at the inputs is taken out after an error alone: `with` takes it out on every way": {
+            "stays_without_errors": True
         },
         "looked up in the backward pass: which hooks belong to a call is decided when it begins": {
             "looks_up_late": True

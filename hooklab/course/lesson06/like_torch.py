@@ -5,10 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
+from hooklab.course.exercises.expectations import error_comes_out, hidden_error
+from hooklab.course.exercises.faults import PlannedInterrupt
 from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line
 from hooklab.course.exercises.misconceptions import fitting
 from hooklab.course.exercises.stubs import is_stub
@@ -85,6 +88,28 @@ def expect_like_torch(
             guesses = {why: _logging(call, both_require_grad) for why, call in faulty_calls(kind).items()}
             why = fitting([one.log for one in rans], guesses, [one.program for one in every])
             raise _fault(trial, rule, program, ran, torchs, why)
+
+
+def interrupted(trial: Trial, register: str, hook: Callable[..., Any], **flags: bool) -> Any:
+    """Return a module of the answer's class with this hook, after a call whose forward raises PlannedInterrupt.
+
+    Raises NotYet if the interrupt does not come out of the call.
+    """
+
+    class Interrupted(_with_registers(_class_of(trial))):  # type: ignore[misc]
+        def forward(self, *args: Any) -> Any:
+            raise PlannedInterrupt
+
+    module = Interrupted()
+    getattr(module, register)(hook, **flags)
+
+    def a_call() -> Any:
+        return module(torch.ones(2, requires_grad=True))
+
+    a_call.__name__ = trial.name
+    if not error_comes_out(trial, a_call):
+        raise hidden_error("forward")
+    return module
 
 
 def _class_of(trial: Trial) -> type:

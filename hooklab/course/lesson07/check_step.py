@@ -191,7 +191,9 @@ def _expect_features(net: _Net, x: Tensor, draw: _Draw, indices: Tensor, seen: l
         raise NotYet(
             f"one step mixed at {len(mixed_at)} places: {', '.join(PLACES[place] for place in mixed_at)}",
             expected=f"at place {draw.place} only, {PLACES[draw.place]}",
-            likely="every layer got a hook: `place` names one",
+            likely="every layer got a hook: `place` names one"
+            if mixed_at == [0, 1, 2] or (draw.place and mixed_at == [1, 2])
+            else None,
         )
     if mixed_at and mixed_at != [draw.place]:
         raise NotYet(
@@ -270,7 +272,9 @@ def _expect_update(step: _Step, net: _Net, earlier: _Step | None) -> None:
 def _explain_update(step: _Step, right: list[Tensor]) -> str | None:
     lam = step.draw.lam
     known = {
-        "targets as they came: the loss must be mixed like the features": _gradients(step, weights=(1, 0)),
+        "each output beside its own target alone: the loss is mixed like the features, by targets in another order": (
+            _gradients(step, weights=(1, 0))
+        ),
         "weights swapped in the loss: λ belongs to each sample's own target"
         if lam > 0.5
         else "λ folded in the loss: max(λ, 1 - λ) took the place of λ": _gradients(step, weights=(1 - lam, lam)),

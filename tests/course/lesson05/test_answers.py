@@ -3,6 +3,7 @@
 A wrong answer comes with the beginning of the one reason that is true, or None where the check can know none.
 """
 
+import contextlib
 import functools
 from types import SimpleNamespace
 
@@ -980,6 +981,27 @@ def lets_go_at_once(layer, seen):
                 value.register_hook(functools.partial(seen.__setitem__, name)).remove()
 
     return layer.register_forward_hook(hook)
+
+
+@wrong("5.1", says="your function returned one tensor")
+def the_inputs_gradient_alone(model, layer, x):
+    with hooked(layer) as seen:
+        model(x).sum().backward()
+    return seen[0][0][0]
+
+
+@wrong("5.1", says="your pair holds lists")
+def as_lists_of_numbers(model, layer, x):
+    with hooked(layer) as seen:
+        model(x).sum().backward()
+    return seen[0][0][0].tolist(), seen[0][1][0].tolist()
+
+
+@contextlib.contextmanager
+def hooked(layer):
+    seen = []
+    with layer.register_full_backward_hook(lambda module, *both: seen.append(both)):
+        yield seen
 
 
 test_right, test_wrong, test_enough = answers.tests()

@@ -740,7 +740,7 @@ class Queue(Tables):
                 _, hook = waiting.pop(0)
                 new = hook(self, args, output)
                 output = output if new is None else new
-        except BaseException:
+        except Exception:
             for key, hook in list(self.forward_hooks.items()) if waiting is None else waiting:
                 if key in self.always_called:
                     output = self.careful(hook, args, output)
@@ -1213,6 +1213,92 @@ def only_parts_by_name(model, x):
         type(model).__name__,
         *("  " * (name.count(".") + 1) + type(part).__name__ for name, part in model.named_modules() if name),
     ]
+
+
+# --- a handle that is removed inside its block; interrupts; a crossing that goes after an error alone
+
+
+@wrong("6.1", "the key is gone", says="the end of a block in which the handle was removed raises")
+class DeletesAtTheEnd(RemovableHandle):
+    def __init__(self, table, hook, prepend=False):
+        super().__init__(table)
+        self.table = table
+        table[self.id] = hook
+        if prepend:
+            table.move_to_end(self.id, last=False)
+
+    def remove(self):
+        self.table.pop(self.id, None)
+
+    def __exit__(self, *error):
+        del self.table[self.id]
+
+
+class Crossing(Around):
+    def __call__(self, *args):
+        hooks, arrived = list(self.backward_hooks.values()), []
+        if not hooks:
+            return super().__call__(*args)
+        handle = self.register_forward_pre_hook(
+            lambda module, args: border.cross(args, lambda grads: through(self, hooks, grads, arrived[-1]))
+        )
+        return border.cross((self.taking_out(handle, super().__call__, args),), arrived.append)[0]
+
+
+@wrong("6.3", "the crossing at the inputs is taken out after an error alone")
+class AfterAnErrorAlone(Crossing):
+    def taking_out(self, handle, call, args):
+        try:
+            return call(*args)
+        except BaseException:
+            handle.remove()
+            raise
+
+
+@wrong("6.3", "`except Exception`", says="after an interrupt in forward, a crossing is still registered")
+class AfterAnExceptionOrNone(Crossing):
+    def taking_out(self, handle, call, args):
+        try:
+            output = call(*args)
+        except Exception:
+            handle.remove()
+            raise
+        handle.remove()
+        return output
+
+
+@right("6.3")
+class InFinally(Crossing):
+    def taking_out(self, handle, call, args):
+        try:
+            return call(*args)
+        finally:
+            handle.remove()
+
+
+@wrong("6.4", "caught too much", says="forward was interrupted, and an always_call hook ran")
+class AfterAnInterrupt(Tables):
+    def __call__(self, *args):
+        output, reached = None, []
+        try:
+            for hook in list(self.pre_hooks.values()):
+                new = hook(self, args)
+                args = args if new is None else new if isinstance(new, tuple) else (new,)
+            output = self.forward(*args)
+            for key, hook in list(self.forward_hooks.items()):
+                reached.append(key)
+                new = hook(self, args, output)
+                output = output if new is None else new
+            return output
+        except BaseException:
+            for key, hook in list(self.forward_hooks.items()):
+                if key in self.always_called and key not in reached:
+                    try:
+                        new = hook(self, args, output)
+                        output = output if new is None else new
+                    except Exception as error:
+                        warnings.warn(str(error), stacklevel=2)
+            raise
 
 
 test_right, test_wrong, test_enough = answers.tests()

@@ -819,4 +819,33 @@ def steps_with_another_optimizer(model, layers, optimizer, x, y, lam, indices, p
     return a_step()(model, layers, other, x, y, lam, indices, place)
 
 
+# --- reasons that another step with the same numbers had, too
+
+
+def stepping(place_of=lambda place: place, order_of_logits=False, input_too=False):
+    def manifold_step(model, layers, optimizer, x, y, lam, indices, place):
+        def mix(values):
+            return lam * values + (1 - lam) * values[indices]
+
+        optimizer.zero_grad()
+        with contextlib.ExitStack() as stack:
+            if place_of(place):
+                layer = layers[place_of(place) - 1]
+                stack.enter_context(layer.register_forward_hook(lambda module, args, out: mix(out)))
+            logits = model(mix(x) if place == 0 or input_too else x)
+        partners = logits[indices] if order_of_logits else logits
+        loss = lam * F.cross_entropy(logits, y) + (1 - lam) * F.cross_entropy(partners, y[indices])
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return manifold_step
+
+
+right("7.5")(stepping())
+wrong("7.5", "each output beside its own target alone")(stepping(order_of_logits=True))
+wrong("7.5", says="one step mixed at 2 places: the input, layers[1]")(stepping(lambda place: place or 2))
+wrong("7.5", says="one step mixed at 2 places: the input, layers[0]")(stepping(input_too=True))
+
+
 test_right, test_wrong, test_enough = answers.tests()

@@ -555,7 +555,7 @@ def finish(optimizer, loss):
     return loss.item()
 
 
-@wrong("7.5", says="targets as they came")
+@wrong("7.5", says="each output beside its own target alone")
 def mixes_the_features_only(model, layers, optimizer, x, y, lam, indices, place):
     return finish(optimizer, F.cross_entropy(logits_of(model, layers, x, lam, indices, place), y))
 
