@@ -79,7 +79,7 @@ class MixBlock(Hook):
         _being_mixed[key] = ref(self)
         try:
             if self.watches:
-                self.hooks.forward_pre([self.model], _WatchCalls(self), with_kwargs=True, first=True)
+                self.hooks.forward_pre([self.model], _WatchCalls(self), with_kwargs=True, prepend=True)
             if self.layer is not None:
                 self.hooks.forward([self.layer], self)
         except BaseException:

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from hooklab.selecting import all_modules
-from hooklab.torch_private import HOOK_TABLES, has_hook_tables
+from hooklab.torch_private import has_hook_tables
 
 
 class Handle(Protocol):
@@ -34,58 +34,28 @@ class Placed:
 
     def __init__(self) -> None:
         self.handles: list[Handle] = []
-        self._placed: list[tuple[Any, int, dict[int, Any]]] = []  # module, key, and the table that it was put into
+        # module and key, the name of the table and the table itself, and the names of those of the hook's options
+        self._placed: list[tuple[nn.Module, int, str, dict[int, Any], list[str]]] = []
         self._asked: list[tuple[nn.Module, Any]] = []  # module and hook
 
-    def forward(
-        self, modules: Iterable[nn.Module], hook: Any, *, with_kwargs: bool = False, always_call: bool = False
-    ) -> None:
-        key = _new_key()
-        usual = nn.Module.register_forward_hook if has_hook_tables else None
-        module: Any
-        for module in modules:
-            if type(module).register_forward_hook is not usual:
-                self._asked.append((module, hook))
-                self.handles.append(
-                    module.register_forward_hook(hook, with_kwargs=with_kwargs, always_call=always_call)
-                )
-                continue
-            table = module._forward_hooks
-            self._placed.append((module, key, table))
-            # the options first: another thread that finds the hook must find out how to call it
-            if with_kwargs:
-                module._forward_hooks_with_kwargs[key] = True
-            if always_call:
-                module._forward_hooks_always_called[key] = True
-            table[key] = hook
+    def forward(self, modules: Iterable[nn.Module], hook: Any, **options: bool) -> None:
+        """As ``register_forward_hook``, with the same options, on each of the modules."""
+        self._place(modules, hook, nn.Module.register_forward_hook, "_forward_hooks", options)
 
-    def forward_pre(
-        self, modules: Iterable[nn.Module], hook: Any, *, with_kwargs: bool = False, first: bool = False
-    ) -> None:
-        key = _new_key()
-        usual = nn.Module.register_forward_pre_hook if has_hook_tables else None
-        module: Any
-        for module in modules:
-            if type(module).register_forward_pre_hook is not usual:
-                self._asked.append((module, hook))
-                self.handles.append(module.register_forward_pre_hook(hook, prepend=first, with_kwargs=with_kwargs))
-                continue
-            table = module._forward_pre_hooks
-            self._placed.append((module, key, table))
-            if with_kwargs:
-                module._forward_pre_hooks_with_kwargs[key] = True
-            table[key] = hook
-            if first:
-                table.move_to_end(key, last=False)
+    def forward_pre(self, modules: Iterable[nn.Module], hook: Any, **options: bool) -> None:
+        """As ``register_forward_pre_hook``, with the same options, on each of the modules."""
+        self._place(modules, hook, nn.Module.register_forward_pre_hook, "_forward_pre_hooks", options)
 
     def take_out(self) -> None:
         """Take all of them out; an interrupt is let through only when all are gone."""
         try:
-            for module, key, table in self._placed:
+            for module, key, name, table, notes in self._placed:
                 table.pop(key, None)
-                # the model may have put other tables in their place since, with the same hooks in them
-                for name in HOOK_TABLES:
-                    getattr(module, name).pop(key, None)
+                # the model may have put another table in its place since, with the same hooks in it
+                if (now := getattr(module, name)) is not table:
+                    now.pop(key, None)
+                for note in notes:
+                    getattr(module, note).pop(key, None)
             self._placed.clear()
             remove_all(self.handles)
             for asked, hook in self._asked:
@@ -94,6 +64,33 @@ class Placed:
         except BaseException:
             self.take_out()  # what is out already is taken out twice, which is harmless
             raise
+
+    def _place(
+        self, modules: Iterable[nn.Module], hook: Any, register: Any, name: str, options: dict[str, bool]
+    ) -> None:
+        key = _new_key()
+        notes = [_NOTED_IN[name, option] for option in options if option != "prepend"]
+        for module in modules:
+            if not has_hook_tables or getattr(type(module), register.__name__) is not register:
+                self._asked.append((module, hook))
+                self.handles.append(getattr(module, register.__name__)(hook, **options))
+                continue
+            table = getattr(module, name)
+            self._placed.append((module, key, name, table, notes))
+            # the notes first: another thread that finds the hook must find out how to call it
+            for note in notes:
+                getattr(module, note)[key] = True
+            table[key] = hook
+            if "prepend" in options:
+                table.move_to_end(key, last=False)
+
+
+# the table of an option, by the hook's table and the option
+_NOTED_IN = {
+    ("_forward_hooks", "with_kwargs"): "_forward_hooks_with_kwargs",
+    ("_forward_hooks", "always_call"): "_forward_hooks_always_called",
+    ("_forward_pre_hooks", "with_kwargs"): "_forward_pre_hooks_with_kwargs",
+}
 
 
 def _new_key() -> int:

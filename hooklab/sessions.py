@@ -87,7 +87,7 @@ class Session:
         try:
             self.is_open = True
             # first in line, so that what the user's own pre-hooks call counts to the new pass
-            self.hooks.forward_pre([self.root], _PassBegins(self), first=True)
+            self.hooks.forward_pre([self.root], _PassBegins(self), prepend=True)
             self.attach()
             self.hooks.forward([self.root], _PassEnds(self), always_call=True)
         except BaseException:
@@ -134,7 +134,7 @@ class Session:
         self.called_in_pass[id(part)] = self.parts[id(part)]
         if id(part) not in self.called_before:
             self.called_before.add(id(part))
-            self.hooks.forward_pre([part], _PassBegins(self), first=True)
+            self.hooks.forward_pre([part], _PassBegins(self), prepend=True)
 
     def what_was_called(self) -> str:
         """A sentence about what was called in place of ``root``, if this pass is none of ``root``'s."""

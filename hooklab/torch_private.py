@@ -112,12 +112,10 @@ _top_hooks_of_saving: Callable[[bool], Any] = getattr(
 # The code of nn.Module.__call__'s heart.
 call_code: CodeType = _needed(nn.Module, "_call_impl").__code__
 
-# Where a module keeps its hooks and their options. Without them, hooks are registered as everybody does it.
-HOOK_TABLES = (
-    "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
-    "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
-)  # fmt: skip
-has_hook_tables: bool = all(isinstance(getattr(_owners()["a module"], name, None), OrderedDict) for name in HOOK_TABLES)
+# Whether a module keeps its hooks, and notes how to call them, where it does today; else hooks are registered as
+# everybody does it.
+_HOOK_TABLES = [name for name in NAMES["a module"] if name.startswith("_forward")]
+has_hook_tables: bool = all(isinstance(getattr(nn.Module(), name, None), OrderedDict) for name in _HOOK_TABLES)
 
 # Both for isinstance, where an empty tuple stands for no class at all.
 ScriptModule: Any = getattr(_owners()["torch.jit"], "RecursiveScriptModule", ())
