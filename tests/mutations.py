@@ -76,7 +76,7 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[ast.AST], ast.AST | 
             yield "no not", lambda twin: twin.operand
         case ast.Constant(value=bool(value)):
             yield f"{value}", lambda twin: _with(twin, value=not value)
-        case ast.Constant(value=int(value) | float(value)):
+        case ast.Constant(value=int(value) | float(value)) if value + 1 != value:  # else a very large one
             yield f"{value} + 1", lambda twin: _with(twin, value=value + 1)
         case ast.If() | ast.IfExp() | ast.While():
             if not isinstance(node, ast.While):
