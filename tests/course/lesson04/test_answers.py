@@ -336,6 +336,16 @@ def cleans_and_raises(layer):
     return layer.register_forward_pre_hook(clean)
 
 
+@wrong("4.2", "in-place change", says="changed a tensor that it was given in place")
+def mends_what_it_refuses(layer):
+    def guard(module, args):
+        if not args[0].isfinite().all():
+            args[0].nan_to_num_()
+            raise ValueError
+
+    return layer.register_forward_pre_hook(guard)
+
+
 @wrong("4.2", says="requires grad now, and did not before")
 def asks_for_gradients(layer):
     def look(module, args):
@@ -455,7 +465,9 @@ def filling(change):
 wrong("4.3", "overwritten")(filling(lambda k, default: {**k, "scale": default}))
 wrong("4.3", "truth instead of presence")(filling(lambda k, default: {**k, "scale": k.get("scale") or default}))
 wrong("4.3", "lost arguments")(filling(lambda k, default: {"scale": k.get("scale", default)}))
-wrong("4.3", says="shift = 0, and x itself")(filling(lambda k, default: {"scale": 2.0 * default, **k}))
+wrong("4.3", says="got       scale = 20, shift = 0, and x itself")(
+    filling(lambda k, default: {"scale": 2.0 * default, **k})
+)
 wrong("4.3", says="register raised TypeError: dict() got multiple values for keyword argument 'scale'")(
     filling(lambda k, default: dict(scale=default, **k))
 )
@@ -548,6 +560,12 @@ def merges_of(module, default):
     return module.register_forward_pre_hook(lambda m, a, k: (a, {"scale": default, **k}), with_kwargs=True)
 
 
+@wrong("4.3", says="after handle.remove() another hook of yours is still there")
+def a_second_hook_that_only_looks(module, default):
+    module.register_forward_pre_hook(lambda m, args: None)
+    return merges_of(module, default)
+
+
 @wrong("4.3", says="got       scale = 10")
 def another_handle_than_the_hooks(module, default):
     module.register_forward_pre_hook(lambda m, args, kwargs: (args, {"scale": default} | kwargs), with_kwargs=True)
@@ -600,6 +618,12 @@ def by_position(layer, hook):
 @wrong("4.4", "order of registration")
 def last(layer, hook):
     return layer.register_forward_pre_hook(hook, prepend=False)
+
+
+@wrong("4.4", says="after handle.remove() another hook of yours is still there")
+def looks_as_well(layer, hook):
+    layer.register_forward_hook(lambda module, args, output: None)
+    return layer.register_forward_pre_hook(hook, prepend=True)
 
 
 @wrong("4.4", "never remove hooks that are not yours")
