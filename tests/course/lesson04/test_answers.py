@@ -60,6 +60,12 @@ def own_handle(layer):
     return SimpleNamespace(remove=lambda: handle.remove())
 
 
+@wrong("4.1", says="after handle.remove() another hook of yours is still there")
+def looks_at_the_result(layer):
+    layer.register_forward_hook(lambda module, args, output: None)
+    return layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
+
+
 @wrong("4.1", says="after handle.remove() the layer still gets a changed input")
 def a_handle_that_removes_nothing(layer):
     layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
@@ -804,6 +810,12 @@ def one_call_late(layer):
 
     compute(layer, ())
     return layer.register_forward_hook(compute)
+
+
+@wrong("4.5", says="after handle.remove() another hook of yours is still there")
+def looks_at_the_output(layer):
+    layer.register_forward_hook(lambda module, args, output: None)
+    return normed(lambda g, v, start: g * v / v.norm(dim=1, keepdim=True))(layer)
 
 
 @wrong("4.5", "a hook that removes itself")
