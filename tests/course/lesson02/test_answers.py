@@ -301,6 +301,12 @@ def by_partial(tensor, factor):
     return tensor.register_hook(functools.partial(torch.mul, torch.tensor(factor)))
 
 
+@wrong("2.2", says="after handle.remove() another hook of yours is still there")
+def looks_as_well(tensor, factor):
+    tensor.register_hook(lambda grad: None)
+    return tensor.register_hook(lambda grad: factor * grad)
+
+
 @right("2.2")
 def into_a_copy(tensor, factor):
     def hook(grad):
