@@ -62,7 +62,7 @@ def why_empty(passed: bool) -> str:
     """Return why a hook has kept nothing: there was no backward pass at all, or the hook was not there then."""
     if not passed:
         return "backward() did not run"
-    return "the hook never ran: it must be there before backward(), and stay until backward() is done"
+    return "the hook never ran, or kept nothing: it must be there before backward(), and stay until backward() is done"
 
 
 def expect_arrived(name: str, got: Tensor | None, wanted: Tensor) -> None:

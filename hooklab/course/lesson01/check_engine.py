@@ -35,6 +35,14 @@ def _short(value: Any) -> str:
     return text[:80]
 
 
+def _why_small(trial: Trial, make: Callable[[float], Any]) -> str | None:
+    """z = (x · 5) · 7, where 7 · 5 arrives at x: what came tells which of the two a piece lacks."""
+    x, five, seven = (trial.run(make, number) for number in (1.0, 5.0, 7.0))
+    _backward(trial, x * five * seven)
+    piece = "each piece is the gradient times the derivative that stands beside the value"
+    return {1.0: f"passed on unchanged: {piece}", 5.0: f"the derivative alone: {piece}"}.get(x.grad)
+
+
 def _chain(trial: Trial, make: Callable[[float], Any]) -> None:
     """x = 1, y = x + 2, z = y·y·0.5: 0.5 · 2 · 3 · 1 arrives at x."""
     x, two, half = (trial.run(make, number) for number in (1.0, 2.0, 0.5))
@@ -57,7 +65,7 @@ def _chain(trial: Trial, make: Callable[[float], Any]) -> None:
     if x.grad == 1.5:
         likely = "y is used twice in y·y, and one of its two pieces is lost: what arrives adds up"
     elif x.grad in (1.0, 0.5):
-        likely = "passed on unchanged: each piece is the gradient times the derivative that stands beside the value"
+        likely = _why_small(trial, make)
     _expect("x.grad, for z = 0.5·y·y with y = x + 2 = 3,", x.grad, 3.0, likely)
     _expect("the gradient of the leaf 0.5", half.grad, 9.0)
     _expect("the gradient of the leaf 2", two.grad, 3.0)

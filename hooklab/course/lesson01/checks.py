@@ -127,7 +127,9 @@ def gradient_of_hidden(trial: Trial) -> str:
 
 def _why_none(passes: list[Tensor]) -> str:
     """An experiment tells the two apart: a hook on w has seen a gradient, or none came."""
-    return "asked too late, or of another tensor: backward() did run" if passes else "backward() did not run"
+    if not passes:
+        return "backward() did not run"
+    return "forgotten return; or asked too late, or of another tensor: backward() did run"
 
 
 @exercise("1.4", "What does z depend on, and how strongly?")
@@ -248,6 +250,12 @@ def use_a_graph_several_times(trial: Trial) -> str:
             )
         if not same(x.grad, wanted):
             raise NotYet("the passes do not add up to the right sum", **shown)
+        if x.grad.requires_grad:
+            raise NotYet(
+                "x.grad has a graph of its own",
+                expected="a gradient as any ordinary backward() leaves it",
+                likely="create_graph=True makes a graph of the backward pass; retain_graph=True keeps the one of z",
+            )
         if z.grad_fn is None:
             raise NotYet("z was cut off from its graph", expected="z as it was, and what its graph had saved freed")
         if _can_run_again(z):

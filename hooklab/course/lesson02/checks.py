@@ -153,7 +153,7 @@ def _backward_called() -> Iterator[list[Any]]:
 @misconception_named()
 def turn_a_gradient_up_or_down(trial: Trial) -> str:
     for factor in FACTORS:
-        a, b = (torch.tensor(values, requires_grad=True) for values in ([1.0, 2.0], [3.0, 5.0]))
+        a, b = (torch.tensor(values, requires_grad=True) for values in ([1.0, 2.0], [3.0, -1.25]))
         hidden_a, hidden_b = a * 1, b * 1
         handle = trial.call(hidden_b, factor, may_hook=True)
         stop_at_fault(trial)

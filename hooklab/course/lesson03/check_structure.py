@@ -73,7 +73,7 @@ _FORMS: list[Callable[[Tensor], Any]] = [
     lambda y: (y, (y * 2, y * 3)),
     lambda y: {"scores": y, "hidden": [y * 2, (y * 3,)], "aux": None, "steps": 3},
     lambda y: [y, {"more": y * 2}, "a note"],
-    lambda y: {0: [[[y]]], 1: (0, False, "", 1.5, {}, [])},
+    lambda y: {0: [[[y]]], 1: (0, False, None, "", 1.5, {}, [])},
     lambda y: y,
 ]
 
@@ -148,8 +148,10 @@ def _expect_structure(trial: Trial, got: Any, wanted: Any, place: str) -> None:
             likely = "only one part kept: the others belong to the output as well"
         elif isinstance(got, GeneratorType):
             likely = "generator: `(f(p) for p in parts)` is no tuple yet, write tuple(...) around it"
-        else:
+        elif isinstance(got, tuple | list | dict | set):
             likely = f"another container: a {type(wanted).__name__} must stay a {type(wanted).__name__}"
+        else:
+            likely = None
         raise NotYet(f"{where} is no {type(wanted).__name__}, but: {type(got).__name__}", **shown, likely=likely)
     if len(got) != len(wanted) or (isinstance(wanted, dict) and list(got) != list(wanted)):
         is_shorter = len(got) < len(wanted)

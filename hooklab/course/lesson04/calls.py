@@ -66,7 +66,9 @@ class Seen:
                 "tuple times two: args is a tuple, and (x,) * 2 is (x, x); unpack it first",
             )
         elif len(self.args) == 1 and isinstance(self.args[0], list):
-            what, likely = "a list in place of a tensor", "a list counts as one argument; only a tuple is unpacked"
+            what = "a list in place of a tensor"
+            if any(isinstance(one, Tensor) for one in self.args[0]):
+                likely = "a list counts as one argument; only a tuple is unpacked"
         return NotYet(f"the layer got {what}", expected="one tensor", got=got, likely=likely)
 
 

@@ -116,9 +116,12 @@ class _Line:
         self.ran.append("first")
         if isinstance(args[0], tuple | list):
             raise NotYet(
-                "the hook behind the new one gets a tuple or list in the place of the tensor",
+                f"the hook behind the new one gets a {type(args[0]).__name__} in the place of the tensor",
                 expected="what `hook` returns, as it is",
                 got=tensor_text(args),
+                likely="a list counts as one argument; only a tuple stands for all of them"
+                if isinstance(args[0], list)
+                else "wrapped twice: what `hook` returns is a tuple of all arguments already",
             )
         return (args[0] + self.plus,)
 

@@ -5,6 +5,7 @@ import functools
 import heapq
 import itertools
 import operator
+import warnings
 
 import numpy as np
 import pytest
@@ -486,7 +487,7 @@ def adds_the_derivative(self, gradient, arriving):
         arriving[value] = arriving.get(value, 0.0) + gradient + derivative
 
 
-@wrong("1.2", "passed on unchanged")
+@wrong("1.2", "the derivative alone")
 @arriving_by
 def forgets_the_gradient(self, gradient, arriving):
     gradient = after_hooks(self.hooks, gradient)
@@ -1230,7 +1231,7 @@ def never_frees_after_a_single_pass(z, times):
         z.backward(retain_graph=times == 1 or number < times - 1)
 
 
-@wrong("1.5", "retained to the end")
+@wrong("1.5", "create_graph=True")
 def with_a_graph_of_the_gradients(z, times):
     for _ in range(times):
         z.backward(create_graph=True)
@@ -1541,6 +1542,21 @@ def writes_its_rows_in_the_loop(start, lr, steps):
         x = x - lr * (x + 2)
         path[step + 1] = x
     return path
+
+
+@wrong("1.3", "forgotten return; or asked too late")
+def keeps_the_gradient_to_itself(w, x):
+    hidden = w * x
+    hidden.retain_grad()
+    (hidden**2).sum().backward()
+
+
+@wrong("1.5", "create_graph=True", says="x.grad has a graph of its own")
+def makes_graphs_of_the_passes(z, times):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number in range(times):
+            z.backward(create_graph=number < times - 1)
 
 
 test_right, test_wrong, test_enough = answers.tests()

@@ -428,7 +428,7 @@ def scales_the_tensor(tensor, factor):
     return tensor.register_hook(lambda grad: None)
 
 
-@wrong("2.2", "a hook on another tensor", "expected  factor 3: [24, 42]")
+@wrong("2.2", "a hook on another tensor", "expected  factor 3: [24, 4.5]")
 def a_hook_on_a_new_tensor(tensor, factor):
     return (tensor * 1).register_hook(lambda grad: grad * factor)
 
@@ -1794,6 +1794,20 @@ def clips_until_an_interrupt(model, limit, train):
     for handle in handles:
         handle.remove()
     return returned
+
+
+@wrong("2.2", says="the gradient is not scaled by the factor")
+def cut_to_the_factor(tensor, factor):
+    return tensor.register_hook(lambda grad: grad.clamp(-factor, factor))
+
+
+@wrong("2.3", "the hook never ran, or kept nothing")
+def halves_and_keeps_nothing(tensor, losses):
+    arrived = []
+    with tensor.register_hook(lambda grad: grad * 0.5):
+        for loss in losses:
+            loss.backward()
+    return arrived
 
 
 test_right, test_wrong, test_enough = answers.tests()

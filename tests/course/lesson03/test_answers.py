@@ -1823,4 +1823,30 @@ def by_other_forwards(model, names):
     yield captured
 
 
+def drops_none(part):
+    if isinstance(part, torch.Tensor):
+        return part.detach()
+    if isinstance(part, dict):
+        return {key: drops_none(one) for key, one in part.items()}
+    if isinstance(part, list | tuple):
+        return type(part)(drops_none(one) for one in part if one is not None)
+    return part
+
+
+@wrong("3.4", "lost on the way: keep None and numbers too")
+def without_none_in_a_row(model, layer, x):
+    kept = []
+    with layer.register_forward_hook(lambda module, args, output: kept.append(drops_none(output))):
+        model(x)
+    return kept[0]
+
+
+@wrong("3.4", says="is no tuple, but: str")
+def as_words(model, layer, x):
+    kept = []
+    with layer.register_forward_hook(lambda module, args, output: kept.append(str(output))):
+        model(x)
+    return kept[0]
+
+
 test_right, test_wrong, test_enough = answers.tests()

@@ -709,7 +709,7 @@ def turns_the_line_around(layer, hook):
     return handle
 
 
-@wrong("4.4", says="the hook behind the new one gets a tuple")
+@wrong("4.4", "wrapped twice", says="the hook behind the new one gets a tuple")
 def wraps_what_it_returns(layer, hook):
     return layer.register_forward_pre_hook(lambda module, args: (hook(module, args),), prepend=True)
 
@@ -935,6 +935,16 @@ def directions_of_length_one(layer):
     split(layer)
     layer.weight_v = nn.Parameter(nn.functional.normalize(layer.weight_v.detach(), dim=1))
     return layer.register_forward_pre_hook(lambda m, a: setattr(m, "weight", m.weight_g * m.weight_v))
+
+
+@wrong("4.1", says="the layer got a list in place of a tensor")
+def as_plain_numbers(layer):
+    return layer.register_forward_pre_hook(lambda module, args: (2 * args[0]).tolist())
+
+
+@wrong("4.4", "a list counts as one argument", says="gets a list in the place of the tensor")
+def in_a_list(layer, hook):
+    return layer.register_forward_pre_hook(lambda module, args: [*hook(module, args)], prepend=True)
 
 
 test_right, test_wrong, test_enough = answers.tests()
