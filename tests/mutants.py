@@ -189,12 +189,14 @@ def answers_are_judged(lessons: list[int], files: tuple[Path, ...]) -> Callable[
 
     solutions = {one.id: solution_of(one.id) for number in lessons for one in exercises_of(number)}
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as child:
-        lines = child.submit(lines_of_each, lessons, solutions, {str(path) for path in files}).result()
+        at_import, *lines = child.submit(lines_of_each, lessons, solutions, {str(path) for path in files}).result()
 
     def are_judged(mutant: Mutant | None) -> bool:
-        runs_at_import = mutant is not None and mutant.lines is None and is_shared(mutant.module)
+        if mutant is not None and mutant.is_run_by(at_import):
+            mutant = replace(mutant, lines=None)
+        concerns_all = mutant is None or (mutant.lines is None and is_shared(mutant.module))
         for judge, ran in zip(judgements(lessons, solutions), lines, strict=True):
-            if mutant is None or runs_at_import or mutant.is_run_by(ran):
+            if concerns_all or (mutant is not None and mutant.is_run_by(ran)):
                 judge()
         return True
 
@@ -204,7 +206,7 @@ def answers_are_judged(lessons: list[int], files: tuple[Path, ...]) -> Callable[
 def lines_of_each(
     lessons: list[int], solutions: dict[str, tuple[str, str, str]], files: set[str]
 ) -> list[frozenset[tuple[str, int]]]:
-    """Judge every answer; return of each, in order, which lines of the files it runs."""
+    """Judge every answer; return which lines of the files run at import, and then those of each answer, in order."""
     _forget_modules()
     ran: set[tuple[str, int]] = set()
 
@@ -217,17 +219,13 @@ def lines_of_each(
 
     found = []
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        for judge in judgements(lessons, solutions):
-            ran.clear()
-            threading.settrace(enter)
-            sys.settrace(enter)
-            try:
-                judge()
-            finally:
-                sys.settrace(None)
-                threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(enter)
+        sys.settrace(enter)
+        for judge in judgements(lessons, solutions):  # to the first one, it imports
             found.append(frozenset(ran))
-    return found
+            ran.clear()
+            judge()
+    return [*found, frozenset(ran)]
 
 
 def _forget_modules() -> None:

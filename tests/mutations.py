@@ -34,7 +34,7 @@ class Mutant:
         return self.make()
 
     def is_run_by(self, ran: frozenset[tuple[str, int]]) -> bool:
-        """Whether lines that ran, each with its file, are of this statement; of this file, where it has none."""
+        """Whether lines that ran, each with its file, are of this statement; of this file, where its lines are None."""
         own = {line for path, line in ran if path == str(self.path)}
         return bool(own) if self.lines is None else not own.isdisjoint(self.lines)
 

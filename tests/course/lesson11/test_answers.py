@@ -746,6 +746,9 @@ def looks_for_equal_parameters(pack, unpack, gather):
     return hook
 
 
+wrong("11.5", None, "the future's value is no buffer of this bucket")(
+    lambda pack, unpack, gather: lambda state, bucket: gather(pack(bucket.buffer()))
+)
 wrong("11.5", "a future", "your hook returns no Future")(
     lambda pack, unpack, gather: lambda state, bucket: gather(pack(bucket.buffer())).wait()
 )
