@@ -85,7 +85,7 @@ def _load(world: World, register: Callable[[nn.Module], Any]) -> Any:
         for parameter in world.model.parameters():
             parameter.zero_()
     try:
-        world.model.load_state_dict(dict(world.state))
+        world.model.load_state_dict(world.state)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return {name: one.clone() for name, one in world.model.state_dict().items()}

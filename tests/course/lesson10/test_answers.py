@@ -381,7 +381,7 @@ def a_list_of_the_second_run(function, x):
 
 
 wrong("10.2", "pack returns the tensor")(lambda function, x: function(x))
-wrong("10.2", "the function runs again for each value")(checkpoint(always=True))
+wrong("10.2", "the function runs again for each value", "expected  2")(checkpoint(always=True))
 wrong("10.2", "the second run saved nothing")(checkpoint(recording=torch.no_grad))
 wrong("10.2", "the second run saved other values")(checkpoint(copy=torch.Tensor.detach))
 wrong("10.2", "the second run saved other values", "returned an invalid gradient")(

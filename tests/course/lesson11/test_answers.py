@@ -782,6 +782,12 @@ def attribute(model, name):
     return vars(model.get_submodule(place))[last]
 
 
+@wrong("11.2", None, says="after handle.remove(), a hook is still there")
+def one_hook_that_only_looks(module):
+    module.register_load_state_dict_pre_hook(lambda *args: None)
+    return joining()(module)
+
+
 @wrong("11.2", None, says="half missing")
 @hooking
 def an_error_of_its_own(module, state, prefix, *rest):
