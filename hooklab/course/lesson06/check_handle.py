@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from hooklab.course.exercises.exercise import exercise
@@ -208,8 +208,8 @@ def _run(trial: Trial, removing: Callable[[], object], what: str) -> None:
         ) from fault
 
 
-def _expect(table: Table, wanted: Sequence[Any], missing: str, likely: str | None = None) -> None:
-    if list(table.values()) != list(wanted):
+def _expect(table: Table, wanted: list[Any], missing: str, likely: str | None = None) -> None:
+    if list(table.values()) != wanted:
         names = ", ".join(hook.__name__ for hook in wanted)
         raise NotYet(missing, expected=names, got=_names(table) or "an empty table", likely=likely)
 

@@ -170,6 +170,15 @@ class ClearsTheTable(Handle):
         self.table.clear()
 
 
+@wrong("6.1", says="a second remove() took out a hook that is not its own")
+class LooksForItsFunctionNext(Handle):
+    def remove(self):
+        mine = (
+            self.id if self.id in self.table else next((k for k, one in self.table.items() if one is self.hook), None)
+        )
+        self.table.pop(mine, None)
+
+
 @wrong("6.1")
 class LeavesNone(Handle):
     def remove(self):
