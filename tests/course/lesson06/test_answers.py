@@ -235,6 +235,14 @@ class RemovesTheFirst(Handle):
 # --- 6.2
 
 
+@wrong("6.2", says="MisspellsTheTable raised AttributeError: 'ModuleOfAProgram' object has no")
+class MisspellsTheTable(Tables):
+    def __call__(self, *args):
+        for hook in self.prehooks.values():
+            args = hook(self, args) or args
+        return self.forward(*args)
+
+
 @right("6.2")
 class Reduces(Tables):
     def __call__(self, *args):
