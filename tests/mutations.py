@@ -1,8 +1,9 @@
 """The small wrong changes of a Python file that `tests.mutants` tries, one at a time.
 
-The numbers of a check's inputs stay as they are: those that stand in a call that makes a tensor, a layer or a seed, in
-a call of a function with nothing but constants, in what a loop goes through, or in a table at the top of a module. A
-check that draws 5 rows in place of 4 tells as much.
+The numbers of a check's inputs stay as they are: those that stand in a call that makes a tensor (`torch.where` makes
+one of two), a layer or a seed, in a call of a function with nothing but constants, in what a loop goes through, or in a
+table at the top of a module. A check that draws 5 rows in place of 4 tells as much. A float so large that one more is
+the same stays, too.
 """
 
 from __future__ import annotations
