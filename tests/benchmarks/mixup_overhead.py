@@ -2,6 +2,8 @@
 
 ``python tests/benchmarks/mixup_overhead.py`` prints a table. The variants take turns in one run, in a new order
 for each step, on one thread, and each step is timed in CPU time, so that other programs disturb the ratios little.
+With ``--in-a-row`` they take turns round by round: a step then finds in the processor's caches what the one before it
+has left there, as in a training, and not what three other variants have left.
 Every step: zero_grad, forward, loss, backward, SGD, batch of 50 digits, layers {0, 1, 2}, alpha 2.
 
 Where torchvision is installed, the last rows mix the input only: by hand, by ManifoldMixup, and by torchvision's
@@ -11,6 +13,7 @@ whose loop calls dozens of others in each step: its cost cannot be told from the
 
 import argparse
 import importlib.util
+import itertools
 import random
 import statistics
 import time
@@ -23,6 +26,8 @@ from torch import Tensor, nn
 
 import hooklab
 from hooklab.course.lesson07.experiment import SmallCNN, split
+
+WARM_UP = 3  # steps that are not timed, where a variant begins anew
 
 Step = Callable[[Tensor, Tensor], None]
 
@@ -108,6 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=40, help="default: %(default)s rounds of --steps steps")
     parser.add_argument("--steps", type=int, default=30, help="default: %(default)s steps of each variant per round")
+    parser.add_argument("--in-a-row", action="store_true", help="a variant's steps of a round follow each other")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -128,11 +134,14 @@ def main() -> None:
     totals: dict[str, list[float]] = {name: [] for name in steps}
     for round_number in range(options.rounds + 1):
         spent = dict.fromkeys(steps, 0.0)
-        for _ in range(options.steps):
-            for name in random.sample(list(steps), len(steps)):
-                before = time.thread_time()
+        names = [random.sample(list(steps), len(steps)) for _ in range(1 if options.in_a_row else options.steps)]
+        for name in itertools.chain(*names):
+            for _ in range(WARM_UP if options.in_a_row else 0):
                 steps[name](x, y)
-                spent[name] += time.thread_time() - before
+            before = time.thread_time()
+            for _ in range(options.steps if options.in_a_row else 1):
+                steps[name](x, y)
+            spent[name] += time.thread_time() - before
         if round_number > 0:  # the first round warms up
             for name, seconds in spent.items():
                 totals[name].append(seconds / options.steps)
