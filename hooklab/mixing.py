@@ -48,7 +48,7 @@ class MixBlock(Hook):
         stays_compiled: bool = False,
         watches: bool = True,
     ) -> None:
-        super().__init__(session=None)
+        self.session = None
         self.model = model
         self.mixed = mixed
         self.given_x = given_x

@@ -57,7 +57,8 @@ class Placed:
                 for note in notes:
                     getattr(module, note).pop(key, None)
             self._placed.clear()
-            remove_all(self.handles)
+            if self.handles:
+                remove_all(self.handles)
             for asked, hook in self._asked:
                 _sweep(asked, hook)
             self._asked.clear()
