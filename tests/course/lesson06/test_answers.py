@@ -232,6 +232,22 @@ class RemovesTheFirst(Handle):
             self.table.popitem(last=False)
 
 
+@wrong("6.1", "the key is gone", says="remove(), when somebody has emptied the table, raises")
+class NotesThatItRemoved(Handle):
+    is_gone = False
+
+    def remove(self):
+        if not self.is_gone:
+            self.is_gone = True
+            del self.table[self.id]
+
+
+@wrong("6.1", says="6.1 not yet: remove raised KeyError")
+class RemovesByTheHook(Handle):
+    def remove(self):
+        del self.table[self.hook]
+
+
 # --- 6.2
 
 
