@@ -48,7 +48,7 @@ class MixBlock(Hook):
         stays_compiled: bool = False,
         watches: bool = True,
     ) -> None:
-        self.session = None
+        super().__init__(session=None)
         self.model = model
         self.mixed = mixed
         self.given_x = given_x
@@ -97,7 +97,7 @@ class MixBlock(Hook):
             self._object_if_nothing_was_mixed()
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
-        if threading.get_ident() != self.thread and is_foreign(self.thread):
+        if is_foreign(self.thread):
             return None
         mixed = self.mixed
         if backward_number() == -1:
@@ -110,8 +110,7 @@ class MixBlock(Hook):
                 f"layer {mixed.layer!r} ran a second time inside one `with mix(x, y)` block, which would mix twice. "
                 "Call the model once per block, and choose layers that are used once per forward pass."
             )
-        if not self.model.training:
-            _refuse_eval_mode(self.model)
+        _refuse_eval_mode(self.model)
         what = f"the output of layer {mixed.layer!r}"
         if self.may_be_second:
             refuse_two_batch_dims(output, mixed.permutation.shape[0], what, mixed.layer)

@@ -70,7 +70,7 @@ class Placed:
         self, modules: Iterable[nn.Module], hook: Any, register: Any, name: str, options: dict[str, bool]
     ) -> None:
         key = _new_key()
-        notes = [_NOTED_IN[name, option] for option in options if option != "prepend"]
+        notes = [_NOTED_IN[name, option] for option, on in options.items() if on and option != "prepend"]
         for module in modules:
             if not has_hook_tables or getattr(type(module), register.__name__) is not register:
                 self._asked.append((module, hook))
@@ -82,7 +82,7 @@ class Placed:
             for note in notes:
                 getattr(module, note)[key] = True
             table[key] = hook
-            if "prepend" in options:
+            if options.get("prepend"):
                 table.move_to_end(key, last=False)
 
 

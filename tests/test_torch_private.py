@@ -64,6 +64,7 @@ import os
 import sys
 import torch
 from torch import nn
+from hooklab import torch_private
 from hooklab.torch_private import may_have_compiled
 assert not may_have_compiled()
 sgd = torch.optim.SGD([torch.ones(1, requires_grad=True)])
@@ -74,6 +75,7 @@ AFTER = """
 assert may_have_compiled()
 torch._dynamo.reset()
 assert may_have_compiled()
+torch_private._note_of_compiling = None
 del torch._dynamo.eval_frame.TorchPatcher
 assert may_have_compiled()
 """

@@ -46,10 +46,10 @@ _LIBRARIES = tuple(
 @functools.cache
 def whose(filename: str) -> Literal["learner", "library", "course"]:
     """Return whose code a file holds: the learner's, a library's (hooklab's tools are one), or the course's."""
+    if filename.startswith(("<frozen", "<eval_with_key>")):  # Python's own imports, and what torch.fx writes
+        return "library"
     if filename.startswith("<"):  # <stdin>, <string>: typed or made by somebody, most likely the learner
-        return (
-            "library" if filename.startswith(("<frozen", "<eval_with_key>")) else "learner"
-        )  # the latter is torch.fx's
+        return "learner"
     path = _normal(filename)
     if path.startswith(_normal(_COURSE) + os.sep):
         return "course"

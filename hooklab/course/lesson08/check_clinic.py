@@ -161,7 +161,7 @@ def _judge_mend(name: str, training: Training, seed: int) -> None:
 
 
 def _why_not_enough(name: str, training: Training, seed: int) -> str | None:
-    """Say so if four times the steps are enough. For none of the patients as they were they are."""
+    """Say so if four times the steps are enough, as they are for no patient that nobody has mended."""
     goal = ILLNESS[name][1]
     if name == "E" and any(one.grad is None for one in training.model.parameters()):
         return "a part still gets no gradient: a hook is there whose return value takes the output's place"
