@@ -1,9 +1,6 @@
 """ManifoldMixup under autocast, torch.compile, activation checkpointing and two processes."""
 
 import copy
-import sys
-import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
+import hooklab
+from hooklab.course.processes import launch
 from hooklab.mixup import ManifoldMixup, Mixed
 
 
@@ -186,13 +185,23 @@ def test_a_checkpointed_layer_is_an_error_when_backward_comes_after_the_block() 
 # Two processes
 
 
-def one_rank(rank: int, folder: Path) -> None:
-    """Three batches of different lengths on each rank; what was drawn and the averaged gradient go to a file."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+def one_rank() -> dict:
+    """Return what three batches of different lengths on each rank drew, the averaged gradient, and two refusals."""
+    import torch.nn.functional as F
+
+    from tests.test_mixup_systems import batch, seeded, three_stages
+
+    def refusal(mix: hooklab.ManifoldMixup) -> str:
+        try:
+            mix(x, y).__enter__()
+        except RuntimeError as error:
+            return str(error)
+        return ""
+
+    dist.init_process_group("gloo")
+    rank, drawn = dist.get_rank(), []
     model = DistributedDataParallel(three_stages())
-    mix = ManifoldMixup(model, ["module.0", "module.1"], generator=seeded(5))
-    drawn = []
+    mix = hooklab.ManifoldMixup(model, ["module.0", "module.1"], generator=seeded(5))
     for step in range(3):
         model.zero_grad()
         x, y = batch(n=6 if step == 2 else 4 + 3 * rank, seed=10 * step + rank)
@@ -200,35 +209,19 @@ def one_rank(rank: int, folder: Path) -> None:
             loss = mixed.loss(F.cross_entropy, model(mixed.x))
         loss.backward()
         drawn.append((mixed.layer, mixed.lam, mixed.permutation.tolist()))
-    gradients = [p.grad for p in model.parameters()]
-    try:
-        ManifoldMixup(model, ["module.0"])(x, y).__enter__()
-        refused = ""
-    except RuntimeError as error:
-        refused = str(error)
-    try:
-        ManifoldMixup(model, ["module.0"], generator=seeded(5 + rank))(x, y)
-        disagreed = ""
-    except RuntimeError as error:
-        disagreed = str(error)
-    saved = {"drawn": drawn, "gradients": gradients, "refused": refused, "disagreed": disagreed}
-    torch.save(saved, folder / f"rank{rank}.pt")
+    result = {
+        "drawn": drawn,
+        "gradients": [p.grad for p in model.parameters()],
+        "refused": refusal(hooklab.ManifoldMixup(model, ["module.0"])),
+        "disagreed": refusal(hooklab.ManifoldMixup(model, ["module.0"], generator=seeded(5 + rank))),
+    }
     dist.destroy_process_group()
+    return result
 
 
 @pytest.fixture(scope="module")
-def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
-    folder = tmp_path_factory.mktemp("two_ranks")
-    # A forked rank has torch already; a spawned one needs seconds to import it.
-    method = "fork" if sys.platform == "linux" else "spawn"
-    ranks = torch.multiprocessing.start_processes(one_rank, (folder,), nprocs=2, join=False, start_method=method)
-    deadline = time.monotonic() + 120
-    while not ranks.join(timeout=1):
-        if time.monotonic() > deadline:
-            for process in ranks.processes:
-                process.kill()
-            pytest.fail("the two processes did not finish within 120 s")
-    return [torch.load(folder / f"rank{rank}.pt") for rank in range(2)]
+def two_ranks() -> list[dict]:
+    return launch(one_rank, seconds=120)
 
 
 def test_two_ranks_agree_on_layer_and_lambda_even_with_batches_of_different_lengths(two_ranks: list[dict]) -> None:

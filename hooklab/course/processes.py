@@ -13,6 +13,7 @@ else has taken, cannot come in each other's way.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import faulthandler
 import inspect
@@ -231,6 +232,7 @@ def _started() -> subprocess.Popen[str]:
     return _server
 
 
+@atexit.register
 def stop_server() -> None:
     """End the server and all that it runs; the next launch starts a new one."""
     global _server
