@@ -28,3 +28,9 @@ def same_numbers_each_time() -> None:
     import torch  # not above: many tests do without
 
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def nothing_kept(monkeypatch) -> None:
+    """Train anew what other tests or notebooks of this run may have trained: see `hooklab.course.kept`."""
+    monkeypatch.delenv("HOOKLAB_KEPT", raising=False)

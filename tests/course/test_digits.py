@@ -5,6 +5,8 @@ import torch
 
 from hooklab.course.digits import DigitsCNN, _trained_weights, accuracy, digits, trained_digits_cnn
 
+pytestmark = pytest.mark.usefixtures("nothing_kept")
+
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hooklab.course.kept import kept
 from hooklab.course.lesson07.shapes import shapes
 from hooklab.mixup import ManifoldMixup
 
@@ -112,13 +113,7 @@ def run(
     >>> run(0, "few clean labels", (), 0.0, steps=0)["error"] > 50
     True
     """
-    data = split(seed, scenario, judged_on)
-    with _reproducible(seed):
-        model = SmallCNN(stride=data.x_train.shape[-1] // 8)
-        _train(model, data, places, alpha, steps, seed)
-        model.eval()
-        with torch.no_grad():
-            logits = model(data.x_judge)
+    error, nll = _trained_and_judged(seed, scenario, tuple(places), alpha, steps, judged_on)
     return {
         "seed": seed,
         "scenario": scenario,
@@ -126,9 +121,24 @@ def run(
         "alpha": alpha,
         "steps": steps,
         "judged_on": judged_on,
-        "error": round(100 * (logits.argmax(dim=1) != data.y_judge).double().mean().item(), 3),
-        "nll": round(F.cross_entropy(logits, data.y_judge).item(), 5),
+        "error": round(error, 3),
+        "nll": round(nll, 5),
     }
+
+
+@kept
+def _trained_and_judged(
+    seed: int, scenario: str, places: tuple[int, ...], alpha: float, steps: int, judged_on: str
+) -> tuple[float, float]:
+    data = split(seed, scenario, judged_on)
+    with _reproducible(seed):
+        model = SmallCNN(stride=data.x_train.shape[-1] // 8)
+        _train(model, data, places, alpha, steps, seed)
+        model.eval()
+        with torch.no_grad():
+            logits = model(data.x_judge)
+    error = 100 * (logits.argmax(dim=1) != data.y_judge).double().mean()
+    return error.item(), F.cross_entropy(logits, data.y_judge).item()
 
 
 def _train(model: SmallCNN, data: Split, places: Sequence[int], alpha: float, steps: int, seed: int) -> None:

@@ -18,15 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 from unittest import mock
 
-PRELOADED = [
-    "ipykernel.kernelapp",
-    "ipywidgets",
-    "matplotlib.backends.backend_agg",  # and not pyplot: its import in a kernel is what makes figures appear there
-    "matplotlib.figure",
-    "sklearn.datasets",
-    "torch",
-    "torch._dynamo",  # the first step of an optimizer imports it
-]
+PRELOADED = ["tests.course.notebooks.preloaded"]
 # What ipykernel sets before anything can import matplotlib, which looks at it only then.
 INLINE = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 CAN_FORK = sys.platform == "linux"  # elsewhere a process that has loaded such libraries is not safe to fork

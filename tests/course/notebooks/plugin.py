@@ -4,6 +4,7 @@
 - Each notebook gets two more tests: nbval passes over a code cell that was never run, and looks at cells only, so that
   a hook left behind for the whole process would go unseen.
 - Plain `pytest` uses two processes, one file at a time in each. A path, `-n`, `--pdb` or `-p no:xdist` turns it off.
+- What a notebook or a test has trained is kept for the others of the same run, see `hooklab.course.kept`.
 - Where Python may not write its compiled modules beside the sources, they lie in the course's cache.
 """
 
@@ -33,6 +34,7 @@ if sys.dont_write_bytecode:
     sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX")
     sys.dont_write_bytecode = sys.pycache_prefix is None
 
+KEPT = "HOOKLAB_KEPT"  # hooklab.course.kept.FOLDER, without the import of torch
 SECONDS_FOR_AN_ANSWER = 60
 NOTEBOOKS_TO_FORK = 4
 
@@ -46,6 +48,14 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
         config.option.numprocesses = min(2, os.cpu_count() or 1)
         config.option.dist = "loadfile"
     return (yield)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the folder of what this run trains, for its processes too."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.TemporaryDirectory(prefix="hooklab-kept-")
+        config.add_cleanup(folder.cleanup)
+        os.environ[KEPT] = folder.name
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

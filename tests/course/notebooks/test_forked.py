@@ -42,6 +42,10 @@ def test_a_forked_kernel_runs_in_its_own_folder_and_group(kernel: Forked, tmp_pa
     assert os.getpgid(kernel.pid) == kernel.pid
 
 
+def test_a_forked_kernel_has_torch_from_the_beginning(kernel: Forked) -> None:
+    assert "libtorch" in Path(f"/proc/{kernel.pid}/maps").read_text()
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
 def test_a_forked_kernel_ends_when_it_is_told_to(kernel: Forked, signum: int) -> None:
     kernel.send_signal(signum)

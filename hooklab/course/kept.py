@@ -1,0 +1,46 @@
+"""kept: what a training gives, kept in a folder for the other processes that ask for the same.
+
+The course's tests run each notebook in a process of its own, and several of these and of the tests train the same
+networks. During a run of the tests HOOKLAB_KEPT names a folder, and each is trained once. Elsewhere nothing is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import torch
+
+FOLDER = "HOOKLAB_KEPT"
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def kept(train: Callable[P, T]) -> Callable[P, T]:
+    """Return the function, with results that are looked up in the folder that HOOKLAB_KEPT names, if it is set.
+
+    Args:
+        train: gives tensors, numbers, and tuples, lists and dicts of them, the same each time for the same arguments,
+            whose `repr` tells them apart.
+    """
+
+    @functools.wraps(train)
+    def look_up(*args: P.args, **kwargs: P.kwargs) -> T:
+        if not (folder := os.environ.get(FOLDER)):
+            return train(*args, **kwargs)
+        asked = repr((train.__module__, train.__qualname__, args, sorted(kwargs.items())))
+        file = Path(folder, hashlib.sha256(asked.encode()).hexdigest())
+        if not file.exists():
+            trained = train(*args, **kwargs)
+            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as half:  # two processes may be at it
+                torch.save(trained, half)
+            os.replace(half.name, file)
+        result: T = torch.load(file, weights_only=True)
+        return result
+
+    return look_up
