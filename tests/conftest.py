@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+collect_ignore = ["course/notebooks/preloaded.py"]  # for the kernels: it imports a debugger
+
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import pickle
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
-
-import torch
 
 FOLDER = "HOOKLAB_KEPT"
 P = ParamSpec("P")
@@ -25,8 +24,8 @@ def kept(train: Callable[P, T]) -> Callable[P, T]:
     """Return the function, with results that are looked up in the folder that HOOKLAB_KEPT names, if it is set.
 
     Args:
-        train: gives tensors, numbers, and tuples, lists and dicts of them, the same each time for the same arguments,
-            whose `repr` tells them apart.
+        train: gives the same each time for the same arguments, whose `repr` tells them apart; what it gives can be
+            pickled.
     """
 
     @functools.wraps(train)
@@ -38,9 +37,9 @@ def kept(train: Callable[P, T]) -> Callable[P, T]:
         if not file.exists():
             trained = train(*args, **kwargs)
             with tempfile.NamedTemporaryFile(dir=folder, delete=False) as half:  # two processes may be at it
-                torch.save(trained, half)
+                pickle.dump(trained, half)
             os.replace(half.name, file)
-        result: T = torch.load(file, weights_only=True)
+        result: T = pickle.loads(file.read_bytes())
         return result
 
     return look_up

@@ -71,7 +71,7 @@ def occlusion(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     starts = range(STRIDE - PATCH, side, STRIDE)
     for top, left in ((top, left) for top in starts for left in starts):
         rows, columns = slice(max(top, 0), top + PATCH), slice(max(left, 0), left + PATCH)
-        covered = images.clone()
+        covered = images.clone(memory_format=torch.channels_last)  # max pooling is several times faster then
         covered[:, :, rows, columns] = mean
         lost[:, rows, columns] += full - log_probability(covered)
         hidden[rows, columns] += 1

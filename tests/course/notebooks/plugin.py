@@ -34,7 +34,12 @@ if sys.dont_write_bytecode:
     sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX")
     sys.dont_write_bytecode = sys.pycache_prefix is None
 
-KEPT = "HOOKLAB_KEPT"  # hooklab.course.kept.FOLDER, without the import of torch
+KEPT = "HOOKLAB_KEPT"  # what hooklab.course.kept looks for
+# Of the kernels: no history, and figures drawn once, not a first time to find out where their margins are.
+SETTINGS = """\
+c.HistoryManager.enabled = False
+c.InlineBackend.print_figure_kwargs = {"bbox_inches": None}
+"""
 SECONDS_FOR_AN_ANSWER = 60
 NOTEBOOKS_TO_FORK = 4
 
@@ -143,5 +148,5 @@ def _scratch(config: pytest.Config) -> Path:
         config.stash[_SCRATCH] = Path(folder.name)
         settings = Path(folder.name) / "ipython" / "profile_default" / "ipython_config.py"
         settings.parent.mkdir(parents=True)
-        settings.write_text("c.HistoryManager.enabled = False\n", encoding="utf-8")
+        settings.write_text(SETTINGS, encoding="utf-8")
     return config.stash[_SCRATCH]

@@ -6,7 +6,9 @@ would also copy the memory in which they lie.
 # ruff: noqa: F401
 
 import gc
+import sqlite3
 
+import ipykernel.debugger
 import ipykernel.kernelapp
 import ipywidgets
 import matplotlib.backends.backend_agg  # and not pyplot: its import in a kernel is what makes figures appear there
@@ -14,6 +16,7 @@ import matplotlib.figure
 import sklearn.datasets
 import torch
 import torch._dynamo  # the first step of an optimizer imports it
+import tornado.platform.asyncio
 
 gc.collect()
 gc.freeze()
