@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import quote
 
-from hooklab.course.launcher.environment import python_at_hand, ready_python
+from hooklab.course.launcher.environment import find_python
 from hooklab.course.launcher.programs import LauncherError, hand_over, say
 from hooklab.course.root import find_root
 
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
         root, command = find_root(), COMMANDS[name]
         if not os.path.samefile(root, Path(__file__).parents[3]):
             raise LauncherError(f"from here, Python takes the hooklab of another copy; type first: cd {root}")
-        python = (python_at_hand if name == "doctor" else ready_python)(root / command.needs)
+        python = find_python(root / command.needs, install=name != "doctor")
         if name == "lab":
             say("starting JupyterLab; Ctrl-C stops it")
             arguments = [*lab_options(root), *arguments]

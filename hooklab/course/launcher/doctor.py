@@ -1,12 +1,13 @@
 """``python -m hooklab doctor``: is all that the course needs there, and does it work? It installs and mends nothing."""
 
 import sys
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from subprocess import DEVNULL
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from hooklab.course.browser.installed import NOT_FOUND, find_browser
 from hooklab.course.launcher import LEARN
@@ -19,9 +20,8 @@ ADVICE = "What to do: python -m hooklab lab (installs what is missing); if that 
 def main(argv: list[str]) -> int:
     """Print a line for each thing that the course needs; 0 if all is there, 1 if not."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # paths may hold any letter
-    print(f"  {'ok':<9}{'Python':<15}{sys.version.split()[0]}, {sys.executable}")
-    pinned = pins(find_root() / LEARN).items()
-    questions: dict[str, Callable[[], str]] = {name: partial(installed, name, tested) for name, tested in pinned}
+    questions: dict[str, Callable[[], str]] = {"Python": lambda: f"{sys.version.split()[0]}, {sys.executable}"}
+    questions |= {name: partial(installed, name, tested) for name, tested in pins(find_root() / LEARN).items()}
     questions |= {"torch works": torch_hook, "kernel": kernel, "figures": font}
     fine = True
     for label, question in questions.items():
@@ -57,18 +57,14 @@ def torch_hook() -> str:
 
 def kernel() -> str:
     """Whether the kernel that the lessons name starts and can import the course."""
-    from jupyter_client.manager import start_new_kernel
+    from jupyter_client.manager import run_kernel
 
+    client: Any  # a BlockingKernelClient, which jupyter_client's types do not say
     # an empty folder: a kernel imports what lies where it starts, be it somebody's enum.py
-    with tempfile.TemporaryDirectory() as empty:
-        manager, client = start_new_kernel(kernel_name="python3", cwd=empty, stderr=DEVNULL)
-        try:
-            reply = client.execute("import hooklab.course", reply=True, timeout=60)["content"]
-            assert reply["status"] == "ok", f"the kernel starts, but: {reply['ename']}: {reply['evalue']}"
-            return "python3 starts, and imports hooklab"
-        finally:
-            client.stop_channels()
-            manager.shutdown_kernel(now=True)
+    with TemporaryDirectory() as empty, run_kernel(kernel_name="python3", cwd=empty, stderr=DEVNULL) as client:
+        reply = client.execute("import hooklab.course", reply=True, timeout=60)["content"]
+    assert reply["status"] == "ok", f"the kernel starts, but: {reply['ename']}: {reply['evalue']}"
+    return "python3 starts, and imports hooklab"
 
 
 def font() -> str:

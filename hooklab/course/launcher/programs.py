@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import MutableMapping
@@ -36,8 +37,7 @@ def variables(root: Path, python: Path) -> dict[str, str]:
     user has put somewhere else stays there.
     """
     answer_news_question(root / ".cache" / FOLDERS["JUPYTER_CONFIG_DIR"])
-    changed = {variable: str(root / ".cache" / folder) for variable, folder in FOLDERS.items()}
-    changed |= {variable: value for variable, value in os.environ.items() if value or variable not in FOLDERS}
+    changed = {variable: str(root / ".cache" / folder) for variable, folder in FOLDERS.items()} | os.environ
     for variable, first in {"PYTHONPATH": root, "PATH": python.parent}.items():
         changed[variable] = os.pathsep.join(filter(None, [str(first), changed.get(variable)]))
     keep_bytecode(root, changed)
@@ -71,9 +71,5 @@ def hand_over(root: Path, python: Path, arguments: list[str], folder: Path) -> i
     if os.name != "nt":
         os.chdir(folder)
         os.execve(python, command, environment)
-    process = subprocess.Popen(command, cwd=folder, env=environment)
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:  # Ctrl-C has reached the program as well, and what it means is for it to say
-            continue
+    signal.signal(signal.SIGINT, lambda *_: None)  # the program gets Ctrl-C as well, and says what it means
+    return subprocess.run(command, cwd=folder, env=environment).returncode

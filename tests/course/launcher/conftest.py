@@ -13,13 +13,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from venv import EnvBuilder
 
 import pytest
 
 import hooklab
+from hooklab.course.launcher.environment import Venv, find_python
 from hooklab.course.launcher.programs import FOLDERS
 
+NAME = Path("Häkchen und Ösen 课程/mein kurs")
 INSTALLER = """
 import os, pathlib, shutil, sys, time
 if __name__ == "__main__":
@@ -27,6 +28,8 @@ if __name__ == "__main__":
     if words == ["config", "list"]:
         print("global.find-links='/wheels'")
         sys.exit()
+    if "PYTHONPATH" in os.environ or os.environ["PIP_USER"] != "0":
+        sys.exit("packages would be found, or put, elsewhere")
     with open("calls.txt", "a", encoding="utf-8") as calls:
         print(me, *words, file=calls)
     if me == "ensurepip":
@@ -44,7 +47,6 @@ if __name__ == "__main__":
             time.sleep(0.02)
         pathlib.Path("done").touch()
 """
-
 PROGRAM = """
 import json, os, sys
 seen = {"python": sys.executable, "arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}
@@ -60,12 +62,12 @@ class Course:
     root: Path
 
     @property
-    def venv(self) -> Path:
-        return self.root / ".venv"
-
-    @property
     def requirements(self) -> Path:
         return self.root / "requirements.txt"
+
+    @property
+    def venv(self) -> Venv:
+        return Venv(self.requirements)
 
     @property
     def calls(self) -> list[str]:
@@ -95,8 +97,8 @@ class Course:
 
 
 @pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("template")
+def new_course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("new")
     package = Path(hooklab.__file__).parent
     (root / "lessons").mkdir()
     (root / "lessons/01_first.ipynb").touch()
@@ -114,26 +116,31 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def plain_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment as ``python -m venv --without-pip`` makes it."""
-    folder = tmp_path_factory.mktemp("plain") / "venv"
-    EnvBuilder(symlinks=os.name != "nt").create(folder)
-    return folder
+def used_course(tmp_path_factory: pytest.TempPathFactory, new_course: Path) -> Path:
+    root = tmp_path_factory.mktemp("used") / "course"
+    shutil.copytree(new_course, root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("FAKE", raising=False)
+        for name in ["requirements.txt", "requirements-dev.txt"]:
+            find_python(root / name)
+    return root
 
 
 @pytest.fixture
-def course(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
-    """A small course without ``.venv``; the current folder is its root."""
-    root = tmp_path / "Häkchen und Ösen 课程" / "mein kurs"
-    shutil.copytree(template, root)
+def course(tmp_path: Path, new_course: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
+    """A small course that was never launched; the current folder is its root."""
+    return copied(new_course, tmp_path / NAME, monkeypatch)
+
+
+@pytest.fixture
+def launched(tmp_path: Path, used_course: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
+    """A small course whose ``.venv`` has all that is listed."""
+    return copied(used_course, tmp_path / NAME, monkeypatch)
+
+
+def copied(template: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
+    shutil.copytree(template, root, symlinks=True)
     monkeypatch.chdir(root)
     for variable in ["PYTHONPATH", "FAKE", *FOLDERS]:
         monkeypatch.delenv(variable, raising=False)
     return Course(root)
-
-
-@pytest.fixture
-def course_with_venv(course: Course, plain_venv: Path) -> Course:
-    """A small course with a ``.venv`` that somebody made by hand, with nothing in it."""
-    shutil.copytree(plain_venv, course.venv, symlinks=True)
-    return course

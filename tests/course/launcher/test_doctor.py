@@ -59,7 +59,7 @@ def test_a_missing_browser_makes_no_difference(
 
 def test_it_looks_at_the_venv_that_is_there_and_makes_none(course: Course) -> None:
     course.run("doctor")
-    assert not course.venv.exists()
+    assert not course.venv.folder.exists()
     assert course.calls == []
 
 

@@ -14,7 +14,6 @@ import pytest
 
 import hooklab
 from hooklab.course.launcher import COMMANDS, lab_options, main
-from hooklab.course.launcher.environment import python_of
 from tests.course.launcher.conftest import Course
 
 PACKAGE = Path(hooklab.__file__).parent
@@ -76,35 +75,35 @@ def test_where_another_copys_hooklab_would_run_one_line_names_the_folder_to_go_t
     assert capsys.readouterr().err.endswith(f"type first: cd {course.root}\n")
 
 
-def test_pytest_gets_the_arguments_and_the_folder_and_its_exit_code_comes_back(course: Course) -> None:
-    done = course.run("test", "-x", "-k", "a b")
+def test_pytest_gets_the_arguments_and_the_folder_and_its_exit_code_comes_back(launched: Course) -> None:
+    done = launched.run("test", "-x", "-k", "a b")
     seen = json.loads(done.stdout)
     assert done.returncode == 7
     assert seen["arguments"] == ["-x", "-k", "a b"]
-    assert seen["folder"] == str(course.root)
-    assert seen["python"] == str(python_of(course.venv))
+    assert seen["folder"] == str(launched.root)
+    assert seen["python"] == str(launched.venv.python)
 
 
-def test_lab_serves_the_course_and_opens_the_first_lesson_with_the_users_options_last(course: Course) -> None:
-    (course.root / "lessons/02_second.ipynb").touch()
-    assert json.loads(course.run("lab", "--no-browser", "--port=8890").stdout)["arguments"] == [
-        f"--ServerApp.root_dir={course.root}",
-        f"--FileContentsManager.preferred_dir={course.root / 'lessons'}",
+def test_lab_serves_the_course_and_opens_the_first_lesson_with_the_users_options_last(launched: Course) -> None:
+    (launched.root / "lessons/02_second.ipynb").touch()
+    assert json.loads(launched.run("lab", "--no-browser", "--port=8890").stdout)["arguments"] == [
+        f"--ServerApp.root_dir={launched.root}",
+        f"--FileContentsManager.preferred_dir={launched.root / 'lessons'}",
         "--LabApp.default_url=/lab/tree/lessons/01_first.ipynb",
         "--no-browser",
         "--port=8890",
     ]
 
 
-def test_lab_leaves_the_token_and_the_address_to_jupyterlab(course: Course) -> None:
-    options = " ".join(lab_options(course.root)).replace(str(course.root), "")
+def test_lab_leaves_the_token_and_the_address_to_jupyterlab(launched: Course) -> None:
+    options = " ".join(lab_options(launched.root)).replace(str(launched.root), "")
     assert not any(word in options for word in ["token", "password", "allow", "ip=", "origin", "xsrf"])
 
 
-def test_a_module_of_the_course_is_started_in_the_python_that_has_the_packages(course: Course) -> None:
-    (course.root / "hooklab/course/build.py").write_text(
+def test_a_module_of_the_course_is_started_in_the_python_that_has_the_packages(launched: Course) -> None:
+    (launched.root / "hooklab/course/build.py").write_text(
         "import sys\ndef main(argv): print(sys.executable, argv); return 5"
     )
-    done = course.run("build", "--check")
-    assert done.stdout.strip() == f"{python_of(course.venv)} ['--check']"
+    done = launched.run("build", "--check")
+    assert done.stdout.strip() == f"{launched.venv.python} ['--check']"
     assert done.returncode == 5

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from venv import EnvBuilder
 import pytest
 
 import hooklab
-from hooklab.course.launcher.environment import MADE_HERE, UNFINISHED, pins, python_of, ready_python, uv_options
+from hooklab.course.launcher import environment
+from hooklab.course.launcher.environment import UNFINISHED, Venv, find_python, has_all, pins, uv_options
 from hooklab.course.launcher.programs import LauncherError
 from tests.course.launcher.conftest import Course
 
@@ -31,12 +33,32 @@ def test_a_python_that_has_everything_is_used_as_it_is_with_the_hooklab_of_this_
     seen = json.loads(course.run("test").stdout)
     assert seen["python"] == sys.executable
     assert seen["environment"]["PYTHONPATH"].split(os.pathsep)[0] == str(course.root)
-    assert not course.venv.exists()
+    assert not course.venv.folder.exists()
 
 
-def test_a_python_with_another_version_is_not_used(course: Course) -> None:
-    course.requirements.write_text("pytest==1.0\n-e .\n")
-    assert ready_python(course.requirements) == python_of(course.venv)
+@pytest.mark.parametrize(
+    ("found", "has"),
+    [({"torch": "2.13.0+cpu"}, True), ({"torch": "2.12.0"}, False), ({}, False), ({"torch": None}, False)],
+)
+def test_a_python_is_used_if_it_has_the_tested_versions(
+    found: dict[str, str | None], has: bool, course: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str) -> str | None:  # None, if half of the package was removed
+        if name not in found:
+            raise environment.PackageNotFoundError(name)
+        return found[name]
+
+    course.requirements.write_text("torch==2.13.0\n-e .\n")
+    monkeypatch.setattr(environment, "version", version)
+    assert has_all(course.requirements) is has
+
+
+def test_a_python_whose_own_venv_is_unfinished_is_not_used(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    course.requirements.write_text(f"pytest=={version('pytest')}\n")
+    assert has_all(course.requirements)
+    (course.root / UNFINISHED).touch()
+    monkeypatch.setattr(sys, "prefix", str(course.root))
+    assert not has_all(course.requirements)
 
 
 # --- made, and kept ---
@@ -45,8 +67,8 @@ def test_a_python_with_another_version_is_not_used(course: Course) -> None:
 def test_the_first_launch_makes_a_venv_and_says_that_it_takes_minutes(
     course: Course, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    python = ready_python(course.requirements)
-    assert python == python_of(course.venv)
+    python = find_python(course.requirements)
+    assert python == course.venv.python
     assert course.calls == [
         "ensurepip --default-pip",
         "pip install uv",
@@ -59,16 +81,16 @@ def test_the_first_launch_makes_a_venv_and_says_that_it_takes_minutes(
     ]
 
 
-def test_the_second_launch_changes_nothing_and_says_nothing(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
-    ready_python(course.requirements)
-    calls = course.calls
-    capsys.readouterr()
-    assert ready_python(course.requirements) == python_of(course.venv)
-    assert course.calls == calls
+def test_the_second_launch_changes_nothing_and_says_nothing(
+    launched: Course, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = launched.calls
+    assert find_python(launched.requirements) == launched.venv.python
+    assert launched.calls == calls
     assert capsys.readouterr().err == ""
 
 
-def test_what_only_the_tests_need_is_installed_with_the_first_test(course: Course) -> None:
+def test_lab_installs_what_learners_need_and_test_what_only_the_tests_need(course: Course) -> None:
     course.run("lab")
     assert course.calls[-1].endswith("-r requirements.txt")
     course.run("test")
@@ -76,40 +98,40 @@ def test_what_only_the_tests_need_is_installed_with_the_first_test(course: Cours
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
-def test_a_changed_requirement_is_installed_at_the_next_launch(name: str, course: Course) -> None:
-    work = course.root / "requirements-dev.txt"
-    ready_python(work)
-    calls = len(course.calls)
-    with (course.root / name).open("a") as file:
+def test_a_changed_requirement_is_installed_at_the_next_launch(name: str, launched: Course) -> None:
+    calls = len(launched.calls)
+    with (launched.root / name).open("a") as file:
         file.write("new==1.1\n")
-    ready_python(work)
-    assert len(course.calls) > calls
+    find_python(launched.root / "requirements-dev.txt")
+    assert len(launched.calls) > calls
 
 
 def test_after_an_upgrade_of_python_the_packages_are_installed_again(
-    course: Course, monkeypatch: pytest.MonkeyPatch
+    launched: Course, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ready_python(course.requirements)
-    calls = len(course.calls)
+    calls = len(launched.calls)
     monkeypatch.setattr(os.path, "realpath", lambda path: "/usr/bin/python3.99")
-    ready_python(course.requirements)
-    assert len(course.calls) > calls
+    find_python(launched.requirements)
+    assert len(launched.calls) > calls
 
 
-def test_a_venv_made_by_hand_is_kept_and_installed_into(course_with_venv: Course) -> None:
-    (course_with_venv.venv / "torch_for_the_cpu").touch()
-    assert ready_python(course_with_venv.requirements) == python_of(course_with_venv.venv)
-    assert (course_with_venv.venv / "torch_for_the_cpu").exists()
-    assert course_with_venv.calls[-1].endswith("-r requirements.txt")
-
-
-def test_pip_is_put_only_into_a_venv_that_has_none(course_with_venv: Course) -> None:
+def test_a_venv_made_by_hand_is_kept_and_gets_pip_only_if_it_has_none(course: Course) -> None:
+    EnvBuilder(symlinks=os.name != "nt").create(course.venv.folder)
+    (course.venv.folder / "torch_for_the_cpu").touch()
     shutil.copy("ensurepip.py", "pip.py")
-    ready_python(course_with_venv.requirements)
-    assert course_with_venv.calls[0] == "pip install uv"
+    assert find_python(course.requirements) == course.venv.python
+    assert (course.venv.folder / "torch_for_the_cpu").exists()
+    assert [call.split()[0] for call in course.calls] == ["pip", "uv"]
 
 
 # --- what is installed, and where it comes from ---
+
+
+def test_no_folder_of_the_users_packages_takes_part(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    monkeypatch.setenv("PIP_USER", "1")
+    find_python(course.requirements)
+    assert len(course.calls) == 3
 
 
 @pytest.mark.parametrize(
@@ -166,69 +188,55 @@ def test_a_venv_whose_making_was_interrupted_is_made_anew(
     with monkeypatch.context() as patch:
         patch.setattr(EnvBuilder, "create", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            ready_python(course.requirements)
-    (course.venv / "half_a_package.py").touch()
+            find_python(course.requirements)
+    (course.venv.folder / "half_a_package.py").touch()
     capsys.readouterr()
-    ready_python(course.requirements)
+    find_python(course.requirements)
     assert capsys.readouterr().err.startswith("hooklab: the last run was interrupted; making .venv anew\n")
-    assert not (course.venv / "half_a_package.py").exists()
-    assert sorted(path.name for path in (course.root / ".cache").glob("*venv*")) == []
+    assert not (course.venv.folder / "half_a_package.py").exists()
+    assert {path.name for path in course.venv.cache.iterdir()} == {"hooklab.lock", "install.log", "jupyter"}
 
 
 @posix
-def test_a_venv_made_here_whose_python_is_gone_is_made_anew(course_with_venv: Course) -> None:
-    python = python_of(course_with_venv.venv)
-    python.unlink()
-    python.symlink_to("/nowhere/python3.11")
-    (course_with_venv.venv / MADE_HERE).touch()
-    assert ready_python(course_with_venv.requirements).exists()
+def test_a_venv_made_here_whose_python_is_gone_is_made_anew(launched: Course) -> None:
+    launched.venv.python.unlink()
+    launched.venv.python.symlink_to("/nowhere/python3.11")
+    assert find_python(launched.requirements).exists()
 
 
-def test_a_python_whose_venv_is_not_whole_is_not_used(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
-    course.requirements.write_text(f"pytest=={version('pytest')}\n")
-    elsewhere = course.root / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / UNFINISHED).touch()
-    monkeypatch.setattr(sys, "prefix", str(elsewhere))
-    assert ready_python(course.requirements) == python_of(course.venv)
+def made_by_hand(venv: Venv) -> None:
+    venv.made_here.unlink()
 
 
-def make_unfinished(venv: Path) -> None:
-    (venv / UNFINISHED).touch()
+def a_file(venv: Venv) -> None:
+    venv.folder.rename(venv.folder.with_name("away"))
+    venv.folder.touch()
 
 
-def make_a_file(venv: Path) -> None:
-    venv.rename(venv.with_name("away"))
-    venv.touch()
+def a_link(venv: Venv) -> None:
+    venv.folder.rename(venv.folder.with_name("elsewhere"))
+    venv.folder.symlink_to(venv.folder.with_name("elsewhere"))
 
 
-def make_a_link(venv: Path) -> None:
-    (venv / MADE_HERE).touch()
-    make_unfinished(venv)
-    venv.rename(venv.with_name("elsewhere"))
-    venv.symlink_to(venv.with_name("elsewhere"))
-
-
-@pytest.mark.parametrize("spoil", [make_unfinished, make_a_file, pytest.param(make_a_link, marks=posix)])
-def test_what_was_made_by_hand_and_is_of_no_use_is_not_removed(
-    spoil: Callable[[Path], None], course_with_venv: Course
-) -> None:
-    spoil(course_with_venv.venv)
+@pytest.mark.parametrize("spoil", [made_by_hand, a_file, pytest.param(a_link, marks=posix)])
+def test_what_was_made_by_hand_and_is_of_no_use_is_not_removed(spoil: Callable[[Venv], None], launched: Course) -> None:
+    launched.venv.unfinished.touch()
+    spoil(launched.venv)
     with pytest.raises(LauncherError, match="made by hand, so delete it, make it as before"):
-        ready_python(course_with_venv.requirements)
-    assert course_with_venv.venv.exists()
+        find_python(launched.requirements)
+    assert launched.venv.folder.exists()
 
 
 @posix
 def test_a_venv_with_a_python_too_old_is_refused(course: Course) -> None:
-    old = python_of(course.venv)
+    old = course.venv.python
     old.parent.mkdir(parents=True)
     old.write_text("#!/bin/sh\necho False\n")
     old.chmod(0o755)
     with pytest.raises(
         LauncherError, match=r"Python older than 3\.11, which is too old: delete \.venv and start again"
     ):
-        ready_python(course.requirements)
+        find_python(course.requirements)
     assert old.exists()
 
 
@@ -242,39 +250,33 @@ def test_a_python_without_venv_names_the_package_to_install(
     monkeypatch.setitem(sys.modules, module, None)  # as if it were not there
     package = rf"sudo apt install python{sys.version_info[0]}\.{sys.version_info[1]}-venv \(or python3-venv\)"
     with pytest.raises(LauncherError, match=f"cannot make .venv, its module {module} is missing; .*{package}"):
-        ready_python(course.requirements)
-    assert not course.venv.exists()
+        find_python(course.requirements)
+    assert not course.venv.folder.exists()
 
 
-def test_when_uv_fails_pip_takes_over(course: Course) -> None:
-    done = course.run("test", FAKE="uv fails")
-    assert course.calls[-1] == "pip install --no-compile -r requirements-dev.txt"
-    assert "hooklab: uv could not do it; going on with pip\n" in done.stderr
-    assert "noise" not in done.stderr
-    assert done.returncode == 7
+def test_when_uv_fails_pip_takes_over(
+    course: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE", "uv fails")
+    assert find_python(course.requirements) == course.venv.python
+    assert course.calls[-1] == "pip install --no-compile -r requirements.txt"
+    captured = capsys.readouterr().err
+    assert "hooklab: uv could not do it; going on with pip\n" in captured
+    assert "noise" not in captured
 
 
-def test_when_pip_fails_its_last_lines_and_the_command_are_shown(course: Course) -> None:
+def test_when_pip_fails_its_last_lines_and_the_command_are_shown_and_the_next_launch_goes_on(course: Course) -> None:
     done = course.run("test", FAKE="pip fails")
     assert done.returncode == 2
     *_, before_last, last = done.stderr.splitlines()
     assert before_last == "ERROR: No matching distribution found for tiny==1.0"
     assert last.startswith(f"Try by hand, in {course.root}: ")
-    assert str(python_of(course.venv)) in last
+    assert str(course.venv.python) in last
     assert last.endswith(" -m pip install --no-compile -r requirements-dev.txt")
     assert sum(line.startswith(("noise", "ERROR")) for line in done.stderr.splitlines()) == 15
-
-
-def test_after_a_failure_of_pip_the_next_launch_goes_on_with_the_same_venv(
-    course: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FAKE", "pip fails")
-    with pytest.raises(LauncherError):
-        ready_python(course.requirements)
-    monkeypatch.delenv("FAKE")
-    capsys.readouterr()
-    ready_python(course.requirements)
-    assert "making" not in capsys.readouterr().err
+    again = course.run("test")
+    assert again.returncode == 7
+    assert "making" not in again.stderr
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(course: Course) -> None:
@@ -289,15 +291,18 @@ def test_a_folder_that_cannot_be_written_is_one_line(course: Course) -> None:
 # --- interrupted, and two at once ---
 
 
-def wait_for(path: Path) -> None:
-    while not path.exists():
+def start_waiting(course: Course) -> "subprocess.Popen[str]":
+    """A launch whose uv waits for the file ``go-on``."""
+    launch = course.start("test", FAKE="uv waits")
+    while not (course.root / "waits").exists():
+        assert launch.poll() is None
         time.sleep(0.02)
+    return launch
 
 
 @posix
 def test_a_launch_that_is_interrupted_is_noticed_by_the_next(course: Course) -> None:
-    launch = course.start("test", FAKE="uv waits")
-    wait_for(course.root / "waits")
+    launch = start_waiting(course)
     launch.send_signal(signal.SIGINT)
     _, err = launch.communicate()
     assert launch.returncode == 130
@@ -311,8 +316,7 @@ def test_a_launch_that_is_interrupted_is_noticed_by_the_next(course: Course) -> 
 
 @posix
 def test_of_two_launches_at_once_the_second_finds_everything_done(course: Course) -> None:
-    first = course.start("test", FAKE="uv waits")
-    wait_for(course.root / "waits")
+    first = start_waiting(course)
     second = course.start("test")
     assert second.stderr is not None
     assert "another `python -m hooklab` is working on .venv; waiting" in second.stderr.readline()
@@ -328,4 +332,4 @@ def test_a_new_venv_gets_a_real_pip(course: Course, monkeypatch: pytest.MonkeyPa
     (course.root / "ensurepip.py").unlink()
     course.requirements.write_text("tiny==1.0\n")
     with pytest.raises(LauncherError, match=r"No matching distribution found for tiny==1\.0"):
-        ready_python(course.requirements)
+        find_python(course.requirements)

@@ -2,15 +2,25 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from hooklab.course.launcher.programs import FOLDERS, hand_over, variables
+from hooklab.course.launcher.programs import FOLDERS, variables
 from tests.course.launcher.conftest import Course
 
 PYTHON = Path(sys.executable)
+INTERRUPTED = """
+import json, os, sys, time
+try:
+    print(json.dumps({"pid": os.getpid(), "parent": os.getppid()}), flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+    sys.exit(7)
+"""
 
 
 def test_every_cache_and_setting_lies_in_a_folder_of_the_course(course: Course) -> None:
@@ -49,13 +59,22 @@ def test_the_programs_beside_python_come_first_and_no_other_environment_is_activ
     course: Course, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VIRTUAL_ENV", "/other")
-    changed = variables(course.root, course.venv / "bin/python")
-    assert changed["PATH"].split(os.pathsep)[0] == str(course.venv / "bin")
+    changed = variables(course.root, course.venv.python)
+    assert changed["PATH"].split(os.pathsep)[0] == str(course.venv.python.parent)
     assert "VIRTUAL_ENV" not in changed
 
 
-def test_where_no_process_can_take_anothers_place_the_launcher_waits_and_passes_the_exit_code_on(
-    course: Course, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_where_no_process_can_take_anothers_place_ctrl_c_and_the_exit_code_are_the_programs_too(
+    launched: Course,
 ) -> None:
-    monkeypatch.setattr(os, "name", "nt")
-    assert hand_over(course.root, PYTHON, ["-c", "import sys; sys.exit(7)"], course.root) == 7
+    launcher = launched.root / "hooklab/course/launcher/programs.py"
+    launcher.write_text(launcher.read_text().replace('os.name != "nt"', "False"))  # as on Windows
+    (launched.root / "pytest.py").write_text(INTERRUPTED)
+    launch = launched.start("test")
+    program = json.loads(launch.stdout.readline())
+    assert program["parent"] == launch.pid
+    for process in [launch.pid, program["pid"]]:  # Ctrl-C reaches both
+        os.kill(process, signal.SIGINT)
+    assert launch.communicate() == ("interrupted\n", "")
+    assert launch.returncode == 7
