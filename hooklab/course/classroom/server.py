@@ -1,8 +1,8 @@
 """The fork server: a process that has imported torch and the checks, and makes a child for each exercise to be graded.
 
-It reads a job a line from standard input (a file's path, which only the child opens: this process stays clean) and
-answers with a line. A child gives up what it does not need (`confinement`), finds the answer, says so, runs it, and
-says what the check found. Each of its lines begins with a token that was made before the student's code ran.
+It reads a job a line from standard input (its limits, and a file's path, which only the child opens: this process stays
+clean) and answers with a line. A child gives up what it does not need (`confinement`), finds the answer, says so, runs
+it, and says what the check found. Each of its lines begins with a token that was made before the student's code ran.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _SUBREAPER = 36
 
 
 def main() -> None:
-    """Answer jobs until standard input ends; the command line has the scratch folder and, as JSON, the limits."""
-    scratch, limits = Path(sys.argv[1]), Limits(**json.loads(sys.argv[2]))
+    """Answer jobs until standard input ends; the command line has the scratch folder."""
+    scratch = Path(sys.argv[1])
     for name in PRELOADED:
         importlib.import_module(name)
     if sys.platform == "linux":
@@ -43,7 +43,7 @@ def main() -> None:
     for line in sys.stdin:
         job = json.loads(line)
         _know(job["lesson"])
-        print(json.dumps(_one(Path(job["path"]), scratch, limits)), flush=True)
+        print(json.dumps(_one(Path(job["path"]), scratch, Limits(**job["limits"]))), flush=True)
 
 
 @functools.cache

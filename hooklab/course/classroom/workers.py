@@ -113,7 +113,8 @@ class Worker:
         path = Path(self._folder.name, "job.json")
         path.write_text(json.dumps(job), encoding="utf-8")
         try:
-            process.stdin.write(json.dumps({"path": str(path), "lesson": int(job["id"].split(".")[0])}) + "\n")
+            asked = {"path": str(path), "lesson": int(job["id"].split(".")[0]), "limits": asdict(self.limits)}
+            process.stdin.write(json.dumps(asked) + "\n")
             process.stdin.flush()
             line = process.stdout.readline()
             reply: dict[str, Any] | None = json.loads(line) if line else None
@@ -150,7 +151,7 @@ class Worker:
         environment = {name: os.environ[name] for name in names if name in os.environ}
         environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "MPLBACKEND": "Agg"}
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", code, str(scratch), json.dumps(asdict(self.limits))],
+            [sys.executable, "-P", "-c", code, str(scratch)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

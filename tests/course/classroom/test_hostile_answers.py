@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import socket
 import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 
-from hooklab.course.classroom.workers import Worker
-from tests.course.classroom.conftest import Grade
+from hooklab.course.classroom.collecting import find_submissions
+from hooklab.course.classroom.grading import grade_class
+from hooklab.course.classroom.workers import Verdict, Worker
+from tests.course.classroom.conftest import LIMITS, Grade
 from tests.course.classroom.made_up import CHECK, RIGHT, SETUP, answered, code, notebook, write
 
 
@@ -215,36 +220,118 @@ HOSTILE = {
 }
 
 
+# Nothing but the deadline ends these, so it may be a short one.
+UNTIL_THE_DEADLINE = {name for name, hostile in HOSTILE.items() if hostile.says == "was stopped"}
+SOON = replace(LIMITS, deadline=1.0)
+AMONG_THEM = 12  # after so many hostile ones, somebody is graded who is right, and somebody who is wrong
+WRONG = "def twice_as_large(x):\n    return x + 2\n"
+
+
+class Victim:
+    """What a hostile answer aims at: a folder with somebody's work, and a port that somebody listens to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        write(answered(), folder / "ana.ipynb")
+        self.before = contents(folder)
+        self.stream, self.datagrams = socket.create_server(("127.0.0.1", 0)), socket.socket(type=socket.SOCK_DGRAM)
+        self.port = self.stream.getsockname()[1]
+        self.datagrams.bind(("127.0.0.1", self.port))
+
+    def assert_unharmed(self) -> None:
+        for one in (self.stream, self.datagrams):
+            one.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                one.accept() if one is self.stream else one.recv(1)
+        assert contents(self.folder) == self.before
+
+    def close(self) -> None:
+        self.stream.close()
+        self.datagrams.close()
+
+
+class Tried(NamedTuple):
+    """What came of a class of hostile students: the verdicts on them and on the others, and what was handed in."""
+
+    verdicts: dict[str, Verdict]
+    folder: Path
+    handed_in: dict[Path, bytes]
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def written(hostile: Hostile, victim: Victim) -> str:
+    body = textwrap.indent(hostile.does.format(outside=victim.folder, port=victim.port) or "pass", "    ")
+    first = textwrap.indent(hostile.at_definition.format() or "pass", "    ")
+    return f"def prepare():\n{first}\n\n\ndef twice_as_large(x, prepared=prepare()):\n{body}\n"
+
+
+def with_others_among_them(names: list[str], victims: dict[str, Victim]) -> Iterator[tuple[str, str]]:
+    """Yield names and answers in the order of grading."""
+    for place, name in enumerate(names):
+        if place % AMONG_THEM == 0:
+            yield from ((f"right, before {name}", RIGHT), (f"wrong, before {name}", WRONG))
+        yield name, written(HOSTILE[name], victims[name])
+    yield from ((f"right, after {names[-1]}", RIGHT), (f"wrong, after {names[-1]}", WRONG))
+
+
+@pytest.fixture(scope="module")
+def victims(worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Victim]]:
+    """One for each hostile answer that this machine is protected from."""
+    folder = tmp_path_factory.mktemp("victims")
+    prevented = {"", *(worker.held or ())}
+    victims = {
+        name: Victim(folder / str(place))
+        for place, (name, hostile) in enumerate(HOSTILE.items())
+        if hostile.needs in prevented
+    }
+    yield victims
+    for victim in victims.values():
+        victim.close()
+
+
+@pytest.fixture(scope="module")
+def tried(worker: Worker, victims: dict[str, Victim], tmp_path_factory: pytest.TempPathFactory) -> Tried:
+    """Grade them all, one after the other, in the process that grades the others as well."""
+    folder, verdicts, handed_in = tmp_path_factory.mktemp("class"), dict[str, Verdict](), dict[Path, bytes]()
+    for limits, group in (
+        (LIMITS, [name for name in victims if name not in UNTIL_THE_DEADLINE]),
+        (SOON, [name for name in victims if name in UNTIL_THE_DEADLINE]),
+    ):
+        students = {f"student{place:03d}": one for place, one in enumerate(with_others_among_them(group, victims))}
+        here = folder / f"{limits.deadline}"
+        for student, (_, answer) in students.items():
+            write(answered(answer), here / f"{student}.ipynb")
+        handed_in |= contents(here)
+        with mock.patch.object(worker, "limits", limits):
+            found, _ = grade_class(
+                find_submissions(here), tmp_path_factory.mktemp("kept"), limits=limits, workers=[worker]
+            )
+        verdicts |= {students[one.student][0]: one.verdicts["0.1"] for one in found}
+    return Tried(verdicts, folder, handed_in)
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_answer_harms_nobody_and_the_teacher_is_told(
-    name: str, grade: Grade, worker: Worker, tmp_path: Path
+    name: str, victims: dict[str, Victim], tried: Tried
 ) -> None:
-    hostile, outside = HOSTILE[name], tmp_path / "handed_in"
-    if hostile.needs and hostile.needs not in (worker.held or ()):
+    hostile = HOSTILE[name]
+    if name not in victims:
         pytest.skip(f"this machine has no protection of {hostile.needs}")
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
-        port = server.getsockname()[1]
-        datagrams.bind(("127.0.0.1", port))
-        body = textwrap.indent(hostile.does.format(outside=outside, port=port) or "pass", "    ")
-        first = textwrap.indent(hostile.at_definition.format() or "pass", "    ")
-        text = f"def prepare():\n{first}\n\n\ndef twice_as_large(x, prepared=prepare()):\n{body}\n"
-        write(answered(), outside / "ana.ipynb")
-        write(answered(text), outside / "mallory.ipynb")
-        write(answered("def twice_as_large(x):\n    return x + 2\n"), outside / "zoe.ipynb")
-        before = {path: path.read_bytes() for path in outside.rglob("*")}
-
-        found = grade(outside)
-
-        for one in (server, datagrams):
-            one.settimeout(0.01)
-            with pytest.raises(TimeoutError):
-                one.accept() if one is server else one.recv(1)
-    assert {path: path.read_bytes() for path in outside.rglob("*")} == before
-    assert found["ana"].verdicts["0.1"].state == "correct"
-    assert found["zoe"].verdicts["0.1"].state == "not yet"
-    verdict = found["mallory"].verdicts["0.1"]
+    victims[name].assert_unharmed()
+    verdict = tried.verdicts[name]
     assert hostile.says in "\n".join([verdict.text, *verdict.notes])
     assert verdict.state == hostile.state or not hostile.state
+
+
+def test_who_is_graded_before_among_and_after_hostile_students_gets_what_is_theirs(tried: Tried) -> None:
+    others = {name: verdict.state for name, verdict in tried.verdicts.items() if name not in HOSTILE}
+
+    assert len(others) >= 10
+    assert others == {name: "correct" if name.startswith("right") else "not yet" for name in others}
+    assert contents(tried.folder) == tried.handed_in
 
 
 def test_a_redefined_check_and_forged_points_count_for_nothing(grade: Grade, tmp_path: Path) -> None:
