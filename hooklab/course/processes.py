@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import importlib
 import inspect
 import json
 import os
@@ -61,10 +62,13 @@ if __name__ == "__main__":
     sys.stderr.flush()
     os._exit(0)
 """
+ERRORS = "errors.txt"  # torchrun's and its processes'
 COMMAND = "torchrun --standalone --nproc-per-node {processes} {file}"
 CAN_FORK = sys.platform == "linux"
 _GRACE = 2.0  # seconds that the others have to end by themselves when one process has failed
 _STOPPED = "stopped"
+_KILL = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL  # that of Windows kills
+Worker = Callable[..., int | None]  # sends a process the signal that it is given, and returns how it has ended
 
 
 class ProcessesFailed(RuntimeError):
@@ -133,6 +137,8 @@ def launch(
 def by_torchrun(main: Callable[[], Any], *uses: Any, processes: int = 2, seconds: float = 120) -> str:
     """Run a function's script with the real torchrun, as in a terminal; return the lines printed, sorted.
 
+    Each of its processes is a new Python. Torchrun itself, which imports torch as well, is forked from the server.
+
     Raises:
         ProcessesFailed: as `launch` does.
     """
@@ -142,36 +148,12 @@ def by_torchrun(main: Callable[[], Any], *uses: Any, processes: int = 2, seconds
         words = COMMAND.format(processes=processes, file=file).split()
         # torchrun makes Python unbuffered: a line and its end are two writes then, and lines get mixed.
         plainly = ["--no-python", sys.executable, words[-1]]
-        command = [sys.executable, "-m", "torch.distributed.run", *words[1:-1], *plainly]
-        with subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=_environment(),
-            start_new_session=True,
-        ) as run:
-            try:
-                out, err = run.communicate(timeout=seconds)
-                end: int | str = run.returncode
-            except BaseException as stopped:  # too late, or Jupyter's stop button
-                out, err = _ended(run)
-                if not isinstance(stopped, subprocess.TimeoutExpired):
-                    raise
-                end = _STOPPED
+        arguments = [*words[1:-1], *plainly]
+        (end,) = _ask({"file": str(file), "processes": 1, "seconds": seconds, "torchrun": arguments})
+        out, err = _read(Path(folder, "0.txt")), _read(Path(folder, ERRORS))
         if end != 0:
             raise ProcessesFailed([end], [out + err])
         return "\n".join(sorted(out.splitlines()))
-
-
-def _ended(run: subprocess.Popen[str]) -> tuple[str, str]:
-    """Let torchrun end its processes and itself, and wait for it; return what all of them have printed."""
-    run.terminate()
-    try:
-        return run.communicate(timeout=40)  # those that do not heed it are killed by torchrun after 30 seconds
-    except subprocess.TimeoutExpired:
-        os.killpg(run.pid, signal.SIGKILL)
-        return run.communicate()
 
 
 def together(outputs: Sequence[str]) -> str:
@@ -261,11 +243,12 @@ def _environment() -> dict[str, str]:
 
 def serve(requests: IO[str], answers: IO[str]) -> None:
     """Run what is asked for, line by line, until the pipe closes."""
-    import torch._dynamo  # DistributedDataParallel wants it: better once than in each process
-
     torch.set_num_threads(1)
     while line := requests.readline():
-        ends = _run(json.loads(line), requests)
+        request = json.loads(line)
+        if "torchrun" not in request and "DistributedDataParallel(" in _read(Path(request["file"])):
+            importlib.import_module("torch._dynamo")  # it wants that, which takes a second: once is enough
+        ends = _run(request, requests)
         answers.write(json.dumps(ends) + "\n")
         answers.flush()
 
@@ -285,11 +268,21 @@ def _run(request: dict[str, Any], requests: IO[str]) -> list[int | str]:
                 break
             time.sleep(0.005)
     finally:
-        for rank, worker in enumerate(workers):
-            if rank not in ends:
-                worker(kill=True)
+        left = [worker for rank, worker in enumerate(workers) if rank not in ends]
+        if "torchrun" in request:  # it ends its processes, which no signal from here would reach
+            left = _ended(left, signal.SIGTERM, within=40)  # those that do not heed it, it kills after 30 seconds
+        _ended(left, _KILL)
     late = time.monotonic() - begun > request["seconds"]
     return [_STOPPED if late and end else end for end in (ends.get(rank, _STOPPED) for rank in range(len(workers)))]
+
+
+def _ended(workers: list[Worker], end: int, within: float = float("inf")) -> list[Worker]:
+    """Send them this signal and wait for them; return those that are still there."""
+    workers, until = [worker for worker in workers if worker(end) is None], time.monotonic() + within
+    while workers and time.monotonic() < until:
+        time.sleep(0.005)
+        workers = [worker for worker in workers if worker() is None]
+    return workers
 
 
 def _is_closed(requests: IO[str]) -> bool:
@@ -297,60 +290,47 @@ def _is_closed(requests: IO[str]) -> bool:
     return CAN_FORK and bool(select.select([requests], [], [], 0)[0])
 
 
-def _fork(request: dict[str, Any], rank: int) -> Callable[..., int | None]:
+def _fork(request: dict[str, Any], rank: int) -> Worker:
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
         _work(request, rank)
 
-    def worker(kill: bool = False) -> int | None:
-        if kill:
-            os.kill(pid, signal.SIGKILL)
-        ended, status = os.waitpid(pid, 0 if kill else os.WNOHANG)
+    def worker(end: int = 0) -> int | None:
+        if end:
+            os.kill(pid, end)
+        ended, status = os.waitpid(pid, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if ended else None
 
     return worker
 
 
-def _spawn(request: dict[str, Any], rank: int) -> Callable[..., int | None]:
+def _spawn(request: dict[str, Any], rank: int) -> Worker:
     command = [sys.executable, "-m", "hooklab.course.processes", json.dumps(request), str(rank)]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
-    def worker(kill: bool = False) -> int | None:
-        if kill:
-            process.kill()
-            process.wait()
+    def worker(end: int = 0) -> int | None:
+        if end:
+            process.send_signal(end)
         return process.poll()
 
     return worker
 
 
 def _work(request: dict[str, Any], rank: int) -> None:
-    """Be one of the processes: run the script, leave what it printed and returned in files, and end."""
+    """Be one of the processes, leave in a file what it prints, and end."""
     code = 1
     try:
-        folder, seconds = Path(request["file"]).parent, request["seconds"]
+        folder = Path(request["file"]).parent
         output = os.open(folder / f"{rank}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         nothing = os.open(os.devnull, os.O_RDONLY)
         for here, descriptor in ((nothing, 0), (output, 1), (output, 2)):
             os.dup2(here, descriptor)
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is said before a crash is kept
-        faulthandler.dump_traceback_later(seconds, exit=True)  # whoever hangs says where
-        os.environ |= {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(request["processes"]),
-            "LOCAL_WORLD_SIZE": str(request["processes"]),
-            "MASTER_ADDR": "localhost",
-            "MASTER_PORT": str(request["port"]),
-            "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store exists; nobody here opens a port
-            "TORCHELASTIC_RESTART_COUNT": "0",
-        }
-        # A group that a model of main's still holds when main returns would be destroyed there, which waits, now and
-        # then for ever, for a thread that waits for Python's lock. So groups live as long as the process.
-        torch.distributed.destroy_process_group = lambda group=None: None
-        result = runpy.run_path(request["file"])["main"]()
-        (folder / f"{rank}.pickle").write_bytes(pickle.dumps(result))
+        if "torchrun" in request:
+            _be_torchrun(request["torchrun"], folder / ERRORS)
+        else:
+            _be_one_of_them(request, rank)
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
@@ -363,6 +343,34 @@ def _work(request: dict[str, Any], rank: int) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def _be_torchrun(arguments: list[str], errors: Path) -> None:
+    """Do what the program of this name does, once it has imported torch."""
+    from torch.distributed.run import main  # only here: the others do without
+
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    main(arguments)
+
+
+def _be_one_of_them(request: dict[str, Any], rank: int) -> None:
+    """Run the script, and leave in a file what its function returns."""
+    faulthandler.dump_traceback_later(request["seconds"], exit=True)  # whoever hangs says where
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(request["processes"]),
+        "LOCAL_WORLD_SIZE": str(request["processes"]),
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": str(request["port"]),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store exists; nobody here opens a port
+        "TORCHELASTIC_RESTART_COUNT": "0",
+    }
+    # A group that a model of main's still holds when main returns would be destroyed there, which waits, now and
+    # then for ever, for a thread that waits for Python's lock. So groups live as long as the process.
+    torch.distributed.destroy_process_group = lambda group=None: None
+    result = runpy.run_path(request["file"])["main"]()
+    Path(request["file"]).with_name(f"{rank}.pickle").write_bytes(pickle.dumps(result))
 
 
 if __name__ == "__main__":

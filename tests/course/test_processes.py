@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import runpy
 import signal
-import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -91,19 +89,24 @@ def _state(pid):
         return "Z"
 
 
-def children_of_the_server():
-    """The ids of the processes that the server has started and that are still there."""
-    assert processes._server is not None
-    server = processes._server.pid
+def children_of(parent):
+    """The ids of the processes that this one has started and that are still there."""
+    from pathlib import Path
+
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             words = stat.read_text().rpartition(") ")[2].split()
         except OSError:
             continue
-        if int(words[1]) == server and words[0] != "Z":
+        if int(words[1]) == parent and words[0] != "Z":
             found.append(int(stat.parent.name))
     return found
+
+
+def children_of_the_server():
+    assert processes._server is not None
+    return children_of(processes._server.pid)
 
 
 def test_each_process_returns_its_result_in_the_order_of_ranks(capsys):
@@ -121,30 +124,34 @@ def test_what_the_function_uses_goes_along():
     assert launch(uses_twice, twice) == [0, 2]
 
 
-def test_the_script_is_one_that_torchrun_starts():
-    assert by_torchrun(add_up) == "sum 3.0\nsum 3.0"
-
-
-def says_goodbye():
+def adds_up_and_talks():
     import atexit
 
     atexit.register(print, "the usual end")
-    print("done")
-
-
-def test_under_torchrun_a_process_that_is_done_ends_before_torchs_threads_can_abort_it():
-    assert by_torchrun(says_goodbye) == "done\ndone"
-
-
-def talk_at_once():
     dist.init_process_group("gloo")
+    number = torch.ones(1) * (dist.get_rank() + 1)
+    dist.all_reduce(number)
+    print("sum", number.item())
     for _ in range(300):
         dist.barrier()
         print("one line")
 
 
-def test_the_lines_of_two_processes_under_torchrun_are_whole():
-    assert by_torchrun(talk_at_once).splitlines() == ["one line"] * 600
+@pytest.fixture(scope="module")
+def lines_under_torchrun():
+    return by_torchrun(adds_up_and_talks).splitlines()
+
+
+def test_the_script_is_one_that_torchrun_starts(lines_under_torchrun):
+    assert lines_under_torchrun.count("sum 3.0") == 2
+
+
+def test_under_torchrun_a_process_that_is_done_ends_before_torchs_threads_can_abort_it(lines_under_torchrun):
+    assert "the usual end" not in lines_under_torchrun
+
+
+def test_the_lines_of_two_processes_under_torchrun_are_whole(lines_under_torchrun):
+    assert lines_under_torchrun == ["one line"] * 600 + ["sum 3.0"] * 2
 
 
 def test_a_model_that_outlives_its_process_group_keeps_nobody_waiting():
@@ -170,39 +177,43 @@ def test_when_one_fails_the_others_end_and_what_they_said_is_told(function):
 def test_after_the_time_limit_each_says_where_it_stands_and_ends():
     begun = time.monotonic()
     with pytest.raises(ProcessesFailed, match="was stopped, for it did not end") as failed:
-        launch(one_sleeps, seconds=2)
+        launch(one_sleeps, seconds=1)
     assert time.monotonic() - begun < 60
     assert failed.value.ends == ["stopped", "stopped"]
     assert "in one_sleeps" in failed.value.outputs[1]
     assert children_of_the_server() == []
 
 
+def asks_and_dies():
+    """Let a server of its own run another function, and die while that runs."""
+    import os
+    import signal
+    import threading
+    import time
+
+    from hooklab.course import processes
+
+    def die():
+        while not (server := processes._server) or len(children := children_of(server.pid)) < 2:
+            time.sleep(0.05)
+        print(server.pid, *children, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=die, daemon=True).start()
+    processes.launch(one_sleeps, seconds=300)
+
+
 @pytest.mark.skipif(not processes.CAN_FORK, reason="looks into /proc")
-def test_when_the_one_who_asked_dies_everything_ends(tmp_path):
-    program = tmp_path / "asks.py"
-    program.write_text(
-        "import os, sys, threading, time\n"
-        "from hooklab.course import processes\n"
-        "from tests.course.test_processes import one_sleeps\n"
-        "def tell():\n"
-        "    while not processes._server or not os.listdir(os.environ['TMPDIR']):\n"
-        "        time.sleep(0.1)\n"
-        "    time.sleep(0.5)\n"
-        "    print(processes._server.pid, flush=True)\n"
-        "threading.Thread(target=tell, daemon=True).start()\n"
-        "processes.launch(one_sleeps, seconds=300)\n"
-    )
-    left = tmp_path / "left"  # who is killed tidies nothing up
-    left.mkdir()
-    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(left)}
-    with subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, text=True, env=variables) as asking:
-        assert asking.stdout
-        server = int(asking.stdout.readline())
-        asking.kill()
+def test_when_the_one_who_asked_dies_everything_ends():
+    with pytest.raises(ProcessesFailed) as failed:
+        launch(asks_and_dies, one_sleeps, children_of, processes=1)
+    assert failed.value.ends == [-signal.SIGKILL]
+    left = [int(word) for word in failed.value.outputs[0].split()]
+    assert len(left) == 3
     deadline = time.monotonic() + 60
-    while are_alive([server]) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert are_alive([server]) == []
+    while are_alive(left) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert are_alive(left) == []
 
 
 @contextmanager
@@ -212,7 +223,7 @@ def interrupted_when(begun):
     def wait():
         deadline = time.monotonic() + 60
         while not begun() and time.monotonic() < deadline:
-            time.sleep(0.05)
+            time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGINT)
 
     # a run that was started in the background may have been told to ignore it
@@ -256,7 +267,8 @@ def sleeps():
 
 
 @pytest.mark.skipif(not processes.CAN_FORK, reason="looks into /proc")
-def test_the_stop_button_ends_torchrun_and_its_processes(tmp_path):
+def test_the_stop_button_ends_torchrun_and_its_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "IMPORTS", "")  # this program needs no torch, and is there the sooner
     source = tmp_path / "program.py"
     source.write_text(writes_its_pid(tmp_path))
     namespace = runpy.run_path(str(source))
@@ -269,10 +281,12 @@ def test_the_stop_button_ends_torchrun_and_its_processes(tmp_path):
     assert are_alive([int((tmp_path / name).read_text()) for name in "01"]) == []
 
 
-def test_a_server_that_was_stopped_is_started_anew():
+def test_a_server_that_is_stopped_has_ended():
     launch(uses_twice, twice)
+    server = processes._server
     processes.stop_server()
-    assert launch(uses_twice, twice) == [0, 2]
+    assert server.poll() == 0
+    assert processes._server is None  # as after the stop button: the next launch starts another
 
 
 def test_a_script_ends_in_a_call_of_the_function():
