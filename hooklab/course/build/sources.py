@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import io
 import re
 import tokenize
@@ -153,7 +154,7 @@ class Cell:
 
     def called_with(self, *names: str) -> list[str]:
         """Return the texts that a code cell calls functions of these names with, as first argument."""
-        return called_with(self.parsed(), *names)
+        return called_with(self.parsed(), *names) if any(name in self.text for name in names) else []
 
 
 def read_cells(text: str, file: str) -> tuple[list[Cell], list[Problem]]:
@@ -168,21 +169,35 @@ def read_cells(text: str, file: str) -> tuple[list[Cell], list[Problem]]:
         >>> [(cell.kind, cell.tags, cell.line) for cell in cells], problems
         ([('markdown', (), 1), ('code', ('setup',), 4)], [])
     """
+    read = _read(text)
+    if isinstance(read, _Unreadable):
+        return [], [Problem(file, read.why, read.line)]
+    return [cell for cell, _ in read], [cell.problem(file, what) for cell, faults in read for what in faults]
+
+
+@dataclass(frozen=True)
+class _Unreadable:
+    why: str
+    line: int | None
+
+
+@functools.cache  # the start page's tables are made from the sources of all lessons
+def _read(text: str) -> _Unreadable | tuple[tuple[Cell, tuple[str, ...]], ...]:
+    """Return the cells of a source, each with what is wrong with it."""
     try:
         lines = _marker_lines(text)
     except (tokenize.TokenError, SyntaxError) as error:
-        return [], [Problem(file, f"this is not valid Python: {error.args[0]}", _line_of(error))]
+        return _Unreadable(f"this is not valid Python: {error.args[0]}", _line_of(error))
     import jupytext  # not above: a learner's pytest, which compares notebooks and reads no source, has none
 
     read = jupytext.reads(text, fmt="py:percent").cells
     if len(read) != len(lines):
-        return [], [Problem(file, _why_uneven(text, len(read), len(lines)), 1)]
-    cells, problems = [], []
+        return _Unreadable(_why_uneven(text, len(read), len(lines)), 1)
+    cells = []
     for number, (found, line) in enumerate(zip(read, lines, strict=True), start=1):
         cell = Cell(number, line, found.cell_type, tuple(found.metadata.get("tags", ())), found.source)
-        cells.append(cell)
-        problems += [cell.problem(file, what) for what in _faults(cell, found.metadata)]
-    return cells, problems
+        cells.append((cell, tuple(_faults(cell, found.metadata))))
+    return tuple(cells)
 
 
 def parsed(path: Path) -> ast.Module:
@@ -193,8 +208,14 @@ def parsed(path: Path) -> ast.Module:
 def calls_in(tree: ast.AST, *names: str) -> list[ast.Call]:
     """Return the calls of functions of these names, in order."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    found = [call for call in calls if ast.unparse(call.func).removeprefix("hooklab.") in names]
-    return sorted(found, key=lambda call: call.lineno)
+    return sorted([call for call in calls if _called(call.func) in names], key=lambda call: call.lineno)
+
+
+def _called(function: ast.expr) -> str:
+    """Return the name of what is called, `check` for `hooklab.check` too, and "" for what is not a plain name."""
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "hooklab":
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def called_with(tree: ast.AST, *names: str) -> list[str]:

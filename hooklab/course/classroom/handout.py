@@ -53,7 +53,8 @@ def main(argv: Sequence[str]) -> int:
         return 1
     files = given_files(course.root)
     _write(files, out, archive)
-    if told := [*given_away(_in_folder(out), drafts), *given_away(_in_zip(archive, out.name), drafts)]:
+    in_folder, in_zip = _in_folder(out), _in_zip(archive, out.name)
+    if told := given_away(in_folder, drafts) + (given_away(in_zip, drafts) if in_zip != in_folder else []):
         shutil.rmtree(out)
         archive.unlink()
         print("\n".join(told), file=sys.stderr)
