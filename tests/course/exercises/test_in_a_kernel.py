@@ -5,12 +5,15 @@ import re
 import pytest
 from jupyter_client.manager import start_new_kernel
 
+from tests.course.notebooks.plugin import launching
+
 ENDLESS = "def leaves(named):\n    started.append(print('started'))\n    while True:\n        pass\n"
 
 
 @pytest.fixture(scope="module")
-def kernel():
-    manager, client = start_new_kernel(kernel_name="python3")
+def kernel(request):
+    with launching(request.session):
+        manager, client = start_new_kernel(kernel_name="python3")
     yield manager, client
     client.stop_channels()
     manager.shutdown_kernel(now=True)
@@ -33,7 +36,7 @@ def run(kernel, code, interrupt_at=None):
 
 def test_an_endless_answer_is_stopped_and_the_kernel_lives_on(kernel):
     run(kernel, "from hooklab import check\nstarted = []\n" + ENDLESS)
-    text = run(kernel, 'check("1.1", leaves, seconds=1)')
+    text = run(kernel, 'check("1.1", leaves, seconds=0.4)')
     assert re.search(r"✗ 1.1 not yet: leaves was stopped after \S+ seconds, at line 5: `while True:`", text)
     assert run(kernel, "print(1 + 1)") == "2"
 

@@ -90,7 +90,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     if not _is_notebook(item.parent):
         return (yield)
     prepare_fonts()
-    with mock.patch.dict(os.environ, environment(ROOT, _scratch(item.config)), clear=True), _launching(item.session):
+    with mock.patch.dict(os.environ, environment(ROOT, _scratch(item.config)), clear=True), launching(item.session):
         return (yield)
 
 
@@ -129,7 +129,7 @@ def _is_notebook(node: pytest.Collector | pytest.Item | None) -> bool:
     return isinstance(node, IPyNbFile)
 
 
-def _launching(session: pytest.Session) -> AbstractContextManager[object]:
+def launching(session: pytest.Session) -> AbstractContextManager[object]:
     """Return a context in which kernels are forked, if there are enough notebooks to make up for loading torch once."""
     from tests.course.notebooks.forked import forking
 
