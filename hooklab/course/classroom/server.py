@@ -16,6 +16,7 @@ import importlib
 import json
 import linecache
 import os
+import re
 import secrets
 import select
 import signal
@@ -25,11 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from hooklab.course.classroom.confinement import Limits, confine, end_with_parent
+from hooklab.course.classroom.lessons import LESSONS, lesson_at
 from hooklab.course.classroom.statements import Statement
 
 MOST_SAID = 200_000  # bytes of one child
 MOST_LINES, MOST_NOTE = 20_000, 200  # characters of an answer, and of a sentence about it
-PRELOADED = ("torch", "torch._dynamo", "numpy", "hooklab.course.classroom.attempting")
+PRELOADED = ("torch", "numpy", "hooklab.course.classroom.attempting")
+COMPILER = "torch._dynamo"  # optimizers and torch.compile import it when they are first used: more than a second
+_USES_THE_COMPILER = re.compile(r"\boptim\.|\.compile\(")
 _SUBREAPER = 36
 
 
@@ -51,7 +55,11 @@ def _know(lesson: int) -> None:
     """Import the checks of a lesson and what it uses, so that no child needs the time for it."""
     from hooklab.course.classroom.attempting import given_statements, wrong_module
 
-    importlib.import_module(f"hooklab.course.lesson{lesson:02d}.checks")
+    checks = importlib.import_module(f"hooklab.course.lesson{lesson:02d}.checks")
+    texts = [file.read_text(encoding="utf-8") for file in Path(str(checks.__file__)).parent.glob("*.py")]
+    texts += [cell.text for cell in lesson_at(lesson, LESSONS).cells]
+    if any(map(_USES_THE_COMPILER.search, texts)):
+        importlib.import_module(COMPILER)
     linecache.getlines(str(wrong_module(lesson).__file__))  # a child cannot read the wrong answers' file any more
     _import_what_is_imported(given_statements(lesson))
     gc.collect()
