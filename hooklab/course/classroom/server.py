@@ -34,7 +34,8 @@ MOST_LINES, MOST_NOTE = 20_000, 200  # characters of an answer, and of a sentenc
 PRELOADED = ("torch", "numpy", "hooklab.course.classroom.attempting")
 COMPILER = "torch._dynamo"  # optimizers and torch.compile import it when they are first used: more than a second
 _USES_THE_COMPILER = re.compile(r"\boptim\.|\.compile\(")
-_SUBREAPER = 36
+WORTH_HUGE_PAGES = 20  # jobs: it takes a third of a second, and each one after it is 20 milliseconds shorter
+_SUBREAPER, _COLLAPSE = 36, 25
 
 
 def main() -> None:
@@ -44,7 +45,9 @@ def main() -> None:
         importlib.import_module(name)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    for line in sys.stdin:
+    for number, line in enumerate(sys.stdin):
+        if number == WORTH_HUGE_PAGES:
+            _into_huge_pages()
         job = json.loads(line)
         _know(job["lesson"])
         print(json.dumps(_one(Path(job["path"]), scratch, Limits(**job["limits"]))), flush=True)
@@ -64,6 +67,19 @@ def _know(lesson: int) -> None:
     _import_what_is_imported(given_statements(lesson))
     gc.collect()
     gc.freeze()  # else a child's collector would copy all pages
+
+
+def _into_huge_pages() -> None:
+    """Move the heap into pages of 2 MB where Linux has them: a fork copies one entry for each page, small or huge."""
+    if sys.platform != "linux":
+        return
+    libc, huge = ctypes.CDLL(None), 1 << 21
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, modes, _, _, inode, *_ = line.split()
+        begin, end = (int(one, 16) for one in addresses.split("-"))
+        begin, end = -(-begin // huge) * huge, end // huge * huge
+        if modes == "rw-p" and inode == "0" and begin < end:
+            libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _COLLAPSE)  # may fail: nothing is lost
 
 
 def _import_what_is_imported(statements: list[Statement]) -> None:
