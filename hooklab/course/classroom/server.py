@@ -31,7 +31,7 @@ from hooklab.course.classroom.statements import Statement
 
 MOST_SAID = 200_000  # bytes of one child
 MOST_LINES, MOST_NOTE = 20_000, 200  # characters of an answer, and of a sentence about it
-PRELOADED = ("torch", "numpy", "hooklab.course.classroom.attempting")
+PRELOADED = ("torch", "numpy", "numpy.random", "hooklab.course.classroom.attempting")
 COMPILER = "torch._dynamo"  # optimizers and torch.compile import it when they are first used: more than a second
 _USES_THE_COMPILER = re.compile(r"\boptim\.|\.compile\(")
 WORTH_HUGE_PAGES = 20  # jobs: it takes a third of a second, and each one after it is 20 milliseconds shorter

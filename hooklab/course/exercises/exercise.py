@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import re
 from collections.abc import Callable
@@ -40,15 +41,17 @@ def exercise(id: str, title: str) -> Callable[[Callable[[Trial], str]], Exercise
     return make
 
 
-def lesson_numbers() -> list[int]:
+@functools.cache
+def lesson_numbers() -> tuple[int, ...]:
     """Return the numbers of the lessons that have checks, in order."""
-    return sorted(int(path.parent.name.removeprefix("lesson")) for path in COURSE.glob("lesson[0-9][0-9]/checks.py"))
+    paths = COURSE.glob("lesson[0-9][0-9]/checks.py")
+    return tuple(sorted(int(path.parent.name.removeprefix("lesson")) for path in paths))
 
 
 def exercises_of(lesson: int) -> list[Exercise]:
     """Return the exercises of a lesson in the order of their ids; LookupError for a lesson without checks."""
     if lesson not in lesson_numbers():
-        raise LookupError(f"lesson {lesson} has no exercises; the lessons with exercises are {lesson_numbers()}")
+        raise LookupError(f"lesson {lesson} has no exercises; the lessons with exercises are {list(lesson_numbers())}")
     module: ModuleType = importlib.import_module(f"hooklab.course.lesson{lesson:02d}.checks")
     found = [value for value in vars(module).values() if isinstance(value, Exercise)]
     return sorted(found, key=lambda one: int(one.id.split(".")[1]))
