@@ -59,14 +59,26 @@ def read_statements(cells: Sequence[Cell]) -> tuple[list[Statement], dict[int, s
     """Return the statements of all cells, and by cell number why a cell is not Python."""
     statements, faults = [], {}
     for cell in cells:
-        try:
-            nodes = ast.parse(without_magics(cell.text)).body
-            statements += [_statement(cell, node) for node in nodes]
-        except SyntaxError as error:
-            faults[cell.number] = f"{type(error).__name__}: {error.msg}, at line {error.lineno}"
-        except (ValueError, RecursionError, MemoryError) as error:
-            faults[cell.number] = f"{type(error).__name__}: this is too deep or too odd for Python's parser"
+        read = _read(cell.text)
+        if isinstance(read, str):
+            faults[cell.number] = read
+        else:
+            statements += [Statement(cell, *one) for one in read]
     return statements, faults
+
+
+_Names = frozenset[str]
+
+
+@functools.cache  # most cells of a notebook are the lesson's own: the server has read these before it makes children
+def _read(text: str) -> list[tuple[ast.stmt, _Names, _Names]] | str:
+    """Return a cell's statements with the names that each defines and changes, or why it is not Python."""
+    try:
+        return [(node, *_names(node)) for node in ast.parse(without_magics(text)).body]
+    except SyntaxError as error:
+        return f"{type(error).__name__}: {error.msg}, at line {error.lineno}"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return f"{type(error).__name__}: this is too deep or too odd for Python's parser"
 
 
 def without_magics(text: str) -> str:
@@ -148,7 +160,8 @@ def _stars(statements: Sequence[Statement]) -> list[Statement]:
     return [one for one in statements if "*" in one.defines]
 
 
-def _statement(cell: Cell, node: ast.stmt) -> Statement:
+def _names(node: ast.stmt) -> tuple[_Names, _Names]:
+    """Return the names that a statement defines, and those of what it changes."""
     defines, changes = set(), set()
     for one in _own_nodes(node):
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -163,7 +176,7 @@ def _statement(cell: Cell, node: ast.stmt) -> Statement:
         changes, defines = changes | defines, set()
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):  # such as `registry.update(…)`
         changes |= _root(node.value.func) if isinstance(node.value.func, ast.Attribute) else set()
-    return Statement(cell, node, frozenset(defines), frozenset(changes))
+    return frozenset(defines), frozenset(changes)
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
