@@ -1,16 +1,19 @@
 """A small trained network and its data: `digits()`, `trained_digits_cnn(seed)`, `accuracy(...)`.
 
-The data set comes with scikit-learn, so nothing is downloaded. Training takes about a second on one thread. Trained
+The data set comes with scikit-learn, so nothing is downloaded; its file is read without importing scikit-learn, which
+would take longer than to train the network. Training takes about a second on one thread. Trained
 weights differ in the last digits from one machine to another: lessons print shapes and counts of them, never values.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -40,16 +43,26 @@ def digits() -> Digits:
         >>> data.train_images.shape, data.test_images.shape, data.test_labels[:4].tolist()
         (torch.Size([1437, 1, 8, 8]), torch.Size([360, 1, 8, 8]), [0, 5, 0, 5])
     """
-    images, labels = _loaded()
+    pixels, labels = raw_digits()
+    images = pixels.view(-1, 1, 8, 8) / 16  # the file counts ink from 0 to 16
     is_test = torch.arange(len(labels)) % TEST_EVERY == 0
     return Digits(images[~is_test], labels[~is_test], images[is_test], labels[is_test])
 
 
+def raw_digits() -> tuple[Tensor, Tensor]:
+    """Return the digits as they come: images of shape (1797, 64), float32 from 0 to 16, and labels, int64."""
+    images, labels = _loaded()
+    return images.clone(), labels.clone()
+
+
 @functools.cache
 def _loaded() -> tuple[Tensor, Tensor]:
-    bunch = load_digits()
-    images = torch.tensor(bunch.images, dtype=torch.float32).unsqueeze(1) / 16  # the file counts ink from 0 to 16
-    return images, torch.tensor(bunch.target, dtype=torch.int64)
+    found = importlib.util.find_spec("sklearn")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("the digits come with scikit-learn, which is not installed here")
+    file = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    rows = torch.tensor(np.loadtxt(file, delimiter=","))  # 64 pixels and a label in each
+    return rows[:, :-1].float(), rows[:, -1].long()
 
 
 class DigitsCNN(nn.Module):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hooklab.course.digits import DigitsCNN, _trained_weights, accuracy, digits, trained_digits_cnn
+from hooklab.course.digits import DigitsCNN, _trained_weights, accuracy, digits, raw_digits, trained_digits_cnn
 
 pytestmark = pytest.mark.usefixtures("nothing_kept")
 
@@ -30,6 +30,18 @@ def trained():
 def test_every_digit_is_either_for_training_or_for_testing(data):
     assert len(data.train_images) == len(data.train_labels) == 1437
     assert len(data.test_images) == len(data.test_labels) == 360
+
+
+def test_the_digits_are_those_of_scikit_learn():
+    images, labels = raw_digits()
+    assert (images.shape, images.sum()) == ((1797, 64), 561_718)
+    assert labels.bincount().tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+
+
+def test_who_changes_the_digits_changes_nobody_elses():
+    for one in raw_digits():
+        one.zero_()
+    assert all(one.any() for one in raw_digits())
 
 
 def test_images_are_floats_from_zero_to_one(data):

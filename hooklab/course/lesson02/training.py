@@ -6,22 +6,17 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import torch
-from sklearn.datasets import load_digits
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
+
+from hooklab.course.digits import raw_digits
 
 STEPS = 100
 BATCH = 64
 
 # Puts a hook on a parameter, whose name it is told, and returns the handle.
 Register = Callable[[str, nn.Parameter], RemovableHandle]
-
-
-def raw_digits() -> tuple[Tensor, Tensor]:
-    """Scikit-learn's digits as they come: images of shape (1797, 64) with pixels from 0 to 16, and labels."""
-    digits = load_digits()
-    return torch.tensor(digits.data, dtype=torch.float32), torch.tensor(digits.target)
 
 
 def run(step_size: float, *registers: Register, seed: int = 0) -> tuple[nn.Sequential, float]:

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hooklab.course.digits import raw_digits
 from hooklab.course.kept import kept
 from hooklab.course.lesson07.shapes import shapes
 from hooklab.mixup import ManifoldMixup
@@ -181,10 +182,8 @@ def _data(name: str) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """The pool, and the test examples: 797 digits or 2,000 shapes."""
     if name == "shapes":
         return shapes(POOL, seed=1), shapes(2000, seed=2)
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    x, y = torch.tensor(digits.images / 16, dtype=torch.float32)[:, None], torch.tensor(digits.target)
+    pixels, y = raw_digits()
+    x = pixels.view(-1, 1, 8, 8) / 16
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(12))
     pool, test = order[:POOL], order[POOL:]
     return (x[pool], y[pool]), (x[test], y[test])

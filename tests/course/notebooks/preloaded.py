@@ -13,7 +13,6 @@ import ipykernel.kernelapp
 import ipywidgets
 import matplotlib.backends.backend_agg  # and not pyplot: its import in a kernel is what makes figures appear there
 import matplotlib.figure
-import sklearn.datasets
 import torch
 import torch._dynamo  # the first step of an optimizer imports it
 import tornado.platform.asyncio
