@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,11 @@ def lines_under_torchrun():
 
 def test_the_script_is_one_that_torchrun_starts(lines_under_torchrun):
     assert lines_under_torchrun.count("sum 3.0") == 2
+
+
+def test_the_program_torchrun_calls_what_is_forked_here():
+    (program,) = entry_points(group="console_scripts", name="torchrun")
+    assert program.value == "torch.distributed.run:main"
 
 
 def test_under_torchrun_a_process_that_is_done_ends_before_torchs_threads_can_abort_it(lines_under_torchrun):
