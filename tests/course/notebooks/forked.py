@@ -13,10 +13,12 @@ import os
 import signal
 import sys
 import threading
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 from unittest import mock
+
+from jupyter_client.blocking import BlockingKernelClient
 
 PRELOADED = ["tests.course.notebooks.preloaded"]
 # What ipykernel sets before anything can import matplotlib, which looks at it only then.
@@ -57,11 +59,22 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def forking() -> AbstractContextManager[object]:
-    """Return a context in which jupyter_client forks kernels where it can."""
-    return (
-        mock.patch("jupyter_client.provisioning.local_provisioner.launch_kernel", launch) if CAN_FORK else nullcontext()
-    )
+@contextlib.contextmanager
+def forking() -> Iterator[None]:
+    """A context in which jupyter_client forks kernels where it can, and waits for them no longer than it must."""
+    if not CAN_FORK:
+        yield
+        return
+    start = mock.patch("jupyter_client.provisioning.local_provisioner.launch_kernel", launch)
+    wait = mock.patch("jupyter_client.blocking.BlockingKernelClient.wait_for_ready", wait_for_answer)
+    with start, wait:
+        yield
+
+
+def wait_for_answer(client: BlockingKernelClient, timeout: float) -> None:
+    """Wait for the kernel's first answer. jupyter_client then listens for a fifth of a second for more."""
+    client.kernel_info()
+    client.get_shell_msg(timeout=timeout)
 
 
 def launch(command: list[str], *, cwd: str | None = None, env: dict[str, str] | None = None, **_: Any) -> Forked:

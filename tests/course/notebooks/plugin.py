@@ -3,7 +3,8 @@
 - Kernels get the environment that the builder gives them; where there are many, they are forked, see `forked`.
 - Each notebook gets two more tests: nbval passes over a code cell that was never run, and looks at cells only, so that
   a hook left behind for the whole process would go unseen.
-- Plain `pytest` uses two processes, one file at a time in each. A path, `-n`, `--pdb` or `-p no:xdist` turns it off.
+- Plain `pytest` uses two processes. Each takes one lesson at a time, its tests and both notebooks, and then one file at
+  a time. A path, `-n`, `--pdb` or `-p no:xdist` turns it off.
 - What a notebook or a test has trained is kept for the others of the same run, see `hooklab.course.kept`.
 - Where Python may not write its compiled modules beside the sources, they lie in the course's cache.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -41,6 +43,7 @@ c.HistoryManager.enabled = False
 c.InlineBackend.print_figure_kwargs = {"bbox_inches": None}
 """
 SECONDS_FOR_AN_ANSWER = 60
+LESSON = re.compile(r"(?:lesson|lessons/|solutions/)(\d\d)")  # in the path of a notebook, of a test, of a module
 NOTEBOOKS_TO_FORK = 4
 
 
@@ -53,6 +56,25 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
         config.option.numprocesses = min(2, os.cpu_count() or 1)
         config.option.dist = "loadfile"
     return (yield)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out files by lesson: two processes that are at one lesson at once would both train what the other trains.
+
+    xdist hands out first what has most tests. That is the lessons, which take longest, so none of them comes last.
+    """
+    if config.option.dist != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # not above: a learner has no xdist
+
+    class ByLesson(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            lesson = LESSON.search(file)
+            return lesson[1] if lesson else file
+
+    return ByLesson(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:
