@@ -1036,16 +1036,15 @@ for net in nets.values():
     assert (net(x).argmax(dim=1) == y).float().mean() > 0.98  # both know their spirals
 sure = [figures.sure_share(net) for net in nets.values()]
 flat = [figures.flatness(net.encoder(x), y) for net in nets.values()]
-print(f"sure of itself (90 % and more): {sure[0]:.0%} of the plane without mixup, {sure[1]:.0%} with it")
-print(f"second singular value's share:  {flat[0]:.2f} without mixup, {flat[1]:.2f} with it")
 assert sure[1] < sure[0] - 0.05 and flat[1] < flat[0]
 
 # %% [markdown]
 # *What to see:* black is the line between the classes, white is where the network is undecided. Both networks know
 # their points. Without mixup, the network is sure of itself right up to the line. With mixup, a wide undecided band lies
-# between the classes. The right column is the hidden layer. How flat a class lies there is the second singular value's
-# share: 0 is a line, 0.5 as wide as long. Averaged over the two classes, it has fallen; the authors call this *flattening*. The
-# small dark dots are points from all over the plane.
+# between the classes; the title says of how much of the plane it is 90 % sure or more. The right column is the hidden layer.
+# How flat a class lies there is the second singular value's share, the number in the title: 0 is a line, 0.5 as wide as long.
+# Averaged over the two classes, it has fallen; the authors call this *flattening*. The small dark dots are points from all
+# over the plane.
 
 # %% [markdown]
 # ### All numbers of the comparison

@@ -257,7 +257,7 @@ for position in ((3.0, 1.0, False, 39), (3.0, 1.0, True, 39), (1.0, 0.1, False, 
     print("lr, gain, normalisation:", *position[:3])
     display(explorer.draw(*position))
 
-assert explorer.trained(3.0, 1.0, False).accuracy < 0.2 < 0.75 < explorer.trained(3.0, 1.0, True).accuracy
+assert explorer.trained(3.0, 1.0, False).accuracy < 0.2 < 0.5 < explorer.trained(3.0, 1.0, True).accuracy
 
 # %% [markdown]
 # *What to see:* at a learning rate of 3 the numbers grow until they are not finite. With batch normalisation the same

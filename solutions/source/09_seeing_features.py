@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 9 · What does the network look at, and what if I switch it off?
 #
-# **Time** 58 minutes, and 34 for what stands behind the recap and for the hardest exercise &nbsp;·&nbsp; **You need** lesson 3 (forward hooks) and lesson 5 (backward hooks)
+# **Time** 60 minutes, and 34 for what stands behind the recap and for the hardest exercise &nbsp;·&nbsp; **You need** lesson 3 (forward hooks) and lesson 5 (backward hooks)
 #
 # After this lesson you can
 #
@@ -180,7 +180,7 @@ score = {
     method: {name: maps.points_at(make(one, few.images, few.labels), few.masks) for name, one in networks.items()}
     for method, make in maps.METHODS.items()
 }
-figure = figures.scoreboard(score, "share of 60 maps that point at the shape", maps.chance(few.masks))
+figure = figures.scoreboard(score, "share of 60 maps that point at the shape", (maps.chance(few.masks), "chance"))
 plt.show()
 
 assert all(one["own tags"] < 0.4 and one["random tags"] > 0.7 for one in score.values())
@@ -198,27 +198,28 @@ assert min(crosses.values()) > 0.25 > maps.chance(few.masks) > 0.15
 # The second costs one more map: ask for **another class**. What speaks for a disc should not be what speaks for a square. We
 # compare both maps by their rank correlation: 1 if the pixels come in the same order, 0 for no relation.
 
-# %%
+# %% tags=["figure"]
 other_class = (few.labels + 1) % 3
 headless = copy.deepcopy(mended)
 headless.head = untrained.head  # trained blocks, and a last layer that knows no class
 
 alike, without_head = {}, {}
-print("how alike, with            another class   a random last layer")
 for method, make in maps.METHODS.items():
     found = make(mended, few.images, few.labels)
     alike[method] = maps.alike(found, make(mended, few.images, other_class))
     without_head[method] = maps.alike(found, make(headless, few.images, few.labels))
-    print(f"{method:<26} {alike[method]:13.1f}   {without_head[method]:19.1f}")
+both = {name: {"another class": alike[name], "a random last layer": without_head[name]} for name in maps.METHODS}
+figures.scoreboard(both, "rank correlation with the map of the right class", (0, "no relation"), lowest=-0.5)
+plt.show()
 
 assert alike["Grad-CAM"] < 0.3 and alike["occlusion"] < 0.3
 assert min(alike["gradient"], alike["gradient × input"], alike["guided backprop"]) > 0.4
 assert without_head["guided backprop"] > 0.5
 
 # %% [markdown]
-# The sharp maps on pixels hardly care which class they are asked for. With a *random last layer*, which knows no class at all,
-# guided backprop draws much the same map: what its hooks let through is decided by the picture's edges more than by
-# the question. So it passes for an **edge detector**, as the sanity checks found in large networks.
+# *What to see:* the sharp maps on pixels hardly care which class they are asked for. With a *random last layer*, which knows
+# no class at all, guided backprop draws much the same map: what its hooks let through is decided by the picture's edges
+# more than by the question. So it passes for an **edge detector**, as the sanity checks found in large networks.
 #
 # Grad-CAM and occlusion do draw another map for another class, and even they may point at the shape with random weights.
 # No map goes without its controls.

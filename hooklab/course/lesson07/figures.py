@@ -154,7 +154,8 @@ def spirals(nets: Mapping[str, SpiralNet], x: Tensor, y: Tensor) -> Figure:
     """Draw, for each trained network, the plane and the hidden layer's plane: the points, and what the network says.
 
     The deeper the colour, the surer the network; white is undecided. The black line is the decision boundary. In the
-    hidden plane, grey dots are points from all over the input square.
+    hidden plane, grey dots are points from all over the input square. The titles say of how much of the plane a network
+    is sure, and how flat its classes lie.
 
     Args:
         nets: title -> network in evaluation mode, a row each.
@@ -172,8 +173,8 @@ def spirals(nets: Mapping[str, SpiralNet], x: Tensor, y: Tensor) -> Figure:
             row[1].plot(*everywhere.T.numpy(), ".", color=INK, markersize=1.5, alpha=0.35)
             _points(row[0], x, y)
             _points(row[1], hidden, y)
-            row[0].set(title=title, xlabel="x₁", ylabel="x₂", aspect="equal")
-            row[1].set(title="the hidden layer", xlabel="unit 1", ylabel="unit 2")
+            row[0].set(title=f"{title}: {sure_share(net):.0%} sure", xlabel="x₁", ylabel="x₂", aspect="equal")
+            row[1].set(title=f"the hidden layer: {flatness(hidden, y):.2f}", xlabel="unit 1", ylabel="unit 2")
         return figure
 
 

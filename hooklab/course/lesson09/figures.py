@@ -64,23 +64,26 @@ def heat(axes: Axes, values: Tensor, mask: Tensor, corner: tuple[float, float], 
     axes.plot(x + column, y + side - row, "o", color=BACKWARD, markeredgecolor="white", markersize=7)
 
 
-def scoreboard(scores: Mapping[str, Mapping[str, float]], xlabel: str, chance: float) -> Figure:
-    """Draw one line for each method, with a mark for each network.
+def scoreboard(
+    scores: Mapping[str, Mapping[str, float]], xlabel: str, line: tuple[float, str], lowest: float = 0
+) -> Figure:
+    """Draw one line for each method, with a mark for each network or control.
 
     Args:
-        scores: method -> network -> a share from 0 to 1; at most three networks.
-        xlabel: what the share is.
-        chance: the share that guessing has, drawn as a thin line.
+        scores: method -> network -> a number from `lowest` to 1; at most three networks.
+        xlabel: what the number is.
+        line: the number to compare with, drawn as a thin line, and its name.
+        lowest: where the axis begins.
     """
     marks = [("o", BACKWARD), ("s", FORWARD), ("x", INK)]
     with style():
         figure, axes = plt.subplots(figsize=(8.4, 0.45 * len(scores) + 1.3))
         names = list(next(iter(scores.values())))
-        axes.axvline(chance, color=REST, linewidth=1, linestyle=":", label="chance")
+        axes.axvline(line[0], color=REST, linewidth=1, linestyle=":", label=line[1])
         for network, (mark, colour) in zip(names, marks, strict=False):
             at = [found[network] for found in scores.values()]
             axes.plot(at, range(len(scores)), mark, color=colour, label=network, markersize=9, markeredgewidth=2.5)
-        axes.set(xlim=(-0.03, 1.03), ylim=(len(scores) - 0.5, -0.5), xlabel=xlabel)
+        axes.set(xlim=(lowest - 0.03, 1.03), ylim=(len(scores) - 0.5, -0.5), xlabel=xlabel)
         axes.set_yticks(range(len(scores)), list(scores))
         axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
         figure.legend(loc="outside upper right", ncols=4, fontsize=10)

@@ -111,12 +111,9 @@ def test_spirals_draws_the_plane_and_the_hidden_layer_of_each_network():
     x, y = two_spirals(points=10)
     nets = {"one": SpiralNet(8).eval(), "other": SpiralNet(8).eval()}
     figure = spirals(nets, x, y)
-    assert [axes.get_title(loc="left") for axes in figure.axes] == [
-        "one",
-        "the hidden layer",
-        "other",
-        "the hidden layer",
-    ]
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles[::2] == [f"{name}: {sure_share(net):.0%} sure" for name, net in nets.items()]
+    assert titles[1::2] == [f"the hidden layer: {flatness(net.encoder(x), y):.2f}" for net in nets.values()]
     shown = [line.get_xydata() for line in figure.axes[0].lines]
     assert np.concatenate(shown) == pytest.approx(x.numpy())
     hidden = nets["other"].encoder(x).detach().numpy()

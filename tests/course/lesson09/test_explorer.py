@@ -75,7 +75,7 @@ def test_a_heat_map_marks_its_largest_number():
 
 
 def test_the_other_figures_show_what_they_are_given():
-    board = figures.scoreboard({"a": {"x": 0.1, "y": 0.9}, "b": {"x": 0.2, "y": 0.8}}, "share", chance=0.3)
+    board = figures.scoreboard({"a": {"x": 0.1, "y": 0.9}, "b": {"x": 0.2, "y": 0.8}}, "share", (0.3, "chance"))
     assert [list(line.get_xdata()) for line in board.axes[0].lines] == [[0.3, 0.3], [0.1, 0.2], [0.9, 0.8]]
     bars = figures.bars({"a": 0.25, "b": 1.0}, "share", ["b"])
     assert [text.get_text() for text in bars.axes[0].texts] == ["0.25", "1.00"]

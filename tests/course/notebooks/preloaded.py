@@ -17,5 +17,7 @@ import torch
 import torch._dynamo  # the first step of an optimizer imports it
 import tornado.platform.asyncio
 
+from tests.course.notebooks import elsewhere
+
 gc.collect()
 gc.freeze()
