@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from hooklab.course import kept
+
 collect_ignore = ["course/notebooks/preloaded.py"]  # for the kernels: it imports a debugger
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -35,4 +37,4 @@ def same_numbers_each_time() -> None:
 @pytest.fixture
 def nothing_kept(monkeypatch) -> None:
     """Train anew what other tests or notebooks of this run may have trained: see `hooklab.course.kept`."""
-    monkeypatch.delenv("HOOKLAB_KEPT", raising=False)
+    monkeypatch.delenv(kept.FOLDER, raising=False)

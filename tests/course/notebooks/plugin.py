@@ -26,6 +26,7 @@ from unittest import mock
 
 import pytest
 
+from hooklab.course import kept
 from hooklab.course.kernels import LEFT_BEHIND, environment, prepare_fonts, skip_url_grammars
 from hooklab.course.launcher.programs import keep_bytecode
 
@@ -37,7 +38,6 @@ if sys.dont_write_bytecode:
     sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX")
     sys.dont_write_bytecode = sys.pycache_prefix is None
 
-KEPT = "HOOKLAB_KEPT"  # what hooklab.course.kept looks for
 # Of the kernels: no history, and figures drawn once, not a first time to find out where their margins are.
 SETTINGS = """\
 c.HistoryManager.enabled = False
@@ -83,7 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         folder = tempfile.TemporaryDirectory(prefix="hooklab-kept-")
         config.add_cleanup(folder.cleanup)
-        os.environ[KEPT] = folder.name
+        os.environ[kept.FOLDER] = folder.name
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
