@@ -6,24 +6,25 @@ pip where uv cannot.
 """
 
 import ast
-import importlib.util
 import os
 import re
 import shlex
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, STDOUT
 from tempfile import TemporaryDirectory
 
 from hooklab.course.launcher.programs import LauncherError, say, variables
 from hooklab.course.progress import Progress
 
 UNFINISHED = "hooklab-unfinished"
-SOURCES = ("index-url", "extra-index-url", "find-links", "constraint", "trusted-host")  # in pip's words, and uv's
+SOURCES = "index-url|extra-index-url|find-links|constraint|trusted-host"  # in pip's words, and uv's
 ABOUT = "import sys; print(sys.version_info >= (3, 11)); import pip; print('has pip')"
 SETTINGS = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
@@ -37,11 +38,11 @@ def find_python(requirements: Path, install: bool = True) -> Path:
     venv = Venv(requirements)
     if has_all(requirements):
         return Path(sys.executable)
-    if install and not venv.is_filled():
+    if install:
         with alone(venv.cache):
-            if not venv.is_filled():  # else the launch that this one waited for has done it
-                if not venv.is_whole():
-                    make(venv)
+            if not venv.is_whole():
+                make(venv)
+            if not venv.is_filled():  # else an earlier launch has done it, perhaps the one that this one waited for
                 fill(venv)
     return venv.python if venv.is_whole() else Path(sys.executable)
 
@@ -83,7 +84,7 @@ class Venv:
 
     def is_filled(self) -> bool:
         """Whether today's requirements were installed for today's Python. What was changed by hand since stays so."""
-        return self.is_whole() and self.record.exists() and self.record.read_text(encoding="utf-8") == self.wanted()
+        return self.record.exists() and self.record.read_text(encoding="utf-8") == self.wanted()
 
     def wanted(self) -> str:
         """What the record should say."""
@@ -103,7 +104,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the lock, or say that somebody has it."""
+    """Take the lock, or say that somebody has it. On a disk without locks, it is better to go on than to refuse."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -113,22 +114,22 @@ def try_lock(descriptor: int) -> bool:
             import fcntl
 
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # so says POSIX, and Windows
-        return False
-    except OSError:  # a disk without locks: better go on than refuse
-        return True
+    except OSError as error:
+        return not isinstance(error, (BlockingIOError, PermissionError))  # so says POSIX, and Windows
     return True
 
 
 def make(venv: Venv) -> None:
     """Make an environment with nothing in it, not even pip; first take away what an interruption has left."""
-    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    for module in ("venv", "ensurepip"):
-        if importlib.util.find_spec(module) is None:
-            raise LauncherError(
-                f"this Python cannot make .venv, its module {module} is missing; on Debian or Ubuntu type: sudo apt "
-                f"install python{python}-venv (or python3-venv); elsewhere install Python from python.org"
-            )
+    python = "{}.{}".format(*sys.version_info)
+    try:
+        import ensurepip  # noqa: F401
+        from venv import EnvBuilder
+    except ImportError as error:
+        raise LauncherError(
+            f"this Python cannot make .venv, its module {error.name} is missing; on Debian or Ubuntu type: sudo apt "
+            f"install python{python}-venv (or python3-venv); elsewhere install Python from python.org"
+        ) from None
     if os.path.lexists(venv.folder):
         if venv.folder.is_symlink() or not venv.made_here.exists():
             raise LauncherError(
@@ -137,13 +138,11 @@ def make(venv: Venv) -> None:
             )
         say("the last run was interrupted; making .venv anew")
         with TemporaryDirectory(dir=venv.cache) as doomed:  # away in one step: half of it never stands there
-            os.replace(venv.folder, Path(doomed) / "venv")
+            venv.folder.rename(Path(doomed) / "venv")
     say(f"making .venv with Python {python}")
     venv.folder.mkdir()
     venv.made_here.touch()
     venv.unfinished.touch()
-    from venv import EnvBuilder  # not above: it may be missing
-
     EnvBuilder(symlinks=os.name != "nt", prompt="hooklab").create(venv.folder)
 
 
@@ -173,12 +172,12 @@ def uv_options(listed: str) -> list[str]:
 
     Where nobody has said anything, uv knows where PyTorch's builds are; on Linux, the one for the CPU saves gigabytes.
     """
-    settings = {}
+    said: dict[str, str] = {}
     for section in ("global.", "install.", ":env:."):  # the later ones win
-        for key, _, value in (line.partition("=") for line in listed.splitlines()):
-            if key.startswith(section):
-                settings[key.removeprefix(section)] = ast.literal_eval(value)
-    options = [f"--{name}={word}" for name in SOURCES for word in settings.get(name, "").split()]
+        said |= dict(re.findall(rf"^{re.escape(section)}({SOURCES})=(.*)", listed, re.MULTILINE))
+    options = [f"--{name}={word}" for name, value in said.items() for word in ast.literal_eval(value).split()]
+    if re.search(r"^\S*\.no-index='(1|t|y|on)", listed, re.MULTILINE | re.IGNORECASE):
+        options.append("--no-index")
     if not options and sys.platform == "linux":
         options = ["--torch-backend=cpu"]
     return ["--index-strategy=unsafe-best-match", *options]  # which is pip's strategy
@@ -186,43 +185,32 @@ def uv_options(listed: str) -> list[str]:
 
 def printed_by(venv: Venv, *arguments: str) -> str:
     """What the environment's Python prints."""
-    command = [str(venv.python), *arguments]
-    return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace").stdout
+    return subprocess.run([venv.python, *arguments], stdout=PIPE, stderr=DEVNULL).stdout.decode(errors="replace")
 
 
 def run(venv: Venv, *words: str) -> None:
-    """Run an installer, a module of the environment; show the time and its last line on a line that changes.
+    """Run an installer, a module of the environment, and show its last line on a line that changes.
 
     If it fails, the error has its last lines and the command to try by hand.
     """
     root, command = venv.requirements.parent, [str(venv.python), "-m", *words]
     environment = variables(root, venv.python) | SETTINGS
     del environment["PYTHONPATH"]  # what is found there is not installed
-    log, begun, progress = venv.cache / "install.log", time.monotonic(), Progress(sys.stderr)
+    progress, last = Progress(sys.stderr), deque[str](maxlen=15)
     venv.unfinished.touch()
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, cwd=root, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
+    installer = subprocess.Popen(command, cwd=root, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
     try:
-        while process.poll() is None:
-            minutes, seconds = divmod(int(time.monotonic() - begun), 60)
-            progress.show(f"  {minutes}:{seconds:02d}  {last_lines(log, 1).strip()}")
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(0.2)
+        for line in filter(bytes.strip, installer.stdout or ()):
+            last.append(line.decode(errors="replace").rstrip())
+            progress.show(f"  {last[-1].strip()}")
+        installer.wait()
     except KeyboardInterrupt:
-        process.terminate()  # Ctrl-C has reached it as well; a signal to the launcher alone has not
-        process.wait()
+        installer.terminate()  # Ctrl-C has reached it as well; a signal to the launcher alone has not
+        installer.wait()
         raise
     finally:
         progress.close()
     venv.unfinished.unlink()  # it has ended by itself, with its things in order
-    if process.returncode != 0:
+    if installer.returncode != 0:
         by_hand = subprocess.list2cmdline(command) if os.name == "nt" else shlex.join(command)
-        raise LauncherError(f"the installation failed:\n{last_lines(log, 15)}\nTry by hand, in {root}: {by_hand}")
-
-
-def last_lines(log: Path, count: int) -> str:
-    """The last lines of a file that are not empty."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join([line for line in lines if line.strip()][-count:])
+        raise LauncherError("\n".join(["the installation failed:", *last, f"Try by hand, in {root}: {by_hand}"]))

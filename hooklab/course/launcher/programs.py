@@ -1,9 +1,7 @@
-"""How the course's programs are started: their environment, and :func:`hand_over`, which starts one in our place."""
+"""What the launcher says, and the environment of the programs that it starts."""
 
 import json
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import MutableMapping
 from pathlib import Path
@@ -13,8 +11,7 @@ FOLDERS = {
     "PIP_CACHE_DIR": "pip",
     "UV_CACHE_DIR": "uv",
     "JUPYTER_CONFIG_DIR": "jupyter/config",  # with the settings and workspaces of JupyterLab
-    "JUPYTER_DATA_DIR": "jupyter/data",
-    "JUPYTER_RUNTIME_DIR": "jupyter/runtime",
+    "JUPYTER_DATA_DIR": "jupyter/data",  # and what belongs to running kernels
     "IPYTHONDIR": "ipython",
     "MPLCONFIGDIR": "matplotlib",
     "npm_config_cache": "npm",  # JupyterLab asks npm where it is, and npm writes a log about that
@@ -60,16 +57,3 @@ def answer_news_question(config: Path) -> None:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}))
-
-
-def hand_over(root: Path, python: Path, arguments: list[str], folder: Path) -> int:
-    """Run ``python`` with these arguments in this process's place, in ``folder``: exit code and Ctrl-C are its own.
-
-    On Windows, where no process can take another's place, wait for it and return its exit code.
-    """
-    command, environment = [str(python), *arguments], variables(root, python)
-    if os.name != "nt":
-        os.chdir(folder)
-        os.execve(python, command, environment)
-    signal.signal(signal.SIGINT, lambda *_: None)  # the program gets Ctrl-C as well, and says what it means
-    return subprocess.run(command, cwd=folder, env=environment).returncode

@@ -1,22 +1,21 @@
 """``doctor`` says what is there and what is missing, and what to do."""
 
 import os
+from collections.abc import Iterator
 from importlib.metadata import version
 
 import pytest
 
 from hooklab.course.launcher import doctor
 from tests.course.launcher.conftest import Course
-
-QUESTIONS = ["torch_hook", "kernel", "font"]
+from tests.course.notebooks.plugin import launching
 
 
 @pytest.fixture
 def complete(course: Course, monkeypatch: pytest.MonkeyPatch) -> Course:
-    """A course that the running Python has everything for, where every question has a good answer."""
+    """A course that the running Python has everything for, where everything works."""
     course.requirements.write_text(f"pytest=={version('pytest')}\n")
-    for name in QUESTIONS:
-        monkeypatch.setattr(doctor, name, lambda: "yes")
+    monkeypatch.setattr(doctor, "works", lambda code: "works")
     return course
 
 
@@ -27,14 +26,16 @@ def test_when_all_is_there_the_exit_code_is_0(complete: Course, capsys: pytest.C
     assert lines[-1] == "All that the course needs is there."
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", doctor.WORKS)
 def test_what_does_not_work_makes_the_exit_code_1(
     name: str, complete: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken() -> str:
-        raise ImportError("libcudart.so: cannot open\nand more")
+    def broken(code: str) -> str:
+        if code == doctor.WORKS[name]:
+            raise ImportError("libcudart.so: cannot open\nand more")
+        return "works"
 
-    monkeypatch.setattr(doctor, name, broken)
+    monkeypatch.setattr(doctor, "works", broken)
     assert doctor.main([]) == 1
     captured = capsys.readouterr().out
     assert "ImportError: libcudart.so: cannot open\n" in captured
@@ -63,15 +64,26 @@ def test_it_looks_at_the_venv_that_is_there_and_makes_none(course: Course) -> No
     assert course.calls == []
 
 
-@pytest.mark.parametrize("question", [doctor.torch_hook, doctor.font, doctor.kernel])
-def test_here_every_question_has_a_good_answer(question, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(doctor.find_root()), os.environ.get("PYTHONPATH", "")]))
-    assert question()
-
-
-def test_a_kernel_that_cannot_import_the_course_is_told(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def kernels(request: pytest.FixtureRequest, course: Course, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kernels that import the hooklab of the current folder."""
     monkeypatch.setenv("IPYTHONDIR", str(course.root / ".ipython"))
-    monkeypatch.setenv("PYTHONPATH", str(course.root))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(doctor.find_root()), os.environ.get("PYTHONPATH", "")]))
+    with launching(request.session):
+        yield
+
+
+def test_here_everything_works(kernels: None) -> None:
+    assert doctor.works("\n".join(doctor.WORKS.values())) == "works"
+
+
+def test_a_hook_that_sees_something_else_is_told(kernels: None) -> None:
+    spoiled = doctor.WORKS["hook"].replace("(3 *", "(4 *")
+    with pytest.raises(AssertionError, match=r"but: AssertionError: a hook saw \[tensor\(\[4., 4.\]\)\], expected"):
+        doctor.works(spoiled)
+
+
+def test_a_kernel_that_cannot_import_the_course_is_told(course: Course, kernels: None) -> None:
     (course.root / "hooklab/course/__init__.py").write_text("raise ImportError('half of it is missing')")
     with pytest.raises(AssertionError, match="the kernel starts, but: ImportError: half of it is missing"):
-        doctor.kernel()
+        doctor.works(doctor.WORKS["kernel"])

@@ -68,7 +68,7 @@ def test_the_programs_beside_python_come_first_and_no_other_environment_is_activ
 def test_where_no_process_can_take_anothers_place_ctrl_c_and_the_exit_code_are_the_programs_too(
     launched: Course,
 ) -> None:
-    launcher = launched.root / "hooklab/course/launcher/programs.py"
+    launcher = launched.root / "hooklab/course/launcher/__init__.py"
     launcher.write_text(launcher.read_text().replace('os.name != "nt"', "False"))  # as on Windows
     (launched.root / "pytest.py").write_text(INTERRUPTED)
     launch = launched.start("test")
