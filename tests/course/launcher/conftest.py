@@ -75,11 +75,11 @@ class Course:
         path = self.root / "calls.txt"
         return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
-    def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
-        """Start ``python -m hooklab`` in this course."""
+    def start(self, *arguments: str, folder: str = ".", **environment: str) -> "subprocess.Popen[str]":
+        """Start ``python -m hooklab`` in a folder of this course."""
         return subprocess.Popen(
             [sys.executable, "-m", "hooklab", *arguments],
-            cwd=self.root,
+            cwd=self.root / folder,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -89,9 +89,9 @@ class Course:
             preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL) if os.name == "posix" else None,
         )
 
-    def run(self, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-        """Run ``python -m hooklab`` in this course to its end."""
-        process = self.start(*arguments, **environment)
+    def run(self, *arguments: str, folder: str = ".", **environment: str) -> "subprocess.CompletedProcess[str]":
+        """Run ``python -m hooklab`` in a folder of this course to its end."""
+        process = self.start(*arguments, folder=folder, **environment)
         out, err = process.communicate()
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import hooklab
+from hooklab.course import launcher
 from hooklab.course.launcher import COMMANDS, lab_options, main
 from tests.course.launcher.conftest import Course
 
@@ -69,12 +70,13 @@ def test_where_another_copys_hooklab_would_run_one_line_names_the_folder_to_go_t
     course: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(course.root / "lessons")  # there, Python finds the hooklab that is installed
+    monkeypatch.setattr(launcher, "hand_over", lambda *_: pytest.fail("it would have run"))
     assert main(["build"]) == 2
     assert capsys.readouterr().err.endswith(f"type first: cd {course.root}\n")
 
 
 def test_pytest_gets_the_arguments_and_the_folder_and_its_exit_code_comes_back(launched: Course) -> None:
-    done = launched.run("test", "-x", "-k", "a b")
+    done = launched.run("test", "-x", "-k", "a b", folder="lessons", PYTHONPATH=str(launched.root))
     seen = json.loads(done.stdout)
     assert done.returncode == 7
     assert seen["arguments"] == ["-x", "-k", "a b"]
@@ -98,10 +100,11 @@ def test_lab_leaves_the_token_and_the_address_to_jupyterlab(launched: Course) ->
     assert not any(word in options for word in ["token", "password", "allow", "ip=", "origin", "xsrf"])
 
 
-def test_a_module_of_the_course_is_started_in_the_python_that_has_the_packages(launched: Course) -> None:
+def test_a_module_of_the_course_works_where_the_user_is_in_the_python_that_has_the_packages(launched: Course) -> None:
     (launched.root / "hooklab/course/build.py").write_text(
-        "import sys\ndef main(argv): print(sys.executable, argv); return 5"
+        "import colorsys, os, sys\ndef main(argv): print(sys.executable, os.getcwd(), argv); return 5"
     )
-    done = launched.run("build", "--check")
-    assert done.stdout.strip() == f"{launched.venv.python} ['--check']"
+    (launched.root / "lessons/colorsys.py").write_text("raise ImportError('not the one of Python')")
+    done = launched.run("build", "--check", folder="lessons", PYTHONPATH=str(launched.root))
+    assert done.stdout.strip() == f"{launched.venv.python} {launched.root / 'lessons'} ['--check']"
     assert done.returncode == 5

@@ -1,5 +1,6 @@
 """The Python that runs the course: used as it is, made and filled, made anew, or refused with a reason."""
 
+import errno
 import json
 import os
 import shutil
@@ -326,6 +327,15 @@ def test_of_two_launches_at_once_the_second_finds_everything_done(course: Course
     assert (first.wait(), second.wait()) == (7, 7)
     assert sum(call.startswith("uv") for call in course.calls) == 1
     first.communicate(), second.communicate()
+
+
+@posix
+def test_on_a_disk_without_locks_a_launch_goes_on(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    assert find_python(course.requirements) == course.venv.python
 
 
 @pytest.mark.long
