@@ -6,6 +6,7 @@ modules and classes, so nothing is wrapped and a replacement that was undone in 
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterable, Iterator
 from operator import is_
@@ -40,7 +41,7 @@ class Patches:
     """What torch and hooklab consist of at this moment, to tell later what was replaced since."""
 
     def __init__(self) -> None:
-        self._before = [(owner, dict(vars(owner))) for owner in _owners()]
+        self._before = [(owner, vars(owner).copy()) for owner in _owners()]
 
     def found(self) -> list[str]:
         """Return the full names of what was replaced since, such as "torch.nn.Linear.forward"."""
@@ -78,8 +79,12 @@ class Patches:
             return True
         if name.startswith(("__resume_at_", "__compiled_fn_")):  # the compiler's, gone after torch.compiler.reset()
             return True
-        is_old = any(value is new for _, before in self._before for value in before.values())
+        is_old = id(new) in self._ids
         return hasattr(new, "__code__") and whose(new.__code__.co_filename) == "library" and not is_old
+
+    @functools.cached_property
+    def _ids(self) -> set[int]:
+        return {id(value) for _, before in self._before for value in before.values()}
 
 
 def _names(changed: Iterable[tuple[Owner, str, Any]]) -> list[str]:
@@ -95,7 +100,8 @@ def _owners() -> list[Owner]:
     """The modules that a learner meets, and the classes in them, each once."""
     modules = [sys.modules[name] for name in _MODULES if name in sys.modules]
     prefixes = ("hooklab", "torch.nn.modules")
-    modules += [one for name, one in sorted(sys.modules.items()) if name.startswith(prefixes) and one is not None]
+    names = sorted(name for name in sys.modules if name.startswith(prefixes))
+    modules += [sys.modules[name] for name in names if sys.modules[name] is not None]
     owners: dict[int, Owner] = {id(module): module for module in modules}
     owners[id(torch.Tensor)] = torch.Tensor
     for module in modules:

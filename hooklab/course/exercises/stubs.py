@@ -20,15 +20,28 @@ def is_stub(answer: Any) -> bool:
     """Whether a function, or a method of a class, still consists of the stub's line alone."""
     try:
         answer = answer.func if isinstance(answer, functools.partial) else answer
-        if not (inspect.isfunction(answer) or inspect.ismethod(answer) or inspect.isclass(answer)):
-            return False
-        tree = ast.parse(textwrap.dedent(inspect.getsource(answer)))
+        if inspect.isclass(answer):  # a method may well be empty: only the stub's own line tells
+            definitions = [node for value in vars(answer).values() for node in _definitions(value)]
+            return any(_raises_not_implemented(_without_docstring(node.body)) for node in definitions)
+        definitions = _definitions(answer)
     except Exception:
-        return False  # no source at hand, or a very odd object: the call will tell
-    definitions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    if inspect.isclass(answer):  # a method may well be empty: only the stub's own line tells
-        return any(_raises_not_implemented(_without_docstring(node.body)) for node in definitions)
+        return False  # a very odd object: the call will tell
     return bool(definitions) and _body_is_stub(definitions[0].body)
+
+
+def _definitions(function: Any) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Return the definition of a function and those in it; none if its source is not at hand, or for anything else.
+
+    A class is read method by method: to find the source of a whole class, Python may parse the file that it is in.
+    """
+    function = function.fget if isinstance(function, property) else getattr(function, "__func__", function)
+    if not inspect.isfunction(function):
+        return []
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except Exception:
+        return []
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def has_source(answer: Any) -> bool:
