@@ -157,9 +157,9 @@ class Border(Hooks):
         return self.after(first, args, outputs(output))
 
 
-def faulty_calls(kind: type[Hooks]) -> dict[str, type[Hooks]]:
+def faulty_calls(kind: type[Hooks]) -> dict[str, type]:
     """Return reason -> class, for each fault of a kind: `Hooks`, `Always` or `Border`."""
-    return {reason: type("Faulty", (kind,), pieces) for reason, pieces in FAULTS[kind].items()}
+    return _CALLS[kind]
 
 
 # kind -> reason -> the pieces that are other ones
@@ -289,4 +289,8 @@ FAULTS: dict[type[Hooks], dict[str, dict[str, Any]]] = {
             "which": 0
         },
     },
+}
+_CALLS: dict[type[Hooks], dict[str, type]] = {
+    kind: {reason: type("Faulty", (kind,), pieces) for reason, pieces in faults.items()}
+    for kind, faults in FAULTS.items()
 }

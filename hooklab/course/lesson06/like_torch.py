@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -85,7 +86,7 @@ def expect_like_torch(
         if rans[-1].log != torchs:
             ran = rans[-1]
             rans += [_ran(trial, answer, other.program, both_require_grad) for other in every[len(rans) :]]
-            guesses = {why: _logging(call, both_require_grad) for why, call in faulty_calls(kind).items()}
+            guesses = {why: partial(_faulty_log, call, both_require_grad) for why, call in faulty_calls(kind).items()}
             why = fitting([one.log for one in rans], guesses, [one.program for one in every])
             raise _fault(trial, rule, program, ran, torchs, why)
 
@@ -131,8 +132,9 @@ def _with_registers(answer: type) -> type:
     return type(answer.__name__, (answer,), {name: getattr(Registers, name) for name in METHODS.values()})
 
 
-def _logging(call: type, both_require_grad: bool) -> Callable[[Program], list[str]]:
-    return lambda program: run(call, program, both_require_grad).log
+@cache  # of a class of ours, the same each time
+def _faulty_log(call: type, both_require_grad: bool, program: Program) -> list[str]:
+    return run(call, program, both_require_grad).log
 
 
 def _ran(trial: Trial, answer: type, program: Program, both_require_grad: bool) -> Ran:

@@ -177,9 +177,14 @@ def _why_not_enough(name: str, training: Training, seed: int) -> str | None:
 
 
 def _why_unchanged(name: str, training: Training, seed: int) -> str | None:
-    if repr(training.losses) != repr(patient(name, seed).train(STEPS, seed).losses):  # nan is like nan in words
+    if repr(training.losses) != _losses_as_it_was(name, seed):
         return None
     return "no effect: step for step, its losses are those of the patient as it was"
+
+
+@functools.cache
+def _losses_as_it_was(name: str, seed: int) -> str:
+    return repr(patient(name, seed).train(STEPS, seed).losses)  # nan is like nan in words
 
 
 def _expect_only_the_head_to_learn(training: Training, seed: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -38,18 +39,19 @@ def judge(trial: Trial, worlds: Sequence[World], right: Program, guesses: Mappin
         guesses: a misconception, in words -> a program that has it.
         what: what the answer returns, as in "your map".
     """
-    seen = []
+    seen, truth = [], []
     for world in worlds:
         arguments = world.make()
         before, parameters = _state(arguments), _parameters(arguments)
         with runs_counted(arguments[0]) as runs:
             seen.append(trial.call(*arguments))
         runs.expect_calls()
-        expect_tensor(seen[-1], f"{world.name}: {what}", right(*world.make()).shape)
+        truth.append(right(*world.make()))
+        expect_tensor(seen[-1], f"{world.name}: {what}", truth[-1].shape)
         _expect_state(before, arguments, world)
         arguments[0].eval()
         again = trial.call(*arguments)
-        if same(seen[-1], right(*world.make())) and not same(again, seen[-1]):
+        if same(seen[-1], truth[-1]) and not same(again, seen[-1]):
             # changed parameters are told as such, with their names, behind this
             changed = not all(map(torch.equal, _parameters(arguments), parameters))
             left = "something is left of the first call, such as a hook, or a gradient to which the second one is added"
@@ -58,10 +60,9 @@ def judge(trial: Trial, worlds: Sequence[World], right: Program, guesses: Mappin
                 **apart(seen[-1], again),
                 likely=None if changed else left,
             )
-    for world, got in zip(worlds, seen, strict=True):
-        wanted = right(*world.make())
+    for world, got, wanted in zip(worlds, seen, truth, strict=True):
         if not same(got, wanted, 1e-4):
-            programs = {name: _on(program) for name, program in guesses.items()}
+            programs = {name: partial(_given, program) for name, program in guesses.items()}
             raise NotYet(
                 f"{world.name}: {what} has other numbers",
                 **apart(wanted, got),
@@ -69,8 +70,9 @@ def judge(trial: Trial, worlds: Sequence[World], right: Program, guesses: Mappin
             )
 
 
-def _on(program: Program) -> Callable[[World], Any]:
-    return lambda world: program(*world.make())
+@cache  # what a misconception gives is the same each time
+def _given(program: Program, world: World) -> Any:
+    return program(*world.make())
 
 
 def whole(module: nn.Module, seed: int = 0) -> nn.Module:

@@ -7,10 +7,10 @@ buckets.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial, wraps
 from typing import Any
 
 import torch
@@ -238,7 +238,7 @@ def a_memory_for_any_compression(trial: Trial) -> str:
         calls: list[str] = []
 
         def noted(function: Any, name: str) -> Any:
-            @functools.wraps(function)
+            @wraps(function)
             def call(*args: Any, **named: Any) -> Any:
                 calls.append(name)
                 return function(*args, **named)
@@ -293,13 +293,14 @@ def a_memory_for_any_compression(trial: Trial) -> str:
                 f"{WHEN[place // RANKS]}process {place % RANKS} gets another gradient",
                 expected=tensor_text(right),
                 got=tensor_text(got),
-                likely=fitting([seen], {words: _as_list(program) for words, program in PROGRAMS.items()}, [None]),
+                likely=fitting([seen], {words: partial(_observe_program, words) for words in PROGRAMS}, [None]),
             )
     return "in four steps, over changing buckets, each process gets the mean of what was sent, and nothing is lost"
 
 
-def _as_list(program: Make) -> Callable[[Any], list[Tensor]]:
-    return lambda _: list(observe(program))
+@cache
+def _observe_program(words: str, _: None) -> list[Tensor]:
+    return list(observe(PROGRAMS[words]))
 
 
 def _raised(error: BaseException, trial: Trial, make: Make) -> Exception:
