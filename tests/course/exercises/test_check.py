@@ -41,8 +41,12 @@ def test_an_empty_body_is_not_attempted(body, tmp_path):
     assert attempt("1.1", space["leaves"]).state == "not attempted"
 
 
-def test_a_class_with_a_stub_method_is_not_attempted(monkeypatch):
+@pytest.mark.parametrize("kind", [lambda method: method, staticmethod, classmethod, property])
+def test_a_class_with_a_stub_method_is_not_attempted(kind, monkeypatch):
     class Meter:
+        made_elsewhere = property(len)
+
+        @kind
         def hook(self, grad):
             raise NotImplementedError()
 
