@@ -5,7 +5,8 @@
 writes the function into a script, which `torchrun` could start as well, and gives each process what torchrun would: its
 RANK, WORLD_SIZE and the place to meet. The processes are forked from a server, which has imported torch once; the
 server ends, and everything it has started with it, when the pipe to this process closes: at the latest when this
-process dies. Where processes cannot be forked, each one is a new interpreter.
+process dies. It comes from multiprocessing's fork server. Where processes cannot be forked, each one is a new
+interpreter.
 
 They meet at a store that listens here, at a port that the system chose: two launches at once, or a port that somebody
 else has taken, cannot come in each other's way.
@@ -19,10 +20,10 @@ import faulthandler
 import importlib
 import inspect
 import json
+import multiprocessing
 import os
 import pickle
 import runpy
-import select
 import signal
 import subprocess
 import sys
@@ -32,8 +33,10 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from torch._C._distributed_c10d import TCPStore  # torch.distributed hands it on, in no list that mypy reads
@@ -65,6 +68,8 @@ if __name__ == "__main__":
 ERRORS = "errors.txt"  # torchrun's and its processes'
 COMMAND = "torchrun --standalone --nproc-per-node {processes} {file}"
 CAN_FORK = sys.platform == "linux"
+# What it starts has nothing of this process but what it is given.
+CONTEXT: Any = multiprocessing.get_context("forkserver" if CAN_FORK else "spawn")
 _GRACE = 2.0  # seconds that the others have to end by themselves when one process has failed
 _STOPPED = "stopped"
 _KILL = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL  # that of Windows kills
@@ -176,42 +181,37 @@ def _read(file: Path) -> str:
 
 # --- this side of the pipe
 
-_server: subprocess.Popen[str] | None = None
+_server: BaseProcess | None = None
+_pipe: Connection
 _one_at_a_time = threading.Lock()
 
 
 def _ask(request: dict[str, Any]) -> list[int | str]:
     """Let the server run the processes; return how each ended."""
     with _one_at_a_time:
-        server = _started()
-        assert server.stdin
-        assert server.stdout
+        _start_server()
         try:
-            server.stdin.write(json.dumps(request) + "\n")
-            server.stdin.flush()
-            if answer := server.stdout.readline():
-                ends: list[int | str] = json.loads(answer)
-                return ends
+            _pipe.send(request)
+            ends: list[int | str] = _pipe.recv()
+            return ends
+        except (EOFError, OSError) as died:
+            stop_server()
+            raise RuntimeError("the server that starts the processes has died; call again for a new one") from died
         except BaseException:  # such as Ctrl-C: the processes end with the server
             stop_server()
             raise
+
+
+def _start_server() -> None:
+    global _server, _pipe
+    if _server is not None and not _server.is_alive():
         stop_server()
-        raise RuntimeError("the server that starts the processes has died; call again for a new one")
-
-
-def _started() -> subprocess.Popen[str]:
-    global _server
-    if _server is None or _server.poll() is not None:
-        command = [sys.executable, "-m", "hooklab.course.processes"]
-        _server = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=_environment(),
-            start_new_session=True,  # a Ctrl-C is for the notebook; this one ends with its pipe
-        )
-    return _server
+    if _server is None:
+        _pipe, there = CONTEXT.Pipe()
+        server = CONTEXT.Process(target=serve, args=(there, _environment()))
+        server.start()
+        there.close()
+        _server = server
 
 
 @atexit.register
@@ -219,12 +219,8 @@ def stop_server() -> None:
     """End the server and all that it runs; the next launch starts a new one."""
     global _server
     if _server is not None:
-        assert _server.stdin
-        assert _server.stdout
-        with contextlib.suppress(OSError):
-            _server.stdin.close()
-        _server.wait()
-        _server.stdout.close()
+        _pipe.close()
+        _server.join()
         _server = None
 
 
@@ -241,22 +237,24 @@ def _environment() -> dict[str, str]:
 # --- the other side: the server, and the processes that it starts
 
 
-def serve(requests: IO[str], answers: IO[str]) -> None:
-    """Run what is asked for, line by line, until the pipe closes."""
+def serve(requests: Connection, environment: dict[str, str]) -> None:
+    """Run what is asked for until the pipe closes."""
+    if CAN_FORK:
+        os.setsid()  # a Ctrl-C is for the notebook; this one ends with its pipe
+    os.environ.clear()
+    os.environ.update(environment)
     torch.set_num_threads(1)
-    while line := requests.readline():
-        request = json.loads(line)
-        if "torchrun" not in request and "DistributedDataParallel(" in _read(Path(request["file"])):
-            importlib.import_module("torch._dynamo")  # it wants that, which takes a second: once is enough
-        ends = _run(request, requests)
-        answers.write(json.dumps(ends) + "\n")
-        answers.flush()
+    with contextlib.suppress(EOFError):
+        while request := requests.recv():
+            if "torchrun" not in request and "DistributedDataParallel(" in _read(Path(request["file"])):
+                importlib.import_module("torch._dynamo")  # it wants that, which takes a second: once is enough
+            requests.send(_run(request, requests))
 
 
-def _run(request: dict[str, Any], requests: IO[str]) -> list[int | str]:
+def _run(request: dict[str, Any], requests: Connection) -> list[int | str]:
     begun, ends, failed_at = time.monotonic(), dict[int, int | str](), float("inf")
     start = _fork if CAN_FORK else _spawn
-    workers = [start(request, rank) for rank in range(request["processes"])]
+    workers = [start(request, rank, requests) for rank in range(request["processes"])]
     try:
         while len(ends) < len(workers):
             for rank, worker in enumerate(workers):
@@ -285,15 +283,16 @@ def _ended(workers: list[Worker], end: int, within: float = float("inf")) -> lis
     return workers
 
 
-def _is_closed(requests: IO[str]) -> bool:
+def _is_closed(requests: Connection) -> bool:
     """Whether whoever asks has gone: while it waits for an answer, it sends nothing."""
-    return CAN_FORK and bool(select.select([requests], [], [], 0)[0])
+    return CAN_FORK and requests.poll()
 
 
-def _fork(request: dict[str, Any], rank: int) -> Worker:
+def _fork(request: dict[str, Any], rank: int, requests: Connection) -> Worker:
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
+        requests.close()  # it is the server's: with it, it closes
         _work(request, rank)
 
     def worker(end: int = 0) -> int | None:
@@ -305,7 +304,7 @@ def _fork(request: dict[str, Any], rank: int) -> Worker:
     return worker
 
 
-def _spawn(request: dict[str, Any], rank: int) -> Worker:
+def _spawn(request: dict[str, Any], rank: int, _: Connection) -> Worker:
     command = [sys.executable, "-m", "hooklab.course.processes", json.dumps(request), str(rank)]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
@@ -374,6 +373,4 @@ def _be_one_of_them(request: dict[str, Any], rank: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        _work(json.loads(sys.argv[1]), int(sys.argv[2]))
-    serve(sys.stdin, sys.stdout)
+    _work(json.loads(sys.argv[1]), int(sys.argv[2]))

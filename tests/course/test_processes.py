@@ -291,7 +291,7 @@ def test_a_server_that_is_stopped_has_ended():
     launch(uses_twice, twice)
     server = processes._server
     processes.stop_server()
-    assert server.poll() == 0
+    assert server.exitcode == 0
     assert processes._server is None  # as after the stop button: the next launch starts another
 
 

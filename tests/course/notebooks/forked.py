@@ -14,15 +14,13 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Any
 from unittest import mock
 
 from jupyter_client.blocking import BlockingKernelClient
 
-PRELOADED = ["tests.course.notebooks.preloaded"]
-# What ipykernel sets before anything can import matplotlib, which looks at it only then.
-INLINE = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 CAN_FORK = sys.platform == "linux"  # elsewhere a process that has loaded such libraries is not safe to fork
 
 
@@ -33,11 +31,9 @@ class Forked:
 
     def __init__(self, arguments: list[str], cwd: str | None, env: dict[str, str]) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOADED)
         self.lifeline, there = context.Pipe()
         self.process = context.Process(target=_run, args=(arguments, cwd or os.getcwd(), env, there), daemon=True)
-        with mock.patch.dict(os.environ, INLINE):  # the first time, this starts the fork server
-            self.process.start()
+        self.process.start()  # the first time, this starts the fork server
         self.lifeline.recv()  # before that, a signal for its group would be one for ours
         assert self.process.pid
         self.pid = self.process.pid
@@ -94,6 +90,9 @@ def _run(arguments: list[str], cwd: str, env: dict[str, str], lifeline: Connecti
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
+    # What a notebook starts with multiprocessing is forked from the same server.
+    multiprocessing.current_process().daemon = False
+    forkserver._forkserver.ensure_running = lambda: None
     lifeline.send(None)
     threading.Thread(target=_end_with, args=[lifeline], daemon=True).start()
     launch_new_instance()

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import ast
+import multiprocessing
 import os
 import re
 import shutil
@@ -79,7 +80,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the folder of what this run trains, for its processes too."""
+    """Say what kernels and other processes have from the beginning; make the folder of what this run trains."""
+    multiprocessing.set_forkserver_preload(["tests.course.notebooks.preloaded"])
     if not hasattr(config, "workerinput"):
         folder = tempfile.TemporaryDirectory(prefix="hooklab-kept-")
         config.add_cleanup(folder.cleanup)

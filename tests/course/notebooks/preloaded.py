@@ -6,7 +6,11 @@ would also copy the memory in which they lie.
 # ruff: noqa: F401
 
 import gc
+import os
 import sqlite3
+
+# What ipykernel sets before anything can import matplotlib, which looks at it only then.
+os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
 
 import ipykernel.debugger
 import ipykernel.kernelapp

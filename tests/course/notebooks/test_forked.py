@@ -18,9 +18,8 @@ pytestmark = pytest.mark.skipif(not CAN_FORK, reason="kernels are forked on Linu
 # A program that starts a kernel, tells its number, and is killed.
 KILLED = """
 import os, signal
-from tests.course.notebooks.forked import Forked, PRELOADED
+from tests.course.notebooks.forked import Forked
 if __name__ == "__main__":
-    PRELOADED.clear()  # to save time
     print(Forked(["-f", "kernel.json"], os.getcwd(), dict(os.environ)).pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
