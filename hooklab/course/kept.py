@@ -1,7 +1,8 @@
 """kept: what a training gives, kept in a folder for the other processes that ask for the same.
 
 The course's tests run each notebook in a process of its own, and several of these and of the tests train the same
-networks. During a run of the tests HOOKLAB_KEPT names a folder, and each is trained once. Elsewhere nothing is kept.
+networks, or wait for the same program. During a run of the tests HOOKLAB_KEPT names a folder, and each is trained, and
+run, once. Elsewhere nothing is kept.
 """
 
 from __future__ import annotations

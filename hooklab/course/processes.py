@@ -41,6 +41,8 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import TCPStore  # torch.distributed hands it on, in no list that mypy reads
 
+from hooklab.course.kept import kept
+
 IMPORTS = """\
 import torch
 import torch.distributed as dist
@@ -147,9 +149,14 @@ def by_torchrun(main: Callable[[], Any], *uses: Any, processes: int = 2, seconds
     Raises:
         ProcessesFailed: as `launch` does.
     """
+    return _printed(script(main, *uses, entry=ENTRY_THAT_ENDS_AT_ONCE), main.__name__, processes, seconds)
+
+
+@kept
+def _printed(program: str, name: str, processes: int, seconds: float) -> str:
     with tempfile.TemporaryDirectory(prefix="hooklab-") as folder:
-        file = Path(folder) / f"{main.__name__}.py"
-        file.write_text(script(main, *uses, entry=ENTRY_THAT_ENDS_AT_ONCE), encoding="utf-8")
+        file = Path(folder) / f"{name}.py"
+        file.write_text(program, encoding="utf-8")
         words = COMMAND.format(processes=processes, file=file).split()
         # torchrun makes Python unbuffered: a line and its end are two writes then, and lines get mixed.
         plainly = ["--no-python", sys.executable, words[-1]]
