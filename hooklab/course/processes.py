@@ -5,8 +5,7 @@
 writes the function into a script, which `torchrun` could start as well, and gives each process what torchrun would: its
 RANK, WORLD_SIZE and the place to meet. The processes are forked from a server, which has imported torch once; the
 server ends, and everything it has started with it, when the pipe to this process closes: at the latest when this
-process dies. It comes from multiprocessing's fork server. Where processes cannot be forked, each one is a new
-interpreter.
+process dies. Where processes cannot be forked, each one is a new interpreter.
 
 They meet at a store that listens here, at a port that the system chose: two launches at once, or a port that somebody
 else has taken, cannot come in each other's way.
@@ -70,8 +69,6 @@ if __name__ == "__main__":
 ERRORS = "errors.txt"  # torchrun's and its processes'
 COMMAND = "torchrun --standalone --nproc-per-node {processes} {file}"
 CAN_FORK = sys.platform == "linux"
-# What it starts has nothing of this process but what it is given.
-CONTEXT: Any = multiprocessing.get_context("forkserver" if CAN_FORK else "spawn")
 _GRACE = 2.0  # seconds that the others have to end by themselves when one process has failed
 _STOPPED = "stopped"
 _KILL = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL  # that of Windows kills
@@ -168,6 +165,22 @@ def _printed(program: str, name: str, processes: int, seconds: float) -> str:
         return "\n".join(sorted(out.splitlines()))
 
 
+def begin(target: Callable[..., Any], *arguments: Any) -> BaseProcess:
+    """Start a process that has nothing of this one but these arguments.
+
+    It comes from multiprocessing's fork server, or, where that is not possible, from a new interpreter: classroom's
+    processes may not make the sockets that the fork server needs.
+    """
+    if CAN_FORK:
+        with contextlib.suppress(PermissionError):
+            forked = multiprocessing.get_context("forkserver").Process(target=target, args=arguments)
+            forked.start()
+            return forked
+    spawned = multiprocessing.get_context("spawn").Process(target=target, args=arguments)
+    spawned.start()
+    return spawned
+
+
 def together(outputs: Sequence[str]) -> str:
     """Return what several processes printed, each line after its process's number."""
     lines = [f"process {rank} | {line}" for rank, text in enumerate(outputs) for line in text.splitlines()]
@@ -214,11 +227,9 @@ def _start_server() -> None:
     if _server is not None and not _server.is_alive():
         stop_server()
     if _server is None:
-        _pipe, there = CONTEXT.Pipe()
-        server = CONTEXT.Process(target=serve, args=(there, _environment()))
-        server.start()
+        _pipe, there = multiprocessing.Pipe()
+        _server = begin(serve, there, _environment())
         there.close()
-        _server = server
 
 
 @atexit.register

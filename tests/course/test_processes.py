@@ -12,6 +12,7 @@ import threading
 import time
 from contextlib import contextmanager
 from importlib.metadata import entry_points
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -293,6 +294,18 @@ def test_a_server_that_is_stopped_has_ended():
     processes.stop_server()
     assert server.exitcode == 0
     assert processes._server is None  # as after the stop button: the next launch starts another
+
+
+@pytest.mark.skipif(not processes.CAN_FORK, reason="it is never used there")
+def test_where_the_fork_server_is_forbidden_a_new_python_does_the_same(monkeypatch):
+    processes.stop_server()
+    monkeypatch.setattr(forkserver, "connect_to_new_process", refuse)
+    assert launch(uses_twice, twice) == [0, 2]
+    processes.stop_server()
+
+
+def refuse(*_):
+    raise PermissionError
 
 
 def test_a_script_ends_in_a_call_of_the_function():

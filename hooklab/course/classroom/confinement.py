@@ -166,6 +166,7 @@ def _plain_environment(scratch: Path) -> None:
     os.environ.clear()
     tempfile.tempdir = None  # what was found before is forgotten
     kept["PYTHONPATH"] = str(scratch.with_name(PACKAGES))  # a check may start a Python of its own
+    sys.path.append(kept["PYTHONPATH"])  # which multiprocessing gives this process's path
     os.environ.update(kept, HOME=str(scratch), TMPDIR=str(scratch), MPLBACKEND="Agg", MPLCONFIGDIR=str(scratch))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from torch import Tensor
 
-from hooklab.course.processes import CONTEXT
+from hooklab.course.processes import begin
 
 SECONDS = 120
 
@@ -19,8 +19,7 @@ def numbers(grads: Iterable[Tensor | None]) -> tuple[float | None, ...]:
 
 def ends_well(program: str) -> bool:
     """Run a Python program in a process of its own; return whether it came to its end."""
-    process = CONTEXT.Process(target=_run, args=[program], daemon=True)
-    process.start()
+    process = begin(_run, program)
     process.join(SECONDS)
     ended_well: bool = process.exitcode == 0
     process.kill()
