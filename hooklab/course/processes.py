@@ -262,7 +262,7 @@ def serve(requests: Connection, environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     torch.set_num_threads(1)
-    with contextlib.suppress(EOFError):
+    with contextlib.suppress(EOFError, OSError):
         while request := requests.recv():
             if "torchrun" not in request and "DistributedDataParallel(" in _read(Path(request["file"])):
                 importlib.import_module("torch._dynamo")  # it wants that, which takes a second: once is enough
