@@ -694,14 +694,6 @@ def test_its_text_shows_the_last_step_and_what_is_worth_knowing() -> None:
     assert "without a gradient: 'unused.weight', 'unused.bias'" in text
 
 
-def test_importing_monitor_imports_no_matplotlib() -> None:
-    import subprocess
-
-    program = "import sys; from hooklab import monitor; print('matplotlib' in sys.modules, 'pandas' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout.split() == ["False", "False"]
-
-
 @pytest.mark.filterwarnings("ignore:step")
 def test_a_plot_has_a_panel_for_each_kind_and_a_line_for_each_module() -> None:
     model = nn.Sequential(mlp(), fixed(1.0, math.inf))
