@@ -12,12 +12,14 @@ collect_ignore = ["course/notebooks/preloaded.py"]  # for the kernels: it import
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+gc.disable()  # while tests are collected nothing is garbage, and looking for some takes a sixth of the time
 
 
 def pytest_collection_finish() -> None:
     """Keep torch and the other imports out of every later look for garbage: it is what such a look spends most on."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import re
 from pathlib import Path
 from urllib.parse import unquote
 
-import nbformat
 import pytest
 
 from hooklab.course.lesson00.figures import HOOKS, hook_map, order_of_hooks
@@ -16,16 +17,21 @@ LESSONS = Path(__file__).parents[3] / "lessons"
 START = LESSONS / "00_start_here.ipynb"
 
 
+@functools.cache
+def markdown(path: Path) -> list[str]:
+    """The texts of a notebook."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+
+
 def headings(path: Path) -> set[str]:
     """The anchors of a notebook, as JupyterLab makes them."""
-    texts = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown"]
-    found = (heading for text in texts for heading in re.findall(r"^#{1,6} (.+?)\s*$", text, re.M))
+    found = (heading for text in markdown(path) for heading in re.findall(r"^#{1,6} (.+?)\s*$", text, re.M))
     return {anchor(heading) for heading in found}
 
 
 def test_every_link_of_the_start_page_leads_to_a_heading_of_a_lesson():
-    text = "\n".join(cell.source for cell in nbformat.read(START, as_version=4).cells if cell.cell_type == "markdown")
-    links = re.findall(r"\]\(([\w.]*)(?:#([^)]+))?\)", text)
+    links = re.findall(r"\]\(([\w.]*)(?:#([^)]+))?\)", "\n".join(markdown(START)))
     assert len(links) > 20
     for file, place in links:
         if file or place:
@@ -35,8 +41,7 @@ def test_every_link_of_the_start_page_leads_to_a_heading_of_a_lesson():
 
 
 def test_the_route_leads_to_every_lesson_in_its_order():
-    texts = (cell.source for cell in nbformat.read(START, as_version=4).cells if cell.cell_type == "markdown")
-    (route,) = (text for text in texts if text.startswith("## The route"))
+    (route,) = (text for text in markdown(START) if text.startswith("## The route"))
     names = sorted(path.name for path in LESSONS.glob("*.ipynb") if path != START)
     assert re.findall(r"^\| \d+ \| \[.+?\]\((.+?)\)", route, re.M) == names
 
