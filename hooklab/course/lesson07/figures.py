@@ -174,7 +174,8 @@ def spirals(nets: Mapping[str, SpiralNet], x: Tensor, y: Tensor) -> Figure:
             _points(row[0], x, y)
             _points(row[1], hidden, y)
             row[0].set(title=f"{title}: sure of {sure_share(net):.0%}", xlabel="x₁", ylabel="x₂", aspect="equal")
-            row[1].set(title=f"the hidden layer: second share {flatness(hidden, y):.2f}", xlabel="unit 1", ylabel="unit 2")
+            share = f"{flatness(hidden, y):.2f}"
+            row[1].set(title=f"the hidden layer: second share {share}", xlabel="unit 1", ylabel="unit 2")
         return figure
 
 

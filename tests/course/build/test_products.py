@@ -5,7 +5,6 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from hooklab.course.build.draft import draft
 from hooklab.course.build.products import (
     METADATA,
     OWN,
@@ -16,7 +15,6 @@ from hooklab.course.build.products import (
     write,
     write_page,
 )
-from hooklab.course.build.sources import Course
 from tests.course.build.made_up import PREDICTIONS, TINY, changed, draft_of
 
 COPIES = "\n# %%\nprint()\n\n# %%\nprint()\n"
@@ -169,10 +167,3 @@ def test_a_lesson_without_a_hand_written_part_has_no_page_yet(tmp_path: Path) ->
     made = draft_of(tmp_path)
 
     assert teaching_problems(made) == [] and not write_page(made)
-
-
-@pytest.mark.parametrize("number", [*range(8), 9, 10])
-def test_the_first_lessons_have_their_page(number: int) -> None:
-    (lesson,) = Course(ROOT).choose([f"{number:02d}"])
-
-    assert lesson.teaching.is_file() and teaching_problems(draft(Course(ROOT), lesson)) == []

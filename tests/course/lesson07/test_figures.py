@@ -113,7 +113,8 @@ def test_spirals_draws_the_plane_and_the_hidden_layer_of_each_network():
     figure = spirals(nets, x, y)
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles[::2] == [f"{name}: sure of {sure_share(net):.0%}" for name, net in nets.items()]
-    assert titles[1::2] == [f"the hidden layer: second share {flatness(net.encoder(x), y):.2f}" for net in nets.values()]
+    flat = [f"{flatness(net.encoder(x), y):.2f}" for net in nets.values()]
+    assert titles[1::2] == [f"the hidden layer: second share {share}" for share in flat]
     shown = [line.get_xydata() for line in figure.axes[0].lines]
     assert np.concatenate(shown) == pytest.approx(x.numpy())
     hidden = nets["other"].encoder(x).detach().numpy()

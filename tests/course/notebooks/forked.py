@@ -46,7 +46,8 @@ class Forked:
         return self.process.exitcode
 
     def send_signal(self, signum: int) -> None:
-        os.kill(self.pid, signum)
+        with contextlib.suppress(ProcessLookupError):  # it may have ended, which is no error for a Popen either
+            os.kill(self.pid, signum)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)

@@ -50,6 +50,7 @@ def test_a_forked_kernel_ends_when_it_is_told_to(kernel: Forked, signum: int) ->
     kernel.send_signal(signum)
 
     assert kernel.wait(30) is not None
+    kernel.send_signal(signum)
 
 
 def test_a_forked_kernel_ends_with_the_process_that_asked_for_it(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hooklab.course.build.draft import Draft, draft
-from hooklab.course.build.products import compare
+from hooklab.course.build.products import compare, teaching_problems
 from hooklab.course.build.sources import BEGIN, END, Course, Lesson
 
 ROOT = Path(__file__).parents[3]
@@ -49,6 +49,11 @@ def test_both_notebooks_are_what_the_source_makes(lesson: Lesson) -> None:
     made = draft_of(lesson)
 
     assert [str(problem) for problem in made.problems or compare(made)] == []
+
+
+@each_lesson
+def test_a_lesson_has_its_page_for_teachers(lesson: Lesson) -> None:
+    assert lesson.teaching.is_file() and teaching_problems(draft_of(lesson)) == []
 
 
 def test_no_notebook_is_without_a_source() -> None:
