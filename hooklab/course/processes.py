@@ -35,7 +35,9 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import torch
 from torch._C._distributed_c10d import TCPStore  # torch.distributed hands it on, in no list that mypy reads
@@ -169,16 +171,22 @@ def begin(target: Callable[..., Any], *arguments: Any) -> BaseProcess:
     """Start a process that has nothing of this one but these arguments.
 
     It comes from multiprocessing's fork server, or, where that is not possible, from a new interpreter: classroom's
-    processes may not make the sockets that the fork server needs.
+    processes may not make the sockets that the fork server needs. It does not import the program that runs here, as
+    multiprocessing would: whoever writes a script need not know that it is.
+
+    Args:
+        target: a function of a module.
     """
+    nothing = ModuleType("__main__")
     if CAN_FORK:
-        with contextlib.suppress(PermissionError):
+        with contextlib.suppress(PermissionError), mock.patch.dict(sys.modules, {"__main__": nothing}):
             forked = multiprocessing.get_context("forkserver").Process(target=target, args=arguments)
             forked.start()
             return forked
-    spawned = multiprocessing.get_context("spawn").Process(target=target, args=arguments)
-    spawned.start()
-    return spawned
+    with mock.patch.dict(sys.modules, {"__main__": nothing}):
+        spawned = multiprocessing.get_context("spawn").Process(target=target, args=arguments)
+        spawned.start()
+        return spawned
 
 
 def together(outputs: Sequence[str]) -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import runpy
 import signal
+import sys
 import threading
 import time
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from multiprocessing import forkserver
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -294,6 +296,17 @@ def test_a_server_that_is_stopped_has_ended():
     processes.stop_server()
     assert server.exitcode == 0
     assert processes._server is None  # as after the stop button: the next launch starts another
+
+
+def test_a_process_does_not_import_the_script_that_starts_it(tmp_path, monkeypatch):
+    script = ModuleType("__main__")
+    script.__file__ = str(tmp_path / "script.py")
+    (tmp_path / "script.py").write_text("raise SystemExit(7)")
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    process = processes.begin(processes.together, [])
+    process.join()
+    assert process.exitcode == 0
+    assert sys.modules["__main__"] is script
 
 
 @pytest.mark.skipif(not processes.CAN_FORK, reason="it is never used there")

@@ -20,10 +20,11 @@ def numbers(grads: Iterable[Tensor | None]) -> tuple[float | None, ...]:
 def ends_well(program: str) -> bool:
     """Run a Python program in a process of its own; return whether it came to its end."""
     process = begin(_run, program)
-    process.join(SECONDS)
-    ended_well: bool = process.exitcode == 0
-    process.kill()
-    return ended_well
+    try:
+        process.join(SECONDS)
+        return bool(process.exitcode == 0)
+    finally:
+        process.kill()
 
 
 def _run(program: str) -> None:
