@@ -515,12 +515,12 @@ assert len(results["compared"]) == 18 and len(results["settings"]["comparing_see
 # four seeds chose them. And these are small data and one small network.
 #
 # Do not believe a file. `python -m hooklab experiment mixup` computes all of it again, in about an hour on two cores. Or train
-# single seeds here (four trainings, 10 to 30 seconds): purple is what came out. Change seeds, scenario, α and steps as you like.
+# single seeds here (two trainings each, 5 to 15 seconds): purple is what came out. Change seeds, scenario, α and steps as you like.
 
 # %% tags=["figure"]
 from hooklab.course.lesson07.experiment import run
 
-seeds, scenario, other = (100, 103), few, {}  # other: for instance {"alpha": 2.0} or {"steps": 100}
+seeds, scenario, other = (103,), few, {}  # other: for instance {"alpha": 2.0} or {"steps": 100}
 settings = {row["arm"]: row for row in results["chosen"] if row["scenario"] == scenario}
 again = []
 for seed in seeds:
