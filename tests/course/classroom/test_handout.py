@@ -9,13 +9,16 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jupyter_client.manager import run_kernel
 
 from hooklab.course.build.draft import Draft, draft
 from hooklab.course.build.sources import Course
 from hooklab.course.classroom.handout import _write, given_away, given_files, main
 from hooklab.course.classroom.lessons import ROOT
+from tests.course.notebooks.forked import forking
 
 
 @functools.cache
@@ -45,11 +48,15 @@ def test_the_folder_and_the_zip_hold_lessons_package_and_requirements(out: Path)
 
 
 def test_a_learner_can_use_it(out: Path) -> None:
-    code = "from hooklab import check; check('0.1', lambda x: 2 * x)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=out, capture_output=True, text=True, check=True)
+    alone = f"import sys; sys.path = [folder for folder in sys.path if folder != {str(ROOT)!r}]\n"
+    code = alone + "import hooklab; print(hooklab.__file__); hooklab.check('0.1', lambda x: 2 * x)"
+    shown: list[Any] = []
+    with forking(), run_kernel(kernel_name="python3", cwd=str(out)) as client:
+        client.execute_interactive(code, timeout=60, output_hook=lambda message: shown.append(message["content"]))
     told = subprocess.run([sys.executable, "-m", "hooklab"], cwd=out, capture_output=True, text=True, check=True)
 
-    assert "0.1 correct" in done.stdout
+    assert str(out) in str(shown)
+    assert "0.1 correct" in str(shown)
     assert "open JupyterLab on the lessons" in told.stdout
 
 
