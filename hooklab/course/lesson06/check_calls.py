@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.trial import NotYet, Trial
 from hooklab.course.lesson06.faulty import Always, Border, Hooks
 from hooklab.course.lesson06.like_torch import after, always, back, case, expect_like_torch, failing, interrupted, pre
-from hooklab.course.lesson06.programs import random_programs
+from hooklab.course.lesson06.programs import Program, random_programs
 
 _TWO = ("m(x, 5, y)",)
 _BACKWARD = ("m(x).sum().backward()",)
@@ -42,9 +43,14 @@ HOOKS = [
 ]
 
 
+@cache
+def _random(seed: int, *groups: str) -> list[Program]:
+    return random_programs(40, seed, groups)
+
+
 @exercise("6.2", "Around forward")
 def around_forward(trial: Trial) -> str:
-    expect_like_torch(trial, HOOKS, random_programs(40, 62, ["look", "replace"]), Hooks)
+    expect_like_torch(trial, HOOKS, _random(62, "look", "replace"), Hooks)
     return "23 rules and 80 random programs: every hook gets, and every call gives, what it does in torch"
 
 
@@ -87,9 +93,7 @@ def _looks(module: Any, grad_input: Any, grad_output: Any) -> None:
 
 @exercise("6.3", "Both ends")
 def both_ends(trial: Trial) -> str:
-    expect_like_torch(
-        trial, BORDER, random_programs(40, 63, ["look", "replace", "go back"]), Border, both_require_grad=True
-    )
+    expect_like_torch(trial, BORDER, _random(63, "look", "replace", "go back"), Border, both_require_grad=True)
     if interrupted(trial, "register_full_backward_hook", _looks).pre_hooks:
         raise NotYet(
             "after an interrupt in forward, a crossing is still registered",
@@ -152,7 +156,7 @@ ALWAYS = [
 
 @exercise("6.4", "Whatever happens")
 def whatever_happens(trial: Trial) -> str:
-    more = random_programs(40, 64, ["look", "replace", "come and go", "raise"])
+    more = _random(64, "look", "replace", "come and go", "raise")
     expect_like_torch(trial, ALWAYS, more, Always)
     called: list[Any] = []
     interrupted(trial, "register_forward_hook", lambda *received: called.append(received), always_call=True)

@@ -79,13 +79,15 @@ def expect_like_torch(
     """
     answer = _with_registers(_class_of(trial))
     every = [*cases, *(Case("a random program does what it does in torch", program) for program in more)]
-    rans = []
-    for rule, program in every:
-        rans.append(_ran(trial, answer, program, both_require_grad))
+
+    def programs() -> list[Ran]:  # in one run of the trial's: what surrounds a run takes as long as a program
+        return [run(answer, program, both_require_grad) for _, program in every]
+
+    programs.__name__ = trial.name
+    rans: list[Ran] = trial.run(programs)
+    for (rule, program), ran in zip(every, rans, strict=True):
         torchs = run(nn.Module, program, both_require_grad).log
-        if rans[-1].log != torchs:
-            ran = rans[-1]
-            rans += [_ran(trial, answer, other.program, both_require_grad) for other in every[len(rans) :]]
+        if ran.log != torchs:
             guesses = {why: partial(_faulty_log, call, both_require_grad) for why, call in faulty_calls(kind).items()}
             why = fitting([one.log for one in rans], guesses, [one.program for one in every])
             raise _fault(trial, rule, program, ran, torchs, why)
@@ -135,15 +137,6 @@ def _with_registers(answer: type) -> type:
 @cache  # of a class of ours, the same each time
 def _faulty_log(call: type, both_require_grad: bool, program: Program) -> list[str]:
     return run(call, program, both_require_grad).log
-
-
-def _ran(trial: Trial, answer: type, program: Program, both_require_grad: bool) -> Ran:
-    def a_program() -> Ran:
-        return run(answer, program, both_require_grad)
-
-    a_program.__name__ = trial.name
-    ran: Ran = trial.run(a_program)
-    return ran
 
 
 def _fault(trial: Trial, rule: str, program: Program, ran: Ran, torchs: list[str], why: str | None) -> NotYet:
