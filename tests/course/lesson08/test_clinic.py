@@ -1,5 +1,7 @@
 """The six patients are ill as the lesson says, from any first weights, and what speaks for a cause is measured."""
 
+import functools
+
 import pytest
 import torch
 
@@ -19,12 +21,20 @@ ILL = {
 }
 
 
+@functools.cache
+def seen_ill(name, seed):
+    training = patient(name, seed)
+    return training, examine(training)
+
+
+deaths = functools.cache(first_passes)
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ILL)
 def test_a_patient_is_ill_from_any_first_weights(name, seed):
     module, cause, most = ILL[name]
-    training = patient(name, seed)
-    health = examine(training)
+    training, health = seen_ill(name, seed=seed)
     assert training.accuracy() < most
     # which ReLU of patient A dies depends on the first weights; that one does, does not
     where = [f"act{number}" for number in range(1, 5)] if name == "A" else [module]
@@ -41,8 +51,7 @@ def test_four_times_the_steps_heal_no_patient(name, seed):
 @pytest.mark.parametrize("name", ILL)
 def test_on_the_page_one_cause_speaks_for_itself_at_that_module(name):
     module, cause, _ = ILL[name]
-    training = patient(name)
-    health = examine(training)
+    training, health = seen_ill(name, seed=0)
     said = [other for other in CAUSES if supports(health, training, module, other)[0]]
     assert said == [cause]
 
@@ -82,12 +91,12 @@ def test_the_first_steps_are_those_of_the_whole_training():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_dead_after_forty_steps_fired_last_in_one_of_the_first_ten(seed):
-    seen = first_passes(seed)
+    seen = deaths(seed)
     assert all(seen.last_fired(channel) < 10 for channel in seen.dead())
 
 
 def test_most_dead_channels_of_twenty_starts_fired_last_in_one_of_the_first_ten_steps():
-    starts = [first_passes(seed) for seed in range(20)]
+    starts = [deaths(seed) for seed in range(20)]
     last = [seen.last_fired(channel) for seen in starts for channel in seen.dead()]
     # the page: 22, 4, 16; another processor's rounding may move some
     assert 17 <= len(last) <= 27
