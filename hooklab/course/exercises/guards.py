@@ -23,6 +23,7 @@ optimizer = importlib.import_module("torch.optim.optimizer")  # torch.optim take
 _REGISTRATION_TABLES = {
     f"{what}_registration_hook": f"_global_{what}_registration_hooks" for what in ("buffer", "module", "parameter")
 }
+_EVERYWHERE = GLOBAL_TABLES | _REGISTRATION_TABLES
 _OPTIMIZER_TABLES = {
     "step pre-hook": "_optimizer_step_pre_hooks",
     "step post-hook": "_optimizer_step_post_hooks",
@@ -130,7 +131,7 @@ def _forget_the_kind_of_no_hooks() -> None:
 
 def _tables(objects: Sequence[Any]) -> list[Table]:
     """The tables with hooks in them, of which there are few: a check looks hundreds of times."""
-    tables = [table for table in _global_tables() if table.hooks]
+    tables = _global_tables(with_hooks=True)
     for number, one in enumerate(flat(objects)):
         if isinstance(one, torch.Tensor):
             tables += _tensor_tables(one, f"tensor argument {number + 1}")
@@ -151,15 +152,17 @@ def _tables(objects: Sequence[Any]) -> list[Table]:
     return tables
 
 
-def _global_tables() -> list[Table]:
+def _global_tables(with_hooks: bool = False) -> list[Table]:
+    """The tables of global hooks; `with_hooks`: those alone that have some."""
     is_old = global_hooks._global_is_full_backward_hook is False
-    everywhere = GLOBAL_TABLES | _REGISTRATION_TABLES
     tables = [
-        _table(global_hooks, at, f"global {_words(kind, is_old)}", "all modules") for kind, at in everywhere.items()
+        _table(global_hooks, at, f"global {_words(kind, is_old)}", "all modules")
+        for kind, at in _EVERYWHERE.items()
+        if not with_hooks or getattr(global_hooks, at)
     ]
     for kind in ("pre", "post"):
-        hooks = getattr(optimizer, f"_global_optimizer_{kind}_hooks")
-        tables.append(Table(f"global step {kind}-hook on all optimizers", hooks))
+        if (hooks := getattr(optimizer, f"_global_optimizer_{kind}_hooks")) or not with_hooks:
+            tables.append(Table(f"global step {kind}-hook on all optimizers", hooks))
     return tables
 
 
