@@ -29,6 +29,12 @@ def is_stub(answer: Any) -> bool:
     return bool(definitions) and _body_is_stub(definitions[0].body)
 
 
+def has_stub_line(answer: type) -> bool:
+    """Whether the stub's line stands anywhere in a method of the class."""
+    nodes = (node for value in vars(answer).values() for one in _definitions(value) for node in ast.walk(one))
+    return any(isinstance(node, ast.stmt) and _raises_not_implemented([node]) for node in nodes)
+
+
 def _definitions(function: Any) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return the definition of a function and those in it; none if its source is not at hand, or for anything else.
 

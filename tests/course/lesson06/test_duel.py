@@ -196,6 +196,16 @@ def test_an_answer_that_stands_on_a_class_that_is_not_written_is_told_which():
     assert "WithBorder stands on NotWritten, and NotWritten is not written yet" in str(attempt("6.3", WithBorder))
 
 
+def test_an_answer_with_the_stubs_line_in_it_is_told_of_that_first():
+    class WithBorder(NotWritten):
+        def __call__(self, *args):
+            if not self.backward_hooks:
+                return super().__call__(*args)
+            raise NotImplementedError()
+
+    assert "your code runs into `raise NotImplementedError()`" in str(attempt("6.3", WithBorder))
+
+
 # --- reading torch's own
 
 
