@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Any
@@ -69,9 +70,13 @@ def forking() -> Iterator[None]:
 
 
 def wait_for_answer(client: BlockingKernelClient, timeout: float) -> None:
-    """Wait for the kernel's first answer. jupyter_client then listens for a fifth of a second for more."""
+    """Wait for the kernel's first answer; later, look for its end every hundredth of a second.
+
+    jupyter_client listens for a fifth of a second for more, and looks every tenth.
+    """
     client.kernel_info()
     client.get_shell_msg(timeout=timeout)
+    client.parent._async_wait = partial(client.parent._async_wait, pollinterval=0.01)
 
 
 def launch(command: list[str], *, cwd: str | None = None, env: dict[str, str] | None = None, **_: Any) -> Forked:

@@ -39,10 +39,18 @@ if sys.dont_write_bytecode:
     sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX")
     sys.dont_write_bytecode = sys.pycache_prefix is None
 
-# Of the kernels: no history, and figures drawn once, not a first time to find out where their margins are.
+# Of the kernels: no history, and figures drawn once, not a first time to find out where everything will be.
 SETTINGS = """\
+import base64, io
+from IPython.core import pylabtools
+
+def drawn(figure, **_):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    FigureCanvasAgg(figure).print_png(file := io.BytesIO())
+    return base64.b64encode(file.getvalue()).decode()
+
+pylabtools.print_figure = drawn
 c.HistoryManager.enabled = False
-c.InlineBackend.print_figure_kwargs = {"bbox_inches": None}
 """
 SECONDS_FOR_AN_ANSWER = 60
 LESSON = re.compile(r"(?:lesson|lessons/|solutions/)(\d\d)")  # in the path of a notebook, of a test, of a module
