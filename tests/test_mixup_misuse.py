@@ -386,6 +386,7 @@ def test_a_block_of_the_same_model_inside_another_is_an_error(model: SmallCNN, i
 
 def test_a_block_that_was_dropped_without_an_end_refuses_no_other_model() -> None:
     x, y = digits_like()
+    gc.freeze()  # what is there already need not be looked through twenty times
     for _ in range(20):  # the number of a model that is gone is soon that of another
         model = SmallCNN()
         mixer(model, "input")(x, y).__enter__()
