@@ -268,6 +268,15 @@ def test_when_uv_fails_pip_takes_over(
     assert "noise" not in captured
 
 
+def test_on_a_terminal_the_installers_last_line_is_seen(
+    course: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE", "uv fails")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    find_python(course.requirements)
+    assert "\r  noise 29 " in capsys.readouterr().err
+
+
 def test_when_pip_fails_its_last_lines_and_the_command_are_shown_and_the_next_launch_goes_on(course: Course) -> None:
     done = course.run("test", FAKE="pip fails")
     assert done.returncode == 2
@@ -289,6 +298,13 @@ def test_a_folder_that_cannot_be_written_is_one_line(course: Course) -> None:
     assert done.stderr.startswith("hooklab: error: ")
     assert ".cache" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@posix
+def test_a_folder_whose_name_venv_refuses_is_told(course: Course) -> None:
+    done = Course(course.root.rename(course.root.with_name("a:b"))).run("lab")
+    assert done.returncode == 2
+    assert "hooklab: error: Refusing to create a venv in" in done.stderr.splitlines()[-1]
 
 
 # --- interrupted, and two at once ---
