@@ -41,6 +41,13 @@ def examined(name: str, seed: int = ON_THE_PAGE) -> tuple[Training, Health]:
     return training, examine(training, *names)
 
 
+@functools.cache
+def _speaks(name: str, seed: int, module: str, cause: str) -> tuple[bool, str]:
+    """Whether the examination speaks for this cause at this module, and what was seen."""
+    training, health = examined(name, seed)
+    return supports(health, training, module, cause)
+
+
 def _treated(trial: Trial, name: str) -> str:
     for seed in SEEDS:
         _verify(trial, name, seed)
@@ -62,7 +69,7 @@ def _verify(trial: Trial, name: str, seed: int) -> None:
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed writes down a traceback for each kind of device
         yield
 
 
@@ -81,19 +88,18 @@ def _diagnosis(answer: Any, training: Training) -> tuple[str, str]:
 
 
 def _judge_diagnosis(name: str, module: str, cause: str, seed: int) -> None:
-    training, health = examined(name)
+    training, _ = examined(name)
     names = [known for known, _ in training.model.named_modules() if known]
     if not module:
         raise NotYet("your diagnosis names the whole model", expected=f"the part that is ill: {', '.join(names)}")
     if module not in names:
         raise NotYet(f"this training has no module {module!r}", expected=near_names(module, names))
     right, _ = ILLNESS[name]
-    is_so, seen = supports(health, training, module, cause)
+    is_so, seen = _speaks(name, ON_THE_PAGE, module, cause)
     if cause == right and is_so:
         return
     if cause == right:
-        given, its_health = examined(name, seed)  # by its own examination of this one, another module may be ill
-        if supports(its_health, given, module, cause)[0]:
+        if _speaks(name, seed, module, cause)[0]:  # by its own examination of this one, another module may be ill
             return
         raise NotYet(f"{cause!r} is the cause, but {module!r} is not where", expected=CAUSES[cause], got=seen)
     if is_so:

@@ -6,6 +6,7 @@ import math
 
 from hooklab.course.lesson08.clinic import Training
 from hooklab.health import Health
+from hooklab.tallies import Row
 
 # the name of a cause -> what it means
 CAUSES = {
@@ -25,29 +26,30 @@ def supports(health: Health, training: Training, module: str, cause: str) -> tup
     """Whether what was seen speaks for this cause at this module, and what was seen, in words."""
     part = training.model.get_submodule(module)
     parameters = list(part.parameters())
-    ran = module not in health.silent and any(row.module == module for row in health.rows)
+    rows = health.rows
+    ran = module not in health.silent and any(row.module == module for row in rows)
     if cause == "never called":
         return (
             not ran,
-            f"{module!r} ran in {len(_values(health, 'output', module, 'mean'))} of {len(health.steps)} steps",
+            f"{module!r} ran in {len(_values(rows, 'output', module, 'mean'))} of {len(health.steps)} steps",
         )
     if cause in ("frozen", "detached", "not in the optimizer"):
         return _of_parameters(training, module, cause)
     if not parameters and not ran:
         return False, f"{module!r} did not run"
     if cause == "dead":
-        zeros = _last(health, "output", module, "zeros")
+        zeros = _last(rows, "output", module, "zeros")
         return zeros >= 0.95, f"in the last step {zeros:.0%} of the outputs of {module!r} are zero"
     if cause == "saturated":
-        share = _last(health, "output", module, "saturated")
+        share = _last(rows, "output", module, "saturated")
         if math.isnan(share):
             return False, f"{module!r} has no range that it could be saturated in"
         return share >= 0.5, f"{share:.0%} of the outputs of {module!r} lie at an end of its range in the last step"
     if cause == "exploding":
-        largest = max(_values(health, "output", module, "largest"), default=0.0)
+        largest = max(_values(rows, "output", module, "largest"), default=0.0)
         return largest > 1e6, f"the largest output of {module!r} is {largest:.3g}"
     if cause == "vanishing":
-        return _vanishing(health, module)
+        return _vanishing(rows, module)
     return _nan_in_the_backward(health, module)
 
 
@@ -67,11 +69,11 @@ def _of_parameters(training: Training, module: str, cause: str) -> tuple[bool, s
     return found == cause, seen
 
 
-def _vanishing(health: Health, module: str) -> tuple[bool, str]:
-    if max(_values(health, "output", module, "nonfinite"), default=0.0) > 0:
+def _vanishing(rows: list[Row], module: str) -> tuple[bool, str]:
+    if max(_values(rows, "output", module, "nonfinite"), default=0.0) > 0:
         return False, f"{module!r} has outputs that are inf or nan: there is no gradient to speak of"
-    last = next(row for row in health.rows if row.kind == "gradient")  # the backward begins at the last layer
-    here = next(iter(_values(health, "gradient", module, "std")), None)
+    last = next(row for row in rows if row.kind == "gradient")  # the backward begins at the last layer
+    here = next(iter(_values(rows, "gradient", module, "std")), None)
     if here is None:
         return False, f"no gradient comes to the output of {module!r}"
     share = here / last.std if last.std else math.nan
@@ -92,10 +94,10 @@ def _nan_in_the_backward(health: Health, module: str) -> tuple[bool, str]:
     return module == maker, f"{arrives}: what comes after it in the forward made it"
 
 
-def _values(health: Health, kind: str, module: str, statistic: str) -> list[float]:
-    return [getattr(row, statistic) for row in health.rows if (row.kind, row.module) == (kind, module)]
+def _values(rows: list[Row], kind: str, module: str, statistic: str) -> list[float]:
+    return [getattr(row, statistic) for row in rows if (row.kind, row.module) == (kind, module)]
 
 
-def _last(health: Health, kind: str, module: str, statistic: str) -> float:
-    values = [value for value in _values(health, kind, module, statistic) if value is not None]
+def _last(rows: list[Row], kind: str, module: str, statistic: str) -> float:
+    values = [value for value in _values(rows, kind, module, statistic) if value is not None]
     return values[-1] if values else math.nan
