@@ -67,20 +67,22 @@ def solution_of(id):
 
     Before it stand the lesson's imports, and its cells of definitions: an answer may be built on them.
     """
-    made = draft_of(int(id.split(".")[0]))
-    exercise = next(one for one in made.exercises if one.id == id)
-    lines = [line for cell in made.cells for line in cell.parsed().body]
+    exercises, cells = lesson_of(int(id.split(".")[0]))
+    exercise = next(one for one in exercises if one.id == id)
+    lines = [line for _, body in cells for line in body]
     before = [ast.unparse(line) for line in lines if isinstance(line, ast.Import | ast.ImportFrom)]
-    for cell in made.cells[: exercise.solution.number - 1]:
-        if cell.kind == "code" and all(isinstance(line, ast.ClassDef | ast.FunctionDef) for line in cell.parsed().body):
+    for cell, body in cells[: exercise.solution.number - 1]:
+        if cell.kind == "code" and all(isinstance(line, ast.ClassDef | ast.FunctionDef) for line in body):
             before.append(cell.text)
     (call,) = [node for node in ast.walk(exercise.check.parsed()) if isinstance(node, ast.Call)]
     return "\n".join(before), exercise.solution.text, ast.unparse(call.args[1])
 
 
 @functools.cache
-def draft_of(number):
-    return draft(COURSE, next(lesson for lesson in COURSE.lessons() if lesson.number == number))
+def lesson_of(number):
+    """Return a lesson's exercises, and its cells with their statements."""
+    made = draft(COURSE, next(lesson for lesson in COURSE.lessons() if lesson.number == number))
+    return made.exercises, [(cell, cell.parsed().body) for cell in made.cells]
 
 
 def run(code, name, path):
