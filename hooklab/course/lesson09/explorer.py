@@ -126,18 +126,19 @@ def draw_head(number: int, chosen: tuple[int, int], position: int, off: str) -> 
     attention, expected = look(number, *chosen, position), says(number, *chosen, position, off)
     with style():
         figure, axes = inches(9.0, 3.3)
+        at = [0.42 + 0.365 * place for place in range(len(tokens))]
+        axes.bar(at, attention.tolist(), 0.28, 1.95, color=CAPTURED)  # all at once: each call takes milliseconds
         for place, token in enumerate(tokens):
-            x = 0.42 + 0.365 * place
-            axes.text(x, 1.7, f"{token}", ha="center", color=FORWARD if place == position else INK, weight="bold")
-            axes.bar(x, attention[place].item(), 0.28, 1.95, color=CAPTURED)
-        x = 0.42 + 0.365 * position
+            colour = FORWARD if place == position else INK
+            axes.text(at[place], 1.7, f"{token}", ha="center", color=colour, weight="bold")
+        x = at[position]
         axes.annotate("", (x, 1.68), (x, 1.4), arrowprops={"arrowstyle": "-|>", "color": FORWARD, "lw": 2})
         axes.text(
             0.15, 3.2, "attention of the head from the position with the arrow", va="top", fontsize=9, color=CAPTURED
         )
-        for token, share in enumerate(expected.tolist()):
-            x = 1.9 + 0.4 * token
-            axes.bar(x, 0.8 * share, 0.3, 0.3, color=CHANGED if off != "none" else REST)
+        at = [1.9 + 0.4 * token for token in range(len(expected))]
+        axes.bar(at, [0.8 * share for share in expected.tolist()], 0.3, 0.3, color=CHANGED if off != "none" else REST)
+        for token, x in enumerate(at):
             colour, weight = (FORWARD, "bold") if token == answer else (INK, "normal")
             axes.text(x, 0.06, f"{token}", ha="center", fontsize=10, weight=weight, color=colour)
         axes.text(
