@@ -127,17 +127,23 @@ def launch(
         >>> launch(main)  # doctest: +SKIP
         [1.0, 1.0]
     """
+    outputs, results = _outputs_and_results(script(main, *uses), main.__name__, processes, seconds)
+    if show and any(outputs):
+        print(together(outputs))
+    return [pickle.loads(result) for result in results]
+
+
+@kept
+def _outputs_and_results(program: str, name: str, processes: int, seconds: float) -> tuple[list[str], list[bytes]]:
     with tempfile.TemporaryDirectory(prefix="hooklab-") as folder:
-        file = Path(folder) / f"{main.__name__}.py"
-        file.write_text(script(main, *uses), encoding="utf-8")
+        file = Path(folder) / f"{name}.py"
+        file.write_text(program, encoding="utf-8")
         store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
         ends = _ask({"file": str(file), "processes": processes, "seconds": seconds, "port": store.port})
         outputs = [_read(Path(folder, f"{rank}.txt")).replace(f"{folder}{os.sep}", "") for rank in range(processes)]
         if any(end != 0 for end in ends):
             raise ProcessesFailed(ends, outputs)
-        if show and any(outputs):
-            print(together(outputs))
-        return [pickle.loads(Path(folder, f"{rank}.pickle").read_bytes()) for rank in range(processes)]
+        return outputs, [Path(folder, f"{rank}.pickle").read_bytes() for rank in range(processes)]
 
 
 def by_torchrun(main: Callable[[], Any], *uses: Any, processes: int = 2, seconds: float = 120) -> str:

@@ -26,6 +26,8 @@ from torch.nn.parallel import DistributedDataParallel
 from hooklab.course import processes
 from hooklab.course.processes import ProcessesFailed, by_torchrun, launch, script, together
 
+pytestmark = pytest.mark.usefixtures("nothing_kept")
+
 
 def add_up():
     dist.init_process_group("gloo")
