@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -274,7 +275,22 @@ def test_on_a_terminal_the_installers_last_line_is_seen(
     monkeypatch.setenv("FAKE", "uv fails")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     find_python(course.requirements)
-    assert "\r  noise 29 " in capsys.readouterr().err
+    assert re.search(r"\r  0:\d\d  noise 29 ", capsys.readouterr().err)
+
+
+def test_while_an_installer_says_nothing_the_time_goes_on(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    def show(_: object, text: str) -> None:
+        shown.append(text)
+        if (course.root / "waits").exists():
+            (course.root / "go-on").touch()
+
+    monkeypatch.setenv("FAKE", "uv waits")
+    monkeypatch.setattr(environment, "TICK", 0.01)
+    monkeypatch.setattr(environment.Progress, "show", show)
+    find_python(course.requirements)
+    assert re.fullmatch(r"  0:\d\d  ", shown[-1])
 
 
 def test_when_pip_fails_its_last_lines_and_the_command_are_shown_and_the_next_launch_goes_on(course: Course) -> None:
