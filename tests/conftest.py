@@ -10,6 +10,8 @@ from hooklab.course import kept
 
 collect_ignore = ["course/notebooks/preloaded.py"]  # for the kernels: it imports a debugger
 
+pytest.register_assert_rewrite("tests.course.exercises.answers")  # else its asserts do not say what came
+
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 gc.disable()  # while tests are collected nothing is garbage, and looking for some takes a sixth of the time

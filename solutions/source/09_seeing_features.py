@@ -191,12 +191,13 @@ assert min(crosses.values()) > 0.25 > maps.chance(few.masks) > 0.15
 
 # %% [markdown]
 # *What to see:* every method tells the two trained networks apart. But look at the crosses. With gradient × input, random
-# weights point at the shape not much less often than a trained network, and in the lower three rows more often than chance.
+# weights point at the shape not much less often than a trained network, and with most methods more often than chance.
 # These maps show the **picture**. Anyone would have found them convincing.
 #
 # So a map needs a control. The first is this: **random weights** ([sanity checks, 2018](https://arxiv.org/abs/1810.03292)).
 # The second costs one more map: ask for **another class**. What speaks for a disc should not be what speaks for a square. We
-# compare both maps by their rank correlation: 1 if the pixels come in the same order, 0 for no relation.
+# compare both maps by their rank correlation: 1 if the pixels come in the same order, −1 if in the opposite one, 0 for no
+# relation.
 
 # %% tags=["figure"]
 other_class = (few.labels + 1) % 3

@@ -27,6 +27,7 @@ from hooklab.course.build.sources import (
     Lesson,
     Problem,
     called_with,
+    calls_in,
     has_marker,
     parsed,
     read_cells,
@@ -51,7 +52,7 @@ TABLES = {
 }
 _NOTHING = Cell(0, 0, "markdown", (), "")  # stands before the first cell and after the last
 _TITLE = f"### {words.EXERCISE} "
-_HEADING = re.compile(rf"{_TITLE}(\d+\.\d+) · \S.*")
+_HEADING = re.compile(rf"{_TITLE}(\d+\.\d+) · (\S.*)")
 _LEVEL = re.compile(rf"(●○○|●●○|●●●) · (\d+) {words.A_MINUTE}")
 _HINT = re.compile(rf"<details>\s*<summary>\s*{words.HINT}: \s*\S.*?</summary>\s*\S.*?</details>", re.S)
 _SUBHEADING = re.compile(r"^#{1,4} (.+?)\s*$", re.M)
@@ -62,9 +63,10 @@ _IN_ROW = re.compile(r"\.ipynb\).*\| (?P<core>\d+)(?: \+ (?P<more>\d+))? \|")
 
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise: its id, such as "2.1", its points (the number of ●), its minutes, and its three cells."""
+    """An exercise: its id, such as "2.1", its title, its points (the number of ●), its minutes, and its three cells."""
 
     id: str
+    title: str
     points: int
     minutes: int
     card: Cell
@@ -195,9 +197,9 @@ def _exercise(card: Cell, solution: Cell, check: Cell, file: str) -> Exercise | 
         problems.append(check.problem(file, f'{len(ids)} calls of check("id", …), exactly one is needed'))
     elif heading and ids[0] != heading[1]:
         problems.append(check.problem(file, f"it checks {ids[0]}, but the card before it is exercise {heading[1]}"))
-    if problems or level is None:
+    if problems or level is None or heading is None:
         return problems
-    return Exercise(ids[0], level[1].count("●"), int(level[2]), card, solution, check)
+    return Exercise(ids[0], heading[2], level[1].count("●"), int(level[2]), card, solution, check)
 
 
 def _prediction_problems(cells: list[Cell], known: list[str], where: str, file: str) -> list[Problem]:
@@ -249,7 +251,7 @@ def _prediction_faults(before: Cell, cell: Cell, after: Cell) -> list[str]:
 
 def _id_problems(lesson: Lesson, cells: list[Cell], exercises: list[Exercise], file: str) -> list[Problem]:
     """Hold the exercises' ids against the checks and the wrong answers."""
-    known = [id for path in lesson.own.glob("check*.py") for id in called_with(parsed(path), "exercise")]
+    known = _titles(lesson)
     wrong = Counter(called_with(parsed(lesson.wrong_answers), "wrong"))
     problems = []
     for one in exercises:
@@ -257,6 +259,8 @@ def _id_problems(lesson: Lesson, cells: list[Cell], exercises: list[Exercise], f
             problems.append(one.card.problem(file, f"exercise {one.id} in lesson {lesson.number}"))
         elif one.id not in known:
             problems.append(one.check.problem(file, f'hooklab.course.exercises has no @exercise("{one.id}", …)'))
+        elif not one.title.lower().endswith(known[one.id].lower()):
+            problems.append(one.card.problem(file, f"exercise {one.id} is {known[one.id]!r} in its check"))
         elif wrong[one.id] < WRONG_ANSWERS:
             needed = f'at least {WRONG_ANSWERS} are needed, each @wrong("{one.id}", "what the check says")'
             what = f"{wrong[one.id]} wrong answers in {lesson.shown(lesson.wrong_answers)}: {needed}"
@@ -265,6 +269,12 @@ def _id_problems(lesson: Lesson, cells: list[Cell], exercises: list[Exercise], f
     cardless = sorted(set(known) - {heading[1] for heading in headings if heading})
     told = "hooklab.course.exercises has exercise {}, but here is no card for it"
     return problems + [Problem(file, told.format(id)) for id in cardless]
+
+
+def _titles(lesson: Lesson) -> dict[str, str]:
+    """Return id -> title of the exercises that have a check; a card may say "Mend it: " before the title."""
+    calls = [call for path in lesson.own.glob("check*.py") for call in calls_in(parsed(path), "exercise")]
+    return dict([ast.literal_eval(argument) for argument in call.args] for call in calls)
 
 
 def _lacking(course: Course, lesson: Lesson, cells: list[Cell], file: str) -> list[Problem]:

@@ -79,9 +79,9 @@ check("N.1", one_more)
 # %% [markdown] tags=["recap"]
 # ## Recap
 #
-# | claim | then | now |
-# |---|---|---|
-# | `y = x` copies | no | no |
+# | what one may think | today |
+# |---|---|
+# | `y = x` makes a second tensor | no: a second name |
 
 # %%
 progress(N)

@@ -154,7 +154,8 @@ def _compare_one(draft: Draft, variant: Variant) -> list[Problem]:
     wanted = skeleton(draft, variant)
     problems = [_at(file, cells, index, what) for index, what in _cell_differences(cells, wanted.cells)]
     if {**notebook, "cells": []} != {**wanted, "cells": []}:
-        problems.append(Problem(file, "the notebook's metadata is not what the builder writes"))
+        what = "the notebook's metadata is not what the builder writes; if JupyterLab has saved it: git checkout"
+        problems.append(Problem(file, f"{what} {file}"))
     if not problems and serialise(notebook) != text:
         problems.append(Problem(file, "saved by something other than the builder"))
     return problems + [_at(file, cells, index, what) for index, what in findings(notebook, draft, variant)]
@@ -175,7 +176,10 @@ def _difference(cell: Any, want: Any) -> str:
     if cell.get("source") != want.source:
         pairs = zip_longest(cell["source"].split("\n"), want.source.split("\n"), fillvalue="(nothing)")
         number, line, wanted = next((n, one, other) for n, (one, other) in enumerate(pairs, start=1) if one != other)
-        return f"line {number} is `{shortened(line)}`, in the source `{shortened(wanted)}`"
+        same = next((n for n, (one, other) in enumerate(zip(line, wanted, strict=False)) if one != other), 0)
+        begin = max(0, same - 30) if max(len(line), len(wanted)) > 60 else 0  # else both are cut before they differ
+        here, there = (("…" if begin else "") + shortened(one[begin:]) for one in (line, wanted))
+        return f"line {number} is `{here}`, in the source `{there}`"
     differing = sorted(key for key in {*cell, *want} if cell.get(key) != want.get(key))
     return f"{' and '.join(differing)} not as the source gives it"
 

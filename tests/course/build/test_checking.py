@@ -60,6 +60,16 @@ def test_an_edited_source_is_told_with_file_cell_and_command(built: Path, capsys
     ]
 
 
+def test_lines_that_are_long_are_shown_from_where_they_differ(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alike = " + ".join(map(str, range(30)))
+    (built / SOURCE).write_text(changed("total = 1 + 1", f"total = {alike} + 1"), encoding="utf-8")
+    spoil(built / LESSON, lambda nb: nb["cells"][2].update(source=f"total = {alike} + 2"))
+
+    told = next(problem for problem in refused(built, capsys) if problem.startswith(LESSON))
+
+    assert told.endswith("`…24 + 25 + 26 + 27 + 28 + 29 + 2`, in the source `…24 + 25 + 26 + 27 + 28 + 29 + 1`")
+
+
 def test_an_edited_solution_leaves_the_lesson_up_to_date(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (built / SOURCE).write_text(changed("first, second = 1, 1", "first, second = 2, 0"), encoding="utf-8")
 

@@ -95,6 +95,12 @@ def test_all_problems_of_a_source_are_told_at_once_in_its_order(tmp_path: Path) 
             "",
             '09_tiny.py: no recap: a markdown cell with the tag "recap"',
         ),
+        (
+            "hooklab/course/lesson09/checks.py",
+            '"Two"',
+            '"Three"',
+            ": cell 4 \"### Exercise 9.1 · Two\": exercise 9.1 is 'Three' in its check",
+        ),
         ("solutions/source/09_tiny.py", "**Time** 6", "6", "the lesson's card has no minutes: `**Time** 6 minutes`"),
     ],
 )
@@ -114,8 +120,12 @@ def test_an_exercise_has_its_id_points_and_cells(tmp_path: Path) -> None:
 
     (one,) = made.exercises
     assert not made.problems
-    assert (one.id, one.points) == ("9.1", 2)
+    assert (one.id, one.title, one.points) == ("9.1", "Two", 2)
     assert [(role, cell.number) for role, cell in one.roles()] == [("exercise", 4), ("solution", 5), ("check", 6)]
+
+
+def test_a_card_may_say_more_than_the_check(tmp_path: Path) -> None:
+    assert not problems_of(tmp_path, changed("9.1 · Two", "9.1 · Mend it: two"))
 
 
 def test_a_card_may_have_an_empty_line_under_its_title(tmp_path: Path) -> None:

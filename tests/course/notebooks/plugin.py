@@ -52,6 +52,7 @@ def drawn(figure, **_):
 pylabtools.print_figure = drawn
 c.HistoryManager.enabled = False
 """
+ELSEWHERE = "HOOKLAB_ELSEWHERE"  # what `elsewhere` looks for in the kernels, which import it with torch
 SECONDS_FOR_AN_ANSWER = 60
 LESSON = re.compile(r"(?:lesson|lessons/|solutions/)(\d\d)")  # in the path of a notebook, of a test, of a module
 NOTEBOOKS_TO_FORK = 4
@@ -89,11 +90,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Say what kernels and other processes have from the beginning; make the folder of what this run trains."""
+    if not (os.environ.get(ELSEWHERE) or "1").isdecimal():
+        raise pytest.UsageError(f"{ELSEWHERE} is the number of a processor to imitate, such as 1")
     multiprocessing.set_forkserver_preload(["tests.course.notebooks.preloaded"])
     if not hasattr(config, "workerinput"):
         folder = tempfile.TemporaryDirectory(prefix="hooklab-kept-")
         config.add_cleanup(folder.cleanup)
         os.environ[kept.FOLDER] = folder.name
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say so where another processor was imitated: a run that passes looks like any other."""
+    if number := os.environ.get(ELSEWHERE):
+        what = (
+            f"The notebooks ran as on another processor, number {number}: printed text and asserts were held against it"
+        )
+        terminalreporter.write_line(f"{what}, pictures are never compared.")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -167,7 +179,7 @@ def launching(session: pytest.Session) -> AbstractContextManager[object]:
     from tests.course.notebooks.forked import forking
 
     notebooks = sum(isinstance(item, NoHookLeft) for item in session.items)
-    enough = notebooks >= NOTEBOOKS_TO_FORK or "HOOKLAB_ELSEWHERE" in os.environ  # which forked kernels look at
+    enough = notebooks >= NOTEBOOKS_TO_FORK or bool(os.environ.get(ELSEWHERE))  # which forked kernels look at
     return forking() if enough else nullcontext()
 
 
