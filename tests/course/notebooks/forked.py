@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from multiprocessing import forkserver
@@ -70,12 +72,18 @@ def forking() -> Iterator[None]:
 
 
 def wait_for_answer(client: BlockingKernelClient, timeout: float) -> None:
-    """Wait for the kernel's first answer; later, look for its end every hundredth of a second.
+    """Wait until the kernel answers and is heard; later, look for its end every hundredth of a second.
 
-    jupyter_client listens for a fifth of a second for more, and looks every tenth.
+    jupyter_client listens for a fifth of a second for more, and looks every tenth. And nbval, which asks once more,
+    waits for a whole second if it does not yet hear the kernel's output, whose channel connects a little later.
     """
-    client.kernel_info()
-    client.get_shell_msg(timeout=timeout)
+    until = time.monotonic() + timeout
+    while time.monotonic() < until:
+        client.kernel_info()
+        client.get_shell_msg(timeout=timeout)
+        with contextlib.suppress(queue.Empty):
+            client.get_iopub_msg(timeout=0.02)
+            break
     client.parent._async_wait = partial(client.parent._async_wait, pollinterval=0.01)
 
 
