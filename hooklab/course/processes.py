@@ -37,7 +37,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest import mock
 
 import torch
 from torch._C._distributed_c10d import TCPStore  # torch.distributed hands it on, in no list that mypy reads
@@ -183,16 +182,18 @@ def begin(target: Callable[..., Any], *arguments: Any) -> BaseProcess:
     Args:
         target: a function of a module.
     """
-    nothing = ModuleType("__main__")
-    if CAN_FORK:
-        with contextlib.suppress(PermissionError), mock.patch.dict(sys.modules, {"__main__": nothing}):
-            forked = multiprocessing.get_context("forkserver").Process(target=target, args=arguments)
-            forked.start()
-            return forked
-    with mock.patch.dict(sys.modules, {"__main__": nothing}):
+    program, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    try:
+        if CAN_FORK:
+            with contextlib.suppress(PermissionError):
+                forked = multiprocessing.get_context("forkserver").Process(target=target, args=arguments)
+                forked.start()
+                return forked
         spawned = multiprocessing.get_context("spawn").Process(target=target, args=arguments)
         spawned.start()
         return spawned
+    finally:
+        sys.modules["__main__"] = program
 
 
 def together(outputs: Sequence[str]) -> str:

@@ -309,6 +309,7 @@ def test_a_process_does_not_import_the_script_that_starts_it(tmp_path, monkeypat
     process.join()
     assert process.exitcode == 0
     assert sys.modules["__main__"] is script
+    assert "multiprocessing.popen_forkserver" in sys.modules or not processes.CAN_FORK  # what start imports stays
 
 
 @pytest.mark.skipif(not processes.CAN_FORK, reason="it is never used there")

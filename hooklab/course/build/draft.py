@@ -272,9 +272,13 @@ def _id_problems(lesson: Lesson, cells: list[Cell], exercises: list[Exercise], f
 
 
 def _titles(lesson: Lesson) -> dict[str, str]:
-    """Return id -> title of the exercises that have a check; a card may say "Mend it: " before the title."""
+    """Return id -> title of the exercises that have a check, "" for one that is not written there as a text.
+
+    A card may say "Mend it: " before the title.
+    """
     calls = [call for path in lesson.own.glob("check*.py") for call in calls_in(parsed(path), "exercise")]
-    return dict([ast.literal_eval(argument) for argument in call.args] for call in calls)
+    told = [[str(one.value) for one in call.args if isinstance(one, ast.Constant)] for call in calls]
+    return {id: title for id, title, *_ in ([*texts, ""] for texts in told if texts)}
 
 
 def _lacking(course: Course, lesson: Lesson, cells: list[Cell], file: str) -> list[Problem]:

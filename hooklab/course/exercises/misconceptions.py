@@ -6,15 +6,18 @@ that was seen, and no other one does.
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from hooklab.course.exercises.frames import whose
 from hooklab.course.exercises.trial import NotYet, same
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def fitting(observed: Sequence[Any], guesses: Mapping[str, Callable[[Any], Any]], inputs: Iterable[Any]) -> str | None:
@@ -40,6 +43,25 @@ def fitting(observed: Sequence[Any], guesses: Mapping[str, Callable[[Any], Any]]
         if all(_does(program, one, seen) for one, seen in zip(inputs, observed, strict=True))
     ]
     return found[0] if len(found) == 1 else None
+
+
+_remembered: list[Any] = []
+
+
+def remembered(function: F) -> F:
+    """Return the function, which remembers what it gives: for programs of ours that take long, never for answers.
+
+    An answer may replace a function of torch while ours run. So whoever finds that it has calls `forget`.
+    """
+    cached: Any = functools.cache(function)
+    _remembered.append(cached)
+    return cached  # type: ignore[no-any-return]
+
+
+def forget() -> None:
+    """Let every remembered function find out anew."""
+    for one in _remembered:
+        one.cache_clear()
 
 
 def alike(one: Any, other: Any) -> bool:

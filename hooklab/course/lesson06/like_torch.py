@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ from torch import nn
 from hooklab.course.exercises.expectations import error_comes_out, hidden_error
 from hooklab.course.exercises.faults import PlannedInterrupt
 from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line
-from hooklab.course.exercises.misconceptions import fitting
+from hooklab.course.exercises.misconceptions import fitting, remembered
 from hooklab.course.exercises.stubs import has_stub_line, is_stub
 from hooklab.course.exercises.trial import NotYet, Trial
 from hooklab.course.lesson06.faulty import Hooks, faulty_calls
@@ -134,7 +134,7 @@ def _with_registers(answer: type) -> type:
     return type(answer.__name__, (answer,), {name: getattr(Registers, name) for name in METHODS.values()})
 
 
-@cache  # of a class of ours, the same each time
+@remembered
 def _faulty_log(call: type, both_require_grad: bool, program: Program) -> list[str]:
     return run(call, program, both_require_grad).log
 

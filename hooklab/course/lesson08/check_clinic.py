@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from torch.optim import Optimizer
 
 from hooklab import leftover_hooks
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.misconceptions import remembered
 from hooklab.course.exercises.trial import NotYet, Trial, first_words, tensor_text
 from hooklab.course.lesson08.clinic import STEPS, Training, examine, patient
 from hooklab.course.lesson08.evidence import CAUSES, supports
@@ -33,7 +33,7 @@ ILLNESS = {
 }
 
 
-@functools.cache
+@remembered
 def examined(name: str, seed: int = ON_THE_PAGE) -> tuple[Training, Health]:
     """A patient as it is, by default that of the page, after a training under a monitor."""
     training = patient(name, seed)
@@ -41,7 +41,7 @@ def examined(name: str, seed: int = ON_THE_PAGE) -> tuple[Training, Health]:
     return training, examine(training, *names)
 
 
-@functools.cache
+@remembered
 def _speaks(name: str, seed: int, module: str, cause: str) -> tuple[bool, str]:
     """Whether the examination speaks for this cause at this module, and what was seen."""
     training, health = examined(name, seed)
@@ -188,7 +188,7 @@ def _why_unchanged(name: str, training: Training, seed: int) -> str | None:
     return "no effect: step for step, its losses are those of the patient as it was"
 
 
-@functools.cache
+@remembered
 def _losses_as_it_was(name: str, seed: int) -> str:
     return repr(patient(name, seed).train(STEPS, seed).losses)  # nan is like nan in words
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hooklab.course.exercises.misconceptions import fitting
+from hooklab.course.exercises.misconceptions import fitting, remembered
 from hooklab.course.exercises.runs import runs_counted
 from hooklab.course.exercises.trial import NotYet, Trial, apart, expect_tensor, same, tensor_text
 
@@ -70,7 +70,7 @@ def judge(trial: Trial, worlds: Sequence[World], right: Program, guesses: Mappin
             )
 
 
-@cache  # what a misconception gives is the same each time
+@remembered
 def _given(program: Program, world: World) -> Any:
     return program(*world.make())
 

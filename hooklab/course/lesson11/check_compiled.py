@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.expectations import expect_handle, expect_unused
-from hooklab.course.exercises.misconceptions import Reason, alike, fitting, named_by
+from hooklab.course.exercises.misconceptions import Reason, alike, fitting, named_by, remembered
 from hooklab.course.exercises.trial import NotYet, Trial
 
 WHERE = {"1.0": "on the layer `1.0`: ", "": "on the whole model: "}
@@ -96,7 +96,7 @@ PROGRAMS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-@cache  # to compile takes long
+@remembered
 def _observe_program(words: str, name: str) -> list[Tensor]:
     return _observe(PROGRAMS[words], name)
 

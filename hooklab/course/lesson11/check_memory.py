@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial, wraps
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from torch._C import Future as AnyFuture  # what then() of torch's Future return
 from torch.futures import Future
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.misconceptions import alike, fitting
+from hooklab.course.exercises.misconceptions import alike, fitting, remembered
 from hooklab.course.exercises.trial import NotYet, StillTheStub, Trial, learners_error, tensor_text
 
 RANKS = 3
@@ -298,7 +298,7 @@ def a_memory_for_any_compression(trial: Trial) -> str:
     return "in four steps, over changing buckets, each process gets the mean of what was sent, and nothing is lost"
 
 
-@cache
+@remembered
 def _observe_program(words: str, _: None) -> list[Tensor]:
     return list(observe(PROGRAMS[words]))
 

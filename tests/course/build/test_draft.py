@@ -128,6 +128,11 @@ def test_a_card_may_say_more_than_the_check(tmp_path: Path) -> None:
     assert not problems_of(tmp_path, changed("9.1 · Two", "9.1 · Mend it: two"))
 
 
+@pytest.mark.parametrize("written", ["TITLE", "title='Two'"])
+def test_a_title_that_is_no_plain_text_is_not_held_against_the_card(tmp_path: Path, written: str) -> None:
+    assert not problems_of(tmp_path, changed("9.1 · Two", "9.1 · Two"), checks=CHECKS.replace('"Two"', written))
+
+
 def test_a_card_may_have_an_empty_line_under_its_title(tmp_path: Path) -> None:
     made = draft_of(tmp_path, changed("· Two\n# ●●○", "· Two\n#\n# ●●○"))
 
