@@ -39,18 +39,10 @@ if sys.dont_write_bytecode:
     sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX")
     sys.dont_write_bytecode = sys.pycache_prefix is None
 
-# Of the kernels: no history, and figures drawn once, not a first time to find out where everything will be.
+# Of the kernels: no history, and figures drawn once, not a first time to find out where their margins are.
 SETTINGS = """\
-import base64, io
-from IPython.core import pylabtools
-
-def drawn(figure, **_):
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    FigureCanvasAgg(figure).print_png(file := io.BytesIO())
-    return base64.b64encode(file.getvalue()).decode()
-
-pylabtools.print_figure = drawn
 c.HistoryManager.enabled = False
+c.InlineBackend.print_figure_kwargs = {"bbox_inches": None}
 """
 ELSEWHERE = "HOOKLAB_ELSEWHERE"  # what `elsewhere` looks for in the kernels, which import it with torch
 SECONDS_FOR_AN_ANSWER = 60
