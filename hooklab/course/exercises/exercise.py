@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hooklab.course.exercises.trial import Trial
@@ -19,24 +20,45 @@ if TYPE_CHECKING:
 COURSE = Path(__file__).parents[1]
 
 
+Scene = Callable[["Trial", Any], Iterator[tuple[Any, ...]]]
+
+
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise's check.
+    """An exercise as data: its scene, which `judge` runs with an answer in each of the worlds.
 
-    `verify` gets a `Trial`, raises `NotYet` where the answer falls short, and returns one line that says what was
-    verified.
+    Args:
+        id: such as "2.1".
+        title: as on the card.
+        verified: one line for a correct answer, which says what was verified.
+        scene: a generator of (what is looked at, value) or (what, value, label of the reason); see `judge`.
+        worlds: what the scene is called with, one after the other.
     """
 
     id: str
     title: str
-    verify: Callable[[Trial], str]
+    verified: str
+    scene: Scene
+    worlds: tuple[Any, ...] = (None,)
+    old: Callable[[Trial], str] | None = None
+
+    @property
+    def lesson(self) -> int:
+        return int(self.id.split(".")[0])
+
+    def verify(self, trial: Trial) -> str:
+        """Return the line that says what was verified, or raise NotYet."""
+        from hooklab.course.exercises.judge import judge
+
+        return self.old(trial) if self.old is not None else judge(self, trial)
 
 
-def exercise(id: str, title: str) -> Callable[[Callable[[Trial], str]], Exercise]:
-    """Make a function of a `Trial` the check of exercise `id`."""
+def exercise(id: str, title: str, *, verified: str = "", worlds: Iterable[Any] = (None,)) -> Callable[[Any], Exercise]:
+    """Make a scene the exercise `id`."""
 
-    def make(verify: Callable[[Trial], str]) -> Exercise:
-        return Exercise(id, title, verify)
+    def make(scene: Any) -> Exercise:
+        old = None if inspect.isgeneratorfunction(inspect.unwrap(scene)) else scene
+        return Exercise(id, title, verified, scene, tuple(worlds), old)
 
     return make
 

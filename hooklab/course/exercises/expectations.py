@@ -16,7 +16,7 @@ from hooklab.course.exercises.values import tensor_text
 def expect_returned(got: Any, expected: str, likely: str | None = "forgotten return") -> None:
     """Raise NotYet if an answer returned None."""
     if got is None:
-        raise NotYet("your function returned None", expected=expected, got="None", likely=likely)
+        raise NotYet("your function returned None", expected=expected, got="None", likely=likely, label="returns-none")
 
 
 def expect_handle(handle: Any, of: str = "the method that registers the hook") -> None:
@@ -36,7 +36,8 @@ def expect_handle(handle: Any, of: str = "the method that registers the hook") -
             "your function did not return the handle",
             expected=f"what {of} returned, so that the caller can remove the hook",
             got=tensor_text(handle),
-            likely="forgotten return of the handle" if handle is None else None,
+            likely="Return what register_… gives you: it is the only way for the caller to remove the hook.",
+            label="no-handle",
         )
 
 
@@ -45,13 +46,15 @@ def expect_unused(handle: Any) -> None:
     if isinstance(handle, RemovableHandle) and handle.hooks_dict_ref() is None:
         raise NotYet(
             "the hook table that your handle belongs to is gone: it was replaced, or its module is gone",
-            expected="a handle with which the caller can remove the hook",
+            expected="a handle that the caller can use to remove the hook",
+            label="handle-without-table",
         )
     if is_used_up(handle):
         raise NotYet(
-            "the handle that you return has been used already: its hook is gone",
-            expected="a handle with which the caller can remove the hook",
-            likely="`with` removes the hook at the end of its block, and remove() at once: return the handle, unused",
+            "the handle that you return is used up: its hook is gone",
+            expected="a handle that the caller can use to remove the hook",
+            likely="`with` removes the hook at the end of its block, remove() at once. Return the handle unused.",
+            label="used-handle",
         )
 
 
@@ -59,9 +62,10 @@ def expect_still_there(handle: Any) -> None:
     """Raise NotYet if the hook of a handle is gone after a pass, though nobody has removed it."""
     if is_used_up(handle):
         raise NotYet(
-            "after a pass, your hook is gone",
-            expected="a hook that stays until the caller removes it by its handle",
-            likely="a hook that removes itself",
+            "after one pass, your hook is gone",
+            expected="a hook that stays until the caller removes it with the handle",
+            likely="Your hook removes itself.",
+            label="removes-itself",
         )
 
 
@@ -96,9 +100,10 @@ def error_comes_out(trial: Trial, function: Callable[[], Any]) -> bool:
         if error is None or not isinstance(error.__cause__ or error.__context__, PlannedError | PlannedInterrupt):
             raise
         raise NotYet(
-            f"an exception came out as another one: {kind_of(error)}",
-            expected="the exception that was raised: whoever stands outside waits for that one",
-            likely="`raise` with another exception in an `except`; a bare `raise` sends on the one that came",
+            f"your code replaced the exception with a different one: {kind_of(error)}",
+            expected="the exception that was raised: the caller may be catching that one",
+            likely="An `except` block raises a new exception. A bare `raise` passes on the original.",
+            label="exception-replaced",
         ) from fault
     return False
 
@@ -107,8 +112,9 @@ def hidden_error(where: str) -> NotYet:
     """Say that an exception did not come out; `where` is what raised it, such as "the block" or "train()"."""
     return NotYet(
         f"{where} raised an exception, and your code hid it",
-        expected="whoever stands outside sees the exception",
-        got="what comes after it went on as if nothing had happened",
-        likely="swallowed: an `except` without `raise`, a `return` in `finally`, or an __exit__ that returns something "
-        "true",
+        expected="the exception reaches the caller",
+        got="the code after it went on as if nothing had happened",
+        likely="The exception gets lost in your code: an `except` without `raise`, a `return` in `finally`, or an "
+        "__exit__ that returns something true.",
+        label="hidden-error",
     )

@@ -8,8 +8,17 @@ _MOST = 500  # characters of one line of an outcome: no check means to write mor
 class NotYet(Exception):
     """An answer falls short: what is missing, what was expected, what came, and the likely misconception."""
 
-    def __init__(self, missing: str, *, expected: object = None, got: object = None, likely: str | None = None):
+    def __init__(
+        self,
+        missing: str,
+        *,
+        expected: object = None,
+        got: object = None,
+        likely: str | None = None,
+        label: str | None = None,
+    ):
         super().__init__(missing)
+        self.label = label  # how it is recorded; None: by its words
         self.missing = cut(missing, _MOST)
         pairs = (("expected", expected), ("got", got), ("likely", likely))
         self.details = tuple((label, cut(str(text), _MOST)) for label, text in pairs if text is not None)

@@ -83,8 +83,9 @@ class Trial:
             self._registered = given, snapshot_hooks(given) - before_on_given
             if may_hook and (left := remove_new_hooks([], before)):
                 raise NotYet(
-                    f"your hook runs for every module of this process: {left[0]} (it was removed)",
+                    f"your hook runs for every module in this process: {left[0]} (the check removed it)",
                     expected="a hook on what your function was given, and nowhere else",
+                    label="global-hook",
                 )
             return result
 
@@ -93,8 +94,9 @@ class Trial:
         objects, hooks = self._registered
         for place, _ in sorted(hooks & snapshot_hooks(objects)):
             raise NotYet(
-                f"after handle.remove() another hook of yours is still there: a {place}",
+                f"after handle.remove() another of your hooks is still registered: a {place}",
                 expected="one hook, which the handle removes",
+                label="second-hook",
             )
 
     def run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -118,8 +120,9 @@ class Trial:
         if type(result) is CoroutineType:
             result.close()
             raise NotYet(
-                f"calling {name} gives a coroutine: none of its lines has run",
+                f"{name} is an `async` function, so calling it only creates a coroutine",
                 expected="a plain function: `def` without `async`",
+                label="coroutine",
             )
         return result
 
@@ -156,66 +159,77 @@ class Trial:
 
 def _hook_left(description: str) -> NotYet:
     return NotYet(
-        f"your code left a hook behind: {description} (it was removed)",
-        expected="no hook of yours is left when your function returns",
-        likely="not removed: keep what register_… returns and call its remove(), on every way out; or use `with`",
+        f"your code left a hook behind: {description} (the check removed it)",
+        expected="none of your hooks is left when your function returns",
+        likely="You never remove the hook. Keep the handle that register_… returns and call its remove(), even if an "
+        "exception comes in between; or use `with`.",
+        label="hook-left",
     )
 
 
 def _hook_unknown(description: str) -> NotYet:
     return NotYet(
-        f"a hook of yours is still there at the end: {description} (it was removed)",
-        expected="the caller can remove every hook of yours by what your function returns",
+        f"one of your hooks is still registered at the end: {description} (the check removed it)",
+        expected="the caller can remove all your hooks with what your function returns",
+        label="hook-still-there",
     )
 
 
 def _hook_gone(place: str) -> NotYet:
     return NotYet(
-        f"your code removed a hook that is not yours: a {place}",
-        expected="the hooks that were there before stay: whoever registered them relies on them",
+        f"your code removed a hook that was already there: a {place}",
+        expected="hooks that were there before stay: other code may rely on them",
+        label="hook-removed",
     )
 
 
 def _mode_left(name: str, mode: bool) -> NotYet:
     was, now = ("training", "evaluation") if mode else ("evaluation", "training")
-    which = f"a part of the model in {now} mode: {name!r}" if name else f"the model in {now} mode"
-    return NotYet(f"your code left {which}", expected=f"{was} mode, as before: whoever called you goes on with it")
+    which = f"the module {name!r}" if name else "the model"
+    return NotYet(f"your code left {which} in {now} mode", expected=f"{was} mode, as before", label="mode-left")
 
 
 def _attribute_left(name: str, key: str) -> str:
     where = f"the module {name!r}" if name else "the model"
     return (
-        f"your code left something on {where}, its attribute {key!r}; it was taken off. What is on a module is copied "
-        "and saved with it: a variable of your function is a better place"
+        f"your code stored something on {where}, as its attribute {key!r} (the check removed it). Attributes of a "
+        "module are copied and saved with it: a variable of your function is a better place"
     )
 
 
 def _forward_replaced(name: str) -> NotYet:
     return NotYet(
-        f"your code left another `forward` on {repr(name) if name else 'the module'} (it was put back)",
-        expected="a hook: it is taken off by its handle, and leaves the module as it is",
+        f"your code replaced `forward` on {repr(name) if name else 'the module'} (the check put it back)",
+        expected="a hook: its handle removes it, and the module stays unchanged",
+        label="forward-replaced",
     )
 
 
 def _changed_in_place(name: str) -> NotYet:
     return NotYet(
         f"your code changed {name} in place",
-        expected="the values that you are given stay as they were",
-        likely="in-place change: `x *= 2` and `x.mul_(2)` write into x, `x * 2` makes a new tensor",
+        expected="the values that your function receives stay unchanged",
+        likely="`x *= 2` and `x.mul_(2)` write into the tensor itself; `x * 2` makes a new one.",
+        label="changed-in-place",
     )
 
 
 def _asks_otherwise(name: str, tensor: torch.Tensor) -> NotYet:
-    now, before = ("requires grad", "did not") if tensor.requires_grad else ("requires no grad", "did")
-    return NotYet(f"{name} {now} now, and {before} before", expected="requires_grad as it was: it is the caller's")
+    now = tensor.requires_grad
+    return NotYet(
+        f"your code changed requires_grad of {name} from {not now} to {now}",
+        expected="requires_grad as the caller set it",
+        label="requires-grad-changed",
+    )
 
 
 def _entries_changed(now: list[Any] | dict[Any, Any], old: list[Any] | dict[Any, Any]) -> NotYet:
     kind = "list" if isinstance(now, list) else "dictionary"
     return NotYet(
         f"your code changed the {kind} that it was given",
-        expected=f"its {len(old)} entries, as before: it is the caller's",
+        expected=f"its {len(old)} entries, as before: the {kind} belongs to the caller",
         got=f"{len(now)} entries",
+        label="entries-changed",
     )
 
 
@@ -240,6 +254,7 @@ def _refuse_wrong_signature(function: Any, name: str, args: Sequence[Any], kwarg
             f"{name} cannot be called the way the exercise says: {first_words(error)}",
             expected=f"{len(args) + len(kwargs)} argument{'s' if len(args) + len(kwargs) != 1 else ''}",
             got=f"{name}({', '.join(signature.parameters)})",
+            label="signature",
         ) from error
 
 

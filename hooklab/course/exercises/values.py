@@ -17,6 +17,14 @@ _MOST = 120  # characters of a value's own text
 _SHOWN = 12  # numbers of a tensor that is shown whole
 
 
+class Named:
+    """Stands for an object of which only the kind is known."""
+
+    def __init__(self, data: dict[str, Any]):
+        shape = f" of shape {tuple(data['shape'])}" if "shape" in data else ""
+        self.text = "nothing" if data["a"] == "nothing" else f"a {data['a']}{shape}"
+
+
 def tensor_text(value: Any, digits: int = 4) -> str:
     """Return a short text for a value of an answer: small tensors as nested lists, large ones by dtype and shape."""
     try:
@@ -61,6 +69,8 @@ def _text(value: Any, digits: int) -> str:
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
     if isinstance(value, dict) and len(value) <= 8:
         return "{" + ", ".join(f"{_key(key)}: {tensor_text(one, digits)}" for key, one in value.items()) + "}"
+    if isinstance(value, Named):
+        return value.text
     return _key(value) if isinstance(value, str | int | float | bool | type(None)) else f"a {kind_of(value)}"
 
 

@@ -80,28 +80,38 @@ class Runs:
     def expect_mode(self) -> None:
         """Raise NotYet if the module ran in another mode than that in which it was given."""
         if self.in_another_mode:
-            raise NotYet("the model ran in another mode", expected="the mode that it is in: the mode is the caller's")
+            raise NotYet(
+                "your function switched the model between training and evaluation mode",
+                expected="the mode that the caller chose",
+                label="mode-switched",
+            )
 
     def expect_no_more(self, number: int) -> None:
         """Raise NotYet if the module, a part of a model, ran more often than in a model without hooks."""
         if (times := self.calls + self.direct) > number:
             raise NotYet(
                 f"the layer ran {times} times in one pass",
-                expected=f"{number}, as without a hook: a layer may count, or draw at random",
-                likely="`forward` run once more: a forward hook is given the output" if self.direct else None,
+                expected=f"{number}, as without a hook: a layer may count its calls, or draw random numbers",
+                likely="You run `forward` once more. A forward hook receives the output as its argument."
+                if self.direct
+                else None,
+                label="ran-again",
             )
 
     def expect(self, number: int) -> None:
         """Raise NotYet unless there were this many calls, and no other runs of `forward`."""
         if self.direct:
             raise NotYet(
-                "your function runs `model.forward(…)` itself",
-                expected="model(…): a call runs the hooks, and then forward",
-                likely="past the hooks: forward is what the model computes, and knows nothing of hooks",
+                "your function calls `model.forward(…)`",
+                expected="model(…), which runs the hooks and forward",
+                likely="`forward` alone computes the output and runs no hooks. Call model(…).",
+                label="forward-alone",
             )
         if self.calls != number:
             times = {1: "once", 2: "twice"}.get(number, f"{number} times")
-            raise NotYet("your function runs the model too often, or not", expected=times, got=f"{self.calls} calls")
+            raise NotYet(
+                "how many times your function runs the model", expected=times, got=f"{self.calls} calls", label="calls"
+            )
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def wrong_of(lesson):
 
 
 WRONG = [one for number in lesson_numbers() for one in wrong_of(number)]
-EXERCISES = [one for number in lesson_numbers() for one in exercises_of(number)]
+EXERCISES = [one for number in lesson_numbers() for one in exercises_of(number) if one.old is not None]
 
 
 def name_of(value):

@@ -1,0 +1,144 @@
+"""The one judge of all exercises: it runs a scene with an answer, and compares what it saw with the records.
+
+A scene lets an answer work in a world and yields pairs: what is looked at, in plain words, and its value. A third item,
+if there is one, is the label of the reason that any difference in this pair has. A name that begins with "~" is a clue:
+it tells one reason from another, and is not judged.
+
+An answer is correct if it gives in every world what the solution gives. If it doesn't, the first pair that differs is
+shown, and the misconception whose program differs in the same way in every world, if there is exactly one. So a reason
+is never a guess. Exceptions, hooks left behind, changed arguments and modes are part of what is seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from hooklab.course.exercises.exercise import Exercise
+from hooklab.course.exercises.faults import NotYet, StillTheStub
+from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line
+from hooklab.course.exercises.reasons import reason, reason_of_exception
+from hooklab.course.exercises.records import Claim, alike, plain, records_of_lesson, value_of
+from hooklab.course.exercises.trial import Trial
+from hooklab.course.exercises.values import apart
+
+RAISED, LEFT = "an exception", "what it leaves behind"
+CLUE = "~"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One thing that was seen of an answer: a pair of its scene, or a fault."""
+
+    what: str
+    data: Any
+    label: str | None = None
+    fault: NotYet | None = None
+    claim: Claim | None = None
+
+
+def judge(exercise: Exercise, trial: Trial) -> str:
+    """Return the line that says what was verified, or raise NotYet with the first thing that differs."""
+    records = records_of_lesson(exercise.lesson)[exercise.id]
+    seen = [observed(exercise, trial, world) for world in exercise.worlds]
+    found = [difference(one, wanted) for one, wanted in zip(seen, records.reference, strict=True)]
+    first = next((number for number, one in enumerate(found) if one is not None), None)
+    if first is None:
+        return exercise.verified
+    fitting = [label for label, stored in records.misconceptions.items() if alike(found, stored)]
+    raise _not_yet(exercise, trial, seen[first], records.reference[first], fitting[0] if len(fitting) == 1 else None)
+
+
+def observed(exercise: Exercise, trial: Trial, world: Any) -> list[Seen]:
+    """Return what an answer does in a world, in order: the scene's pairs, faults, and an exception that ended it."""
+    seen: list[Seen] = []
+    try:
+        for what, value, *label in exercise.scene(trial, world):
+            seen += _faults(trial)
+            claim = value if isinstance(value, Claim) else None
+            seen.append(Seen(what, plain(value), label[0] if label else None, claim=claim))
+    except StillTheStub:
+        raise
+    except NotYet as fault:
+        seen += _faults(trial)
+        seen.append(Seen(RAISED, _words(fault), fault=fault))
+    except Exception as error:  # in the scene's own lines, by a hook of the answer's or by what it gave
+        seen += _faults(trial)
+        unforeseen = _unforeseen(error, trial)
+        seen.append(Seen(RAISED, unforeseen.label or _exception_words(error), fault=unforeseen))
+    return seen + _faults(trial)
+
+
+def difference(seen: Sequence[Seen], wanted: Sequence[Sequence[Any]]) -> list[Any] | None:
+    """Return what first differs from the solution's record, [what, data, clues that differ before]; None if nothing."""
+    clues: list[Any] = []
+    for one, want in zip_longest(seen, wanted):
+        if one is None:
+            return [want[0], {"a": "nothing"}, clues]
+        if want is not None and one.what == want[0] and alike(one.data, want[1]):
+            continue
+        if not one.what.startswith(CLUE):
+            return [one.what, one.data, clues]
+        clues.append([one.what, one.data])
+    return None
+
+
+def _not_yet(
+    exercise: Exercise, trial: Trial, seen: Sequence[Seen], wanted: Sequence[Sequence[Any]], label: str | None
+) -> NotYet:
+    for one, want in zip_longest(seen, wanted):
+        if one is None:
+            return NotYet(want[0], got="nothing", likely=reason(exercise.id, label, trial.name))
+        if one.what.startswith(CLUE) or (want is not None and one.what == want[0] and alike(one.data, want[1])):
+            continue
+        likely = reason(exercise.id, label or one.label, trial.name)
+        if one.fault is not None:
+            details = dict(one.fault.details)
+            cause = one.fault.__cause__
+            likely = likely or details.get("likely") or (reason_of_exception(cause) if cause is not None else None)
+            return NotYet(one.fault.missing, expected=details.get("expected"), got=details.get("got"), likely=likely)
+        if one.claim is not None:
+            return NotYet(one.what, expected=one.claim.expected, got=one.claim.got, likely=likely)
+        same_place = want is not None and one.what == want[0]
+        expected = value_of(want[1]) if same_place else None
+        return NotYet(one.what, **apart(expected, value_of(one.data)), likely=likely)
+    raise AssertionError("nothing differs")
+
+
+def _faults(trial: Trial) -> list[Seen]:
+    faults, trial.faults[:] = list(trial.faults), []
+    if not faults:
+        return []
+    return [Seen(LEFT, sorted({_words(one) for one in faults}), fault=faults[0])]
+
+
+def _words(fault: NotYet) -> str:
+    """What a fault is recorded by: its label, the exception behind it, or its words without the learner's names."""
+    if fault.label:
+        return fault.label
+    return _without_names(fault.missing) if fault.__cause__ is None else _exception_words(fault.__cause__)
+
+
+def _exception_words(error: BaseException) -> str:
+    return f"{kind_of(error)}: {_without_names(first_words(error))}"
+
+
+def _without_names(text: str) -> str:
+    text = re.sub(r"[\w.<>]+\(\)", "f()", text)  # the learner's functions
+    return re.sub(r"0x[0-9a-f]+|`[^`]*`|\d{6,}", "…", text)
+
+
+def _unforeseen(error: Exception, trial: Trial) -> NotYet:
+    fault = learners_error(error, trial.name)
+    if learners_line(error) is None:
+        fault = NotYet(
+            f"the check could not use what {trial.name} returned",
+            expected="the kinds of values that the exercise asks for",
+            got=f"{kind_of(error)}: {first_words(error)}",
+            label=f"unusable: {kind_of(error)}",
+        )
+    fault.__cause__ = error
+    return fault

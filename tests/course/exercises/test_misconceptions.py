@@ -1,0 +1,75 @@
+"""Every exercise: its solution is correct, its stub not attempted, each misconception named by its own reason alone."""
+
+import ast
+import functools
+from pathlib import Path
+
+import pytest
+
+from hooklab.course.build.records import misconceptions, record, solution
+from hooklab.course.build.sources import Course
+from hooklab.course.exercises import attempt
+from hooklab.course.exercises.exercise import exercises_of, lesson_numbers
+from hooklab.course.exercises.reasons import reason, reasons_of
+from hooklab.course.exercises.records import alike, as_json, records_of_lesson
+
+# some programs read .grad where PyTorch warns about it
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+COURSE = Course(Path(__file__).parents[3])
+EXERCISES = [one for number in lesson_numbers() for one in exercises_of(number) if one.old is None]
+PROGRAMS = [
+    pytest.param(one.id, label, program, id=f"{one.id}-{label}")
+    for one in EXERCISES
+    for label, program in misconceptions(COURSE, one.lesson).get(one.id, {}).items()
+]
+each_exercise = pytest.mark.parametrize("one", EXERCISES, ids=lambda one: one.id)
+
+
+@pytest.mark.parametrize(("id", "label", "program"), PROGRAMS)
+def test_a_misconception_is_refused_with_its_own_reason(id, label, program):
+    outcome = attempt(id, program)
+    assert outcome.state == "not yet"
+    assert dict(outcome.details).get("likely") == reason(
+        id, label, getattr(program, "__name__", type(program).__name__)
+    )
+
+
+@each_exercise
+def test_the_stub_is_not_attempted_and_the_solution_is_correct(one, tmp_path):
+    assert attempt(one.id, solution(COURSE, one.id, stub=True, folder=tmp_path)).state == "not attempted"
+    outcome = attempt(one.id, solution(COURSE, one.id, folder=tmp_path))
+    assert (outcome.state, outcome.details) == ("correct", ())
+    assert outcome.summary == one.verified
+
+
+@each_exercise
+def test_records_are_what_the_solution_and_the_misconceptions_do(one):
+    stored = records_of_lesson(one.lesson)[one.id]
+    made = record(one, solution(COURSE, one.id), misconceptions(COURSE, one.lesson)[one.id])
+    assert alike(made.reference, stored.reference)
+    assert list(made.misconceptions) == list(stored.misconceptions)
+    for label, found in made.misconceptions.items():
+        assert alike(found, stored.misconceptions[label]), label
+
+
+@each_exercise
+def test_an_exercise_is_small_data(one):
+    records = records_of_lesson(one.lesson)[one.id]
+    assert len(as_json({one.id: records})) < 40_000, "make its worlds smaller"
+    assert len(records.misconceptions) >= 3
+    assert all(any(found) for found in records.misconceptions.values()), "a misconception that is correct"
+
+
+@each_exercise
+def test_every_reason_of_an_exercise_can_be_given(one):
+    used = set(misconceptions(COURSE, one.lesson)[one.id]) | labels_of(one.lesson)
+    assert set(reasons_of(one.id)) <= used, "a sentence that nothing uses"
+
+
+@functools.cache
+def labels_of(lesson):
+    """Every quoted text in a lesson's scenes: the labels among them are given by a scene itself."""
+    folder = COURSE.root / "hooklab" / "course" / f"lesson{lesson:02d}"
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.glob("*.py")]
+    return {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
