@@ -1849,4 +1849,4 @@ def as_words(model, layer, x):
     return kept[0]
 
 
-test_right, test_wrong, test_enough = answers.tests()
+test_right, test_wrong = answers.tests()

@@ -1334,4 +1334,4 @@ class AfterAnInterrupt(Tables):
             raise
 
 
-test_right, test_wrong, test_enough = answers.tests()
+test_right, test_wrong = answers.tests()

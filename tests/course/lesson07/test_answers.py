@@ -848,4 +848,4 @@ wrong("7.5", says="one step mixed at 2 places: the input, layers[1]")(stepping(l
 wrong("7.5", says="one step mixed at 2 places: the input, layers[0]")(stepping(input_too=True))
 
 
-test_right, test_wrong, test_enough = answers.tests()
+test_right, test_wrong = answers.tests()

@@ -798,4 +798,4 @@ def runs_clean_a_second_time(model, name, clean, corrupted, position):
         return model(clean)
 
 
-test_right, test_wrong, test_enough = answers.tests()
+test_right, test_wrong = answers.tests()

@@ -1064,4 +1064,4 @@ def one_smallest_value():
     return packed_as(torch.uint8)
 
 
-test_right, test_wrong, test_enough = answers.tests()
+test_right, test_wrong = answers.tests()

@@ -822,4 +822,4 @@ wrong("11.5", "what was not sent is lost: it is not remembered, or not added")(
 )
 
 
-test_right, test_wrong, test_enough = answers.tests()
+test_right, test_wrong = answers.tests()
