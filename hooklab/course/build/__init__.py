@@ -9,6 +9,8 @@ lesson. Each problem is told in one line that says where it is, all problems at 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -98,6 +100,10 @@ def _build(course: Course, drafts: list[Draft]) -> int:
         for variant, folder in FOLDER.items():
             label, where = f"{folder}/{one.lesson.name}", one.lesson.notebook(variant).parent
             runs[one.lesson.name][variant] = Run(label, skeleton(one, variant), where)
+    unrecorded = [problem for one in sound for problem in _recorded(one)]
+    if unrecorded:
+        _show(problems + unrecorded)
+        return 1
     execute_all([run for pair in runs.values() for run in pair.values()], course.root, Report())
     for one in sound:
         pair = runs[one.lesson.name]
@@ -115,6 +121,21 @@ def _build(course: Course, drafts: list[Draft]) -> int:
     if not problems:
         print(f"{_counted(drafts)} built in {time.monotonic() - begun:.1f} s")
     return 1 if problems else 0
+
+
+def _recorded(draft: Draft) -> list[Problem]:
+    """Store what the lesson's solutions and misconceptions do, in a process that imports the course's own hooklab."""
+    lesson = draft.lesson
+    if not lesson.misconceptions.is_file():
+        return []
+    command = [sys.executable, "-m", "hooklab.course.build.records", str(lesson.number)]
+    env = os.environ | {"PYTHONPATH": str(lesson.root)}
+    run = subprocess.run(command, cwd=lesson.root, env=env, capture_output=True, text=True)
+    if run.returncode == 0:
+        print(run.stdout, end="")
+        return []
+    why = (run.stderr.strip().splitlines() or ["no reason given"])[-1]
+    return [Problem(lesson.shown(lesson.misconceptions), f"the records could not be made: {why}")]
 
 
 def _refusals(draft: Draft, variant: Variant, run: Run) -> list[Problem]:

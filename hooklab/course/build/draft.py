@@ -39,7 +39,6 @@ from hooklab.course.lesson00.symptoms import Tagged
 
 ROLES = ("exercise", "solution", "check")
 HINTS = 2
-WRONG_ANSWERS = 3
 WORDS_A_MINUTE = 180
 LINES_A_MINUTE = 12
 HARDEST = 3  # ●●●
@@ -250,9 +249,8 @@ def _prediction_faults(before: Cell, cell: Cell, after: Cell) -> list[str]:
 
 
 def _id_problems(lesson: Lesson, cells: list[Cell], exercises: list[Exercise], file: str) -> list[Problem]:
-    """Hold the exercises' ids against the checks and the wrong answers."""
+    """Compare the exercises' ids and titles with the lesson's checks."""
     known = _titles(lesson)
-    wrong = Counter(called_with(parsed(lesson.wrong_answers), "wrong"))
     problems = []
     for one in exercises:
         if not one.id.startswith(f"{lesson.number}."):
@@ -261,10 +259,6 @@ def _id_problems(lesson: Lesson, cells: list[Cell], exercises: list[Exercise], f
             problems.append(one.check.problem(file, f'hooklab.course.exercises has no @exercise("{one.id}", …)'))
         elif not one.title.lower().endswith(known[one.id].lower()):
             problems.append(one.card.problem(file, f"exercise {one.id} is {known[one.id]!r} in its check"))
-        elif wrong[one.id] < WRONG_ANSWERS:
-            needed = f'at least {WRONG_ANSWERS} are needed, each @wrong("{one.id}", "what the check says")'
-            what = f"{wrong[one.id]} wrong answers in {lesson.shown(lesson.wrong_answers)}: {needed}"
-            problems.append(one.card.problem(file, what))
     headings = [_HEADING.match(cell.text.strip()) for cell in cells if "exercise" in cell.tags]  # of faulty ones, too
     cardless = sorted(set(known) - {heading[1] for heading in headings if heading})
     told = "hooklab.course.exercises has exercise {}, but here is no card for it"

@@ -4,7 +4,7 @@
 can be held against its source without running it: `compare`.
 
 The page, solutions/NN_slug.md, is for the hour in class, never for students. What the lesson knows itself is taken from
-it: the minutes of its parts, its predictions, the misconceptions that its named wrong answers stand for. What only a
+it: the minutes of its parts, its predictions, the reasons that its checks give. What only a
 teacher knows stands in solutions/source/NN_slug.md and is put between: what to draw on the board, two questions to
 discuss, what to leave out.
 """
@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import re
+import tomllib
 from collections.abc import Iterator
 from itertools import groupby, zip_longest
 from pathlib import Path
@@ -25,7 +26,6 @@ import nbformat
 from nbformat import v4
 
 import hooklab
-from hooklab.course import words
 from hooklab.course.build.draft import HARDEST, Draft, minutes_of
 from hooklab.course.build.running import Finding, findings
 from hooklab.course.build.sources import FOLDER, Cell, Problem, Variant, calls_in, parsed, shortened, stubbed
@@ -41,6 +41,7 @@ FOLDED = {"collapsed": True, "jupyter": {"outputs_hidden": True}}
 # Code that JupyterLab shows as three dots behind its first line, `reveal(…)`: its asserts would tell the answer.
 HIDDEN = {"jupyter": {"source_hidden": True}}
 
+MOST_REASONS = 10  # of an exercise, on the teacher's page
 OWN = ("## On the board", "## Two questions to discuss", "## What can be left out")
 _PART = re.compile(r"^## (.+)$", re.M)
 
@@ -193,7 +194,7 @@ def _at(file: str, cells: list[Any], index: int, what: str) -> Problem:
 
 
 def teachers_page(draft: Draft) -> str:
-    """Return the page; it depends on the lesson's source, predictions, wrong answers and hand-written part alone."""
+    """Return the page; it depends on the lesson's source, predictions, reasons and hand-written part alone."""
     lesson, title = draft.lesson, draft.cells[0].text.split("\n")[0].lstrip("# ")
     parts = [
         f"# For the teacher: {title}",
@@ -259,21 +260,14 @@ def _predictions(path: Path) -> str:
 
 
 def _misconceptions(draft: Draft) -> str:
-    """What the named wrong answers of each exercise do, with the words by which the check tells it."""
+    """The reasons that the checks of each exercise give, the first ten of each in the order of the lesson's file."""
+    path = draft.lesson.reasons
+    reasons = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     lines = []
     for one in draft.exercises:
-        title = one.card.text.split("\n")[0].removeprefix(f"### {words.EXERCISE} ")
-        lines.append(f"- **{title}**")
-        for node in ast.walk(parsed(draft.lesson.wrong_answers)):
-            for call in getattr(node, "decorator_list", []):
-                if isinstance(call, ast.Call) and ast.unparse(call.func) == "wrong" and _texts(call)[0] == one.id:
-                    assert isinstance(node, ast.FunctionDef | ast.ClassDef)
-                    lines.append(f"    - {_as_words(node.name)}: “{_texts(call)[-1]}”")
+        lines.append(f"- **{one.id} · {one.title}**")
+        lines += [f"    - {sentence}" for sentence in list(reasons.get(one.id, {}).values())[:MOST_REASONS]]
     return "\n".join(lines) or "None: the lesson has no exercise."
-
-
-def _as_words(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z][a-z])", " ", name).replace("_", " ").lower()
 
 
 def _texts(call: ast.Call) -> list[str]:

@@ -133,4 +133,5 @@ if __name__ == "__main__":
     from hooklab.course.root import find_root
 
     for argument in sys.argv[1:]:
-        print(argument, "written" if store(Course(find_root()), int(argument)) else "unchanged")
+        written = store(Course(find_root()), int(argument))
+        print(f"hooklab/course/lesson{int(argument):02d}/records.json: {'written' if written else 'unchanged'}")

@@ -76,9 +76,14 @@ class Lesson:
         return self.root / "hooklab" / "course" / f"lesson{self.number:02d}"
 
     @property
-    def wrong_answers(self) -> Path:
-        """The file of the wrong answers that its checks must reject."""
-        return self.root / "tests" / "course" / f"lesson{self.number:02d}" / "wrong.py"
+    def reasons(self) -> Path:
+        """The sentences that its checks give as reasons."""
+        return self.own / "reasons.toml"
+
+    @property
+    def misconceptions(self) -> Path:
+        """The programs behind the reasons, which a class does not get."""
+        return self.root / "solutions" / "misconceptions" / f"lesson{self.number:02d}.py"
 
     @property
     def teaching(self) -> Path:

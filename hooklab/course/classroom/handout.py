@@ -20,7 +20,7 @@ from hooklab.course.build.products import compare
 from hooklab.course.build.sources import BEGIN, END, Course, solution_lines
 from hooklab.course.root import find_root
 
-GIVEN = ("lessons/*.ipynb", "hooklab/**/*.py", "hooklab/**/*.json", "hooklab/py.typed", "pyproject.toml")
+GIVEN = ("lessons/*.ipynb", "hooklab/**/*.py", "hooklab/**/*.json", "hooklab/**/*.toml", "hooklab/py.typed", "pyproject.toml")
 README = """\
 # PyTorch hooks
 

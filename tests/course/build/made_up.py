@@ -70,7 +70,7 @@ reveal("9.a", three)
 assert three == 3
 """
 PREDICTIONS = 'three = prediction("9.a", "What is 1 + 2?", Choice("3", bool, ""), Choice("12", bool, ""))\n'
-WRONG = "".join(f'@wrong("9.1", "not two")\ndef {name}(): ...\n' for name in ("none", "eleven", "three"))
+REASONS = '["9.1"]\nstrings = "You joined two strings."\n'
 CHECKS = '@exercise("9.1", "Two")\ndef two(trial): ...\n'
 NAME = "09_tiny"
 
@@ -108,7 +108,7 @@ def make_course(
         text = {lesson.source: source}
         if lesson.number:
             text[lesson.own / "checks.py"] = checks if lesson.number == 9 else numbered(lesson.number, CHECKS)
-            text[lesson.wrong_answers] = numbered(lesson.number, WRONG)
+            text[lesson.reasons] = numbered(lesson.number, REASONS)
         if predictions is not None:
             text[lesson.own / "predictions.py"] = predictions
         for path, content in text.items():

@@ -4,7 +4,7 @@ import pytest
 
 from hooklab.course.build.draft import draft
 from hooklab.course.build.sources import Lesson
-from tests.course.build.made_up import CHECKS, NAME, TINY, WRONG, changed, draft_of, make_course, problems_of
+from tests.course.build.made_up import CHECKS, NAME, TINY, changed, draft_of, make_course, problems_of
 
 CARD = TINY[TINY.index('# %% [markdown] tags=["exercise"]') : TINY.index('# %% tags=["solution"]')]
 SOLUTION = TINY[TINY.index('# %% tags=["solution"]') : TINY.index('# %% tags=["check"]')]
@@ -76,18 +76,6 @@ def test_all_problems_of_a_source_are_told_at_once_in_its_order(tmp_path: Path) 
             "09_tiny",
             "09_other",
             "README.md: no row of 09_tiny with its minutes in the table of lessons: | 9 | [",
-        ),
-        (
-            "tests/course/lesson09/wrong.py",
-            '@wrong("9.1", "not two")\ndef none',
-            "def none",
-            ": 2 wrong answers in tests/",
-        ),
-        (
-            "tests/course/lesson09/wrong.py",
-            WRONG,
-            "",
-            ': cell 4 "### Exercise 9.1 · Two": 0 wrong answers in tests/course/lesson09/wrong.py: at least 3',
         ),
         (
             "solutions/source/09_tiny.py",

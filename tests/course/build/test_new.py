@@ -54,9 +54,8 @@ def test_a_new_lessons_files_are_python(course: Path) -> None:
         "hooklab/course/lesson77/__init__.py",
         "hooklab/course/lesson77/checks.py",
         "hooklab/course/lesson77/predictions.py",
+        "solutions/misconceptions/lesson77.py",
         "solutions/source/77_new_lesson.py",
-        "tests/course/lesson77/__init__.py",
-        "tests/course/lesson77/wrong.py",
     ]
     for path in made:
         ast.parse(path.read_text(encoding="utf-8"))

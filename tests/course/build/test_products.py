@@ -140,7 +140,7 @@ def test_the_page_has_minutes_predictions_misconceptions_and_the_teachers_own_wo
     assert f"## {made.minutes} minutes" in page
     assert f"| 9.1 {'●' * made.exercises[0].points}" in page
     assert "- **9.a** What is 1 + 2?\n    - *3*: \n    - *12*: " in page
-    assert "    - eleven: “not two”" in page
+    assert "    - You joined two strings." in page
     assert "## On the board\n\nSome words." in page
 
 
