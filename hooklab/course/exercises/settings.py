@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import locale
-import os
 import sys
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from torch import overrides
 from torch._tensor_str import PRINT_OPTS
-from torch.autograd import forward_ad
-from torch.utils import _device, _python_dispatch
 
 ANY = object()
 
@@ -41,7 +35,6 @@ def _at(value: Any) -> str:
 
 INNER_MODES: list[tuple[Callable[[], bool], Callable[[bool], Any]]] = [
     (torch.is_grad_enabled, torch._C._set_grad_enabled),
-    (torch._C._is_fwd_grad_enabled, torch._C._set_fwd_grad_enabled),
     (torch._C._is_multithreading_enabled, torch._C._set_multithreading_enabled),
 ]
 
@@ -50,43 +43,6 @@ def _inner_mode(number: int, name: str, way_back: str = "") -> Setting:
     """A mode that inference mode switches off; it counts as on there, so that only inference mode is told."""
     read, write = INNER_MODES[number]
     return Setting(name, lambda: read() or torch.is_inference_mode_enabled(), write, True, way_back, _on)
-
-
-class _FunctionModes(NamedTuple):
-    """The stack of torch-function modes; the default device is one, and kept in two more places."""
-
-    stack: tuple[Any, ...] = ()
-    device_context: Any = None
-    current_device: Any = None
-
-    @classmethod
-    def read(cls) -> _FunctionModes:
-        stack = tuple(overrides._get_current_function_mode_stack())
-        return cls(stack, getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None), _device.CURRENT_DEVICE)
-
-    def write(self) -> None:
-        for _ in overrides._get_current_function_mode_stack():
-            overrides._pop_mode()
-        for mode in self.stack:
-            overrides._push_mode(mode)
-        torch._GLOBAL_DEVICE_CONTEXT.device_context = self.device_context
-        _device.CURRENT_DEVICE = self.current_device
-
-    def __str__(self) -> str:
-        devices = [str(mode.device) for mode in self.stack if isinstance(mode, _device.DeviceContext)]
-        others = [type(mode).__name__ for mode in self.stack if not isinstance(mode, _device.DeviceContext)]
-        return f"on ({', '.join([*devices, *others])})" if self.stack else "off"
-
-
-def _dispatch_modes() -> tuple[Any, ...]:
-    return tuple(_python_dispatch._get_current_dispatch_mode_stack())
-
-
-def _set_dispatch_modes(modes: tuple[Any, ...]) -> None:
-    for _ in _dispatch_modes():
-        _python_dispatch._pop_mode()
-    for mode in modes:
-        _python_dispatch._push_mode(mode)
 
 
 def _saved_tensors_hooks() -> tuple[Any, ...]:
@@ -157,7 +113,7 @@ class _WarningFilters:
 
     def write(self) -> None:
         added = [one for one in warnings.filters if one not in self.all and not _is_general(one)]
-        warnings.resetwarnings()  # it also tells the module that the list is another one
+        warnings.resetwarnings()  # it also tells the module that the list has changed
         warnings.filters[:] = [*self.all, *added]  # type: ignore[index]
         warnings.showwarning, warnings._showwarnmsg_impl = self.show  # type: ignore[attr-defined]
 
@@ -168,28 +124,6 @@ class _WarningFilters:
 def _is_general(one: Any) -> bool:
     _, _, category, module, _ = one
     return category.__module__ == "builtins" and module is None
-
-
-def _errors_for_warnings() -> list[Any]:
-    """The filters that make an error of any warning of torch's."""
-    return [one for one in warnings.filters if one[0] == "error" and issubclass(UserWarning, one[2]) and not one[1]]
-
-
-def _set_errors_for_warnings(errors: list[Any]) -> None:
-    others = [one for one in warnings.filters if one not in _errors_for_warnings()]
-    warnings.resetwarnings()
-    warnings.filters[:] = [*errors, *others]  # type: ignore[index]
-
-
-def _forward_ad_level() -> int:
-    return forward_ad._current_level
-
-
-def _set_forward_ad_level(level: int) -> None:
-    while forward_ad._current_level > level:
-        forward_ad.exit_dual_level()
-    while forward_ad._current_level < level:
-        forward_ad.enter_dual_level()
 
 
 class _Seed:
@@ -221,43 +155,6 @@ def _set_stance(value: tuple[Any, ...]) -> None:
     torch.compiler.set_stance(stance, skip_guard_eval_unsafe=skips_guards, force_backend=backend)
 
 
-def _folder() -> str | None:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return None
-
-
-def _set_folder(folder: str | None) -> None:
-    if folder is not None and os.path.isdir(folder):
-        os.chdir(folder)
-
-
-# Torch's compiler and OpenMP keep notes for themselves in these variables, from their first use on.
-_OF_LIBRARIES = ("KMP_", "TORCHINDUCTOR_", "TRITON_")
-
-
-class _Environment:
-    """The environment variables, as they lie in os.environ: to decode them all takes long, and is needed seldom."""
-
-    def __init__(self) -> None:
-        self.raw = dict(os.environ._data)  # type: ignore[attr-defined]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Environment) and (self.raw == other.raw or self.variables() == other.variables())
-
-    def variables(self) -> dict[str, str]:
-        name_of, value_of = os.environ.decodekey, os.environ.decodevalue
-        decoded = ((name_of(name), value_of(value)) for name, value in self.raw.items())
-        return {name: value for name, value in decoded if not name.startswith(_OF_LIBRARIES)}
-
-    def write(self) -> None:
-        variables = self.variables()
-        for name in _Environment().variables().keys() - variables.keys():
-            del os.environ[name]
-        os.environ.update(variables)
-
-
 def _streams() -> tuple[Any, ...]:
     return sys.stdin, sys.stdout, sys.stderr
 
@@ -266,17 +163,20 @@ def _set_streams(streams: tuple[Any, ...]) -> None:
     sys.stdin, sys.stdout, sys.stderr = streams
 
 
-# Modes that see torch's own calls come first, so that they do not see what the rest of this file does.
+def _set_device(device: torch.device) -> None:
+    torch.set_default_device(None if device.type == "cpu" else device)
+
+
+# The default device comes first: the others make tensors.
 SETTINGS: list[Setting] = [
     Setting(
-        "the default device, or another torch-function mode,",
-        _FunctionModes.read,
-        _FunctionModes.write,
-        _FunctionModes(),
+        "the default device",
+        torch.get_default_device,
+        _set_device,
+        torch.device("cpu"),
         "`torch.set_default_device(None)`",
-        str,
+        _at,
     ),
-    Setting("a torch-dispatch mode", _dispatch_modes, _set_dispatch_modes, (), words=_on),
     Setting(
         "inference mode",
         torch.is_inference_mode_enabled,
@@ -286,9 +186,7 @@ SETTINGS: list[Setting] = [
         _on,
     ),
     _inner_mode(0, "gradient mode", "`torch.set_grad_enabled(True)`"),
-    _inner_mode(1, "forward-mode gradients"),
-    _inner_mode(2, "multithreading of backward", "`torch.autograd.set_multithreading_enabled(True)`"),
-    Setting("a level of forward-mode gradients", _forward_ad_level, _set_forward_ad_level, -1),
+    _inner_mode(1, "multithreading of backward", "`torch.autograd.set_multithreading_enabled(True)`"),
     Setting(
         "autocast",
         _autocast,
@@ -348,21 +246,6 @@ SETTINGS: list[Setting] = [
     ),
     Setting("torch's random seed", _Seed, _Seed.write),
     Setting("torch's print options", lambda: dict(vars(PRINT_OPTS)), lambda value: vars(PRINT_OPTS).update(value)),
-    Setting("NumPy's answer to invalid numbers", np.geterr, lambda value: np.seterr(**value)),
-    Setting(
-        "errors for warnings",
-        _errors_for_warnings,
-        _set_errors_for_warnings,
-        [],
-        "`warnings.resetwarnings()`",
-        _on,
-    ),
     Setting("the warning filters", _WarningFilters, _WarningFilters.write),
-    Setting(
-        "the locale", lambda: locale.setlocale(locale.LC_ALL), lambda value: locale.setlocale(locale.LC_ALL, value)
-    ),
-    Setting("the working folder", _folder, _set_folder),
-    Setting("os.environ", _Environment, _Environment.write),
     Setting("sys.stdin, sys.stdout or sys.stderr", _streams, _set_streams),
-    Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, words=_at),
 ]

@@ -232,8 +232,8 @@ def test_a_tensor_or_parameter_that_asks_for_a_gradient_now_is_a_fault(monkeypat
         xs[0].requires_grad_()
 
     text = str(outcome_of(verify, answer, monkeypatch))
-    assert "the parameter 'bias' requires no grad now, and did before" in text
-    assert "a tensor that it was given requires grad now, and did not before" in text
+    assert "requires_grad of the parameter 'bias' from True to False" in text
+    assert "requires_grad of a tensor that it was given from False to True" in text
 
 
 # --- ids, display, grader, progress
@@ -349,7 +349,7 @@ def test_what_an_answer_leaves_on_a_module_is_noted_and_taken_off(monkeypatch):
 
     outcome = outcome_of(lambda trial: trial.call(model, model[0]), answer, monkeypatch)
     assert outcome.state == "correct"
-    assert "your code left something on the module '0', its attribute 'seen'; it was taken off" in str(outcome)
+    assert "your code stored something on the module '0', as its attribute 'seen'" in str(outcome)
     assert not hasattr(model[0], "seen")
 
 

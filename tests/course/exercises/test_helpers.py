@@ -156,7 +156,7 @@ def test_a_forward_without_a_call_is_told():
         model(torch.ones(1))
         model.forward(torch.ones(1))
     assert (runs.calls, runs.direct) == (1, 1)
-    with pytest.raises(NotYet, match=r"runs `model\.forward"):
+    with pytest.raises(NotYet, match=r"calls `model\.forward"):
         runs.expect(2)
 
 
@@ -166,7 +166,7 @@ def test_another_number_of_runs_is_told(times):
     with runs_of(model) as runs:
         for _ in range(times):
             model(torch.ones(1))
-    with pytest.raises(NotYet, match="too often, or not"):
+    with pytest.raises(NotYet, match="how many times your function runs the model"):
         runs.expect(1)
     runs.expect(times)
 
@@ -209,7 +209,7 @@ def test_a_handle_whose_hook_is_gone_is_told():
     handle = layer.register_forward_hook(lambda *_: None)
     expect_unused(handle)
     handle.remove()
-    with pytest.raises(NotYet, match="used already"):
+    with pytest.raises(NotYet, match="used up"):
         expect_unused(handle)
 
 
@@ -235,5 +235,5 @@ def test_a_hook_that_removes_itself_in_a_pass_is_told():
         handle = layer.register_forward_hook(lambda *_: handle.remove())
         return handle
 
-    with pytest.raises(NotYet, match="after a pass, your hook is gone"), hooked(Trial(register), layer):
+    with pytest.raises(NotYet, match="after one pass, your hook is gone"), hooked(Trial(register), layer):
         layer(torch.ones(1))

@@ -83,7 +83,7 @@ def test_a_forward_left_in_the_place_of_the_modules_own_is_reported_and_put_back
         model[0].forward = lambda x: x
 
     outcome = outcome_of(lambda trial: trial.call(model) or "it ran", answer, monkeypatch)
-    assert outcome.summary == "your code left another `forward` on '0' (it was put back)"
+    assert outcome.summary == "your code replaced `forward` on '0' (the check put it back)"
     assert "forward" not in vars(model[0])
 
 
@@ -146,7 +146,7 @@ def test_a_global_hook_on_optimizers_is_reported_and_removed(monkeypatch):
         register_optimizer_step_post_hook(grab)
 
     outcome = outcome_of(lambda trial: trial.call(1) or "it ran", answer, monkeypatch)
-    assert "global step post-hook `grab` on all optimizers (it was removed)" in str(outcome)
+    assert "global step post-hook `grab` on all optimizers (the check removed it)" in str(outcome)
 
 
 def test_an_old_global_backward_hook_is_named_and_leaves_torch_free_for_full_ones(monkeypatch):
@@ -219,7 +219,7 @@ def test_a_global_hook_is_told_even_where_hooks_are_asked_for(monkeypatch):
         return torch_module.register_module_forward_pre_hook(grab)
 
     outcome = outcome_of(verify, answer, monkeypatch)
-    assert "your hook runs for every module of this process: global forward pre-hook `grab`" in str(outcome)
+    assert "your hook runs for every module in this process: global forward pre-hook `grab`" in str(outcome)
 
 
 @pytest.mark.parametrize("may_hook", [False, True])
@@ -234,7 +234,7 @@ def test_taking_away_somebody_elses_hook_is_a_fault(may_hook, monkeypatch):
         model[0]._forward_hooks.clear()
 
     outcome = outcome_of(verify, answer, monkeypatch)
-    assert "removed a hook that is not yours: a forward hook on module '0'" in str(outcome)
+    assert "removed a hook that was already there: a forward hook on module '0'" in str(outcome)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_clearing_the_hooks_of_what_an_answer_is_given_is_always_a_fault(clear, 
         trial.call(nn.Sequential(nn.Linear(1, 1)), torch.ones(1, requires_grad=True))
         return "it ran"
 
-    assert f"removed a hook that is not yours: a {says}" in str(outcome_of(verify, clear, monkeypatch))
+    assert f"removed a hook that was already there: a {says}" in str(outcome_of(verify, clear, monkeypatch))
 
 
 def test_somebody_elses_hooks_are_there_only_while_the_answer_runs(monkeypatch):
@@ -276,7 +276,7 @@ def test_a_second_hook_whose_handle_the_caller_does_not_get_is_told(monkeypatch)
         module.register_forward_pre_hook(grab)
         return module.register_forward_hook(grab)
 
-    says = "after handle.remove() another hook of yours is still there: a forward pre-hook on the whole Identity"
+    says = "after handle.remove() another of your hooks is still registered: a forward pre-hook on the whole Identity"
     assert says in str(outcome_of(verify, two, monkeypatch))
     assert outcome_of(verify, lambda module: module.register_forward_hook(grab), monkeypatch).state == "correct"
 

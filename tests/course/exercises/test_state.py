@@ -1,7 +1,5 @@
 """State of the process: a check runs in the usual one, and what an answer or an earlier cell has changed is told."""
 
-import locale
-import os
 import random
 import sys
 import warnings
@@ -9,25 +7,11 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from torch.autograd import forward_ad
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from hooklab.course.exercises import attempt
 from hooklab.course.exercises.patches import AT_IMPORT
-from hooklab.course.exercises.settings import SETTINGS
 from hooklab.course.exercises.state import usual_state
 from tests.course.exercises.made_up import calls_with_tensor, outcome_of
-
-
-class FunctionMode(TorchFunctionMode):
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
-
-
-class DispatchMode(TorchDispatchMode):
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
 
 
 class Deed:
@@ -37,7 +21,6 @@ class Deed:
         self.words, self.change, self.probe = words, change, probe
 
 
-OTHER_LOCALE = "C.UTF-8" if locale.setlocale(locale.LC_ALL) == "C" else "C"
 open_blocks = []
 
 
@@ -54,9 +37,6 @@ DEEDS = [
     Deed("inference mode", lambda: left_open(torch.inference_mode()), torch.is_inference_mode_enabled),
     Deed("gradient mode", lambda: torch.set_grad_enabled(False), torch.is_grad_enabled),
     Deed("default device", lambda: torch.set_default_device("meta"), torch.get_default_device),
-    Deed("default device", lambda: left_open(torch.device("meta")), torch.get_default_device),
-    Deed("function mode", lambda: left_open(FunctionMode()), torch._C._len_torch_function_stack),
-    Deed("dispatch mode", lambda: left_open(DispatchMode()), torch._C._len_torch_dispatch_stack),
     Deed(
         "autocast",
         lambda: left_open(torch.autocast("cpu", dtype=torch.float16)),
@@ -80,14 +60,11 @@ DEEDS = [
         lambda: torch.compiler.set_stance("force_eager"),
         lambda: sys.modules["torch._dynamo.eval_frame"]._stance if "torch._dynamo.eval_frame" in sys.modules else None,
     ),
-    Deed("errors for warnings", lambda: warnings.simplefilter("error"), lambda: warnings.filters[0]),
     Deed(
         "multithreading of backward",
         lambda: torch._C._set_multithreading_enabled(False),
         torch._C._is_multithreading_enabled,
     ),
-    Deed("forward-mode gradients", lambda: torch._C._set_fwd_grad_enabled(False), torch._C._is_fwd_grad_enabled),
-    Deed("level of forward-mode gradients", lambda: forward_ad.enter_dual_level(), lambda: forward_ad._current_level),
 ]
 ONLY_LEFT = [
     Deed("the warning filters", lambda: warnings.simplefilter("ignore"), lambda: list(warnings.filters)),
@@ -103,16 +80,9 @@ ONLY_LEFT = [
         lambda: torch.backends.mha.set_fastpath_enabled(False),
         torch.backends.mha.get_fastpath_enabled,
     ),
-    Deed("NumPy's answer", lambda: np.seterr(all="raise"), np.geterr),
     Deed("torch's random seed", lambda: torch.manual_seed(3), torch.initial_seed),
-    Deed("the locale", lambda: locale.setlocale(locale.LC_ALL, OTHER_LOCALE), lambda: locale.setlocale(locale.LC_ALL)),
-    Deed("the working folder", lambda: os.chdir("/"), os.getcwd),
-    Deed("os.environ", lambda: os.environ.update(HOME="/"), lambda: dict(os.environ)),
-    Deed("os.environ", lambda: os.environ.update(NEW_VARIABLE="1"), lambda: dict(os.environ)),
-    Deed("os.environ", lambda: os.environ.pop("PATH"), lambda: dict(os.environ)),
     Deed("sys.stdout", lambda: setattr(sys, "stdout", None), lambda: sys.stdout),
     Deed("sys.stdin, sys.stdout or sys.stderr", lambda: setattr(sys, "stderr", None), lambda: sys.stderr),
-    Deed("recursion limit", lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 1), sys.getrecursionlimit),
 ]
 
 
@@ -121,9 +91,6 @@ def as_before():
     """Put back what a test does on purpose, the guards of inference mode in the order of their nesting."""
     with usual_state([]):
         yield
-        for setting in SETTINGS:
-            if setting.name == "a level of forward-mode gradients":
-                setting.write(-1)
     open_blocks.clear()
 
 
@@ -217,13 +184,6 @@ def test_a_library_that_is_imported_for_the_first_time_may_add_its_warning_filte
 
     def answer(x):
         warnings.filterwarnings("once", category=LibraryWarning)
-
-    assert outcome_of(calls_with_tensor, answer, monkeypatch).details == ()
-
-
-def test_a_library_may_keep_notes_for_itself_in_the_environment(monkeypatch):
-    def answer(x):
-        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "anywhere")  # as a first compiled call does
 
     assert outcome_of(calls_with_tensor, answer, monkeypatch).details == ()
 
