@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -136,10 +135,12 @@ def draft(course: Course, lesson: Lesson) -> Draft:
 
 def _find_exercises(cells: list[Cell], file: str) -> tuple[list[Exercise], list[Problem]]:
     """Return the exercises of a lesson, and every problem with their cells; an exercise with one is left out."""
-    problems = [cell.problem(file, what) for cell in cells for what in _misplaced(cells, cell)]
+    problems: list[Problem] = []
     exercises: list[Exercise] = []
+    whole: set[int] = set()  # the numbers of the cells of all cards, and of the two cells after each
     for card in (cell for cell in cells if "exercise" in cell.tags):
         solution, check = [*cells, _NOTHING, _NOTHING][card.number : card.number + 2]
+        whole |= {card.number, solution.number, check.number}
         one = _exercise(card, solution, check, file)
         if not isinstance(one, Exercise):
             problems += one
@@ -147,28 +148,12 @@ def _find_exercises(cells: list[Cell], file: str) -> tuple[list[Exercise], list[
         if one.id in [before.id for before in exercises]:
             problems.append(card.problem(file, f"exercise id {one.id} is used twice in this lesson"))
         exercises.append(one)
+    for cell in cells:
+        if cell.number not in whole and (cell.called_with("check") or {"solution", "check"} & set(cell.tags)):
+            problems.append(cell.problem(file, "a solution or a check that does not follow an exercise's card"))
+        if "solution" not in cell.tags and has_marker(cell.text):
+            problems.append(cell.problem(file, "a solution delimiter in a cell without the tag 'solution'"))
     return exercises, problems
-
-
-def _misplaced(cells: list[Cell], cell: Cell) -> list[str]:
-    """Return what is wrong with a cell's role in an exercise, and with the content of a cell that has none."""
-    roles = [role for role in ROLES if role in cell.tags]
-    if len(roles) > 1:
-        return [f"tags {' and '.join(map(repr, roles))} on one cell"]
-    if roles == ["exercise"]:
-        return ["tag 'exercise' on a code cell: the card is markdown"] if cell.kind == "code" else []
-    faults = []
-    for role, before in (("solution", "exercise"), ("check", "solution")):
-        if role in cell.tags and (cell.number == 1 or before not in cells[cell.number - 2].tags):
-            needed = "an exercise's card" if before == "exercise" else "a solution cell"
-            faults.append(f"a {role} cell that does not follow {needed}")
-    if "solution" not in cell.tags and has_marker(cell.text):
-        faults.append("a solution delimiter in a cell without the tag 'solution'")
-    if "check" not in cell.tags and (ids := cell.called_with("check")):
-        faults.append(f"check({ids[0]!r}, …) in a cell without the tag 'check'")
-    if cell.kind == "markdown" and cell.text.startswith(_TITLE):
-        faults.append("an exercise's card without the tag 'exercise'")
-    return faults
 
 
 def _exercise(card: Cell, solution: Cell, check: Cell, file: str) -> Exercise | list[Problem]:
@@ -204,45 +189,30 @@ def _exercise(card: Cell, solution: Cell, check: Cell, file: str) -> Exercise | 
 def _prediction_problems(cells: list[Cell], known: list[str], where: str, file: str) -> list[Problem]:
     """Return every problem with a lesson's predictions; `known` are the ids in its predictions.py, here `where`."""
     asked = [id for cell in cells for id in cell.called_with("predict")]
-    whole = [f"prediction {id} of {where} is never asked: predict({id!r})" for id in known if id not in asked]
-    whole += [f"prediction {id} is asked {count} times" for id, count in Counter(asked).items() if count > 1]
-    whole += [f"{where} has {id} {count} times" for id, count in Counter(known).items() if count > 1]
-    around = zip([_NOTHING, *cells[:-1]], cells, [*cells[1:], _NOTHING], strict=True)
-    found = [
-        cell.problem(file, what) for before, cell, after in around for what in _prediction_faults(before, cell, after)
+    problems = [
+        Problem(file, f"prediction {id} is {asked.count(id)} times on the page and {known.count(id)} times in {where}")
+        for id in dict.fromkeys([*asked, *known])
+        if (asked.count(id), known.count(id)) != (1, 1)
     ]
-    unknown = [(cell, id) for cell in cells for id in cell.called_with("predict") if id not in known]
-    found += [cell.problem(file, f"{where} has no {id!r}") for cell, id in unknown]
-    return found + [Problem(file, what) for what in whole]
+    for before, cell, after in zip([_NOTHING, *cells[:-1]], cells, [*cells[1:], _NOTHING], strict=True):
+        if "predict" in cell.tags and any(isinstance(node, ast.Assert) for node in ast.walk(cell.parsed())):
+            what = "an assert in a cell with the tag 'predict' gives the answer away: it belongs below reveal(…)"
+            problems.append(cell.problem(file, what))
+        if not _in_order(before, cell, after):
+            what = 'a prediction is `predict("1.a")` alone, a cell with the tag \'predict\', then `reveal("1.a", …`'
+            problems.append(cell.problem(file, what))
+    return problems
 
 
-def _prediction_faults(before: Cell, cell: Cell, after: Cell) -> list[str]:
-    """Return what is wrong with one cell of a prediction."""
-    faults = []
+def _in_order(before: Cell, cell: Cell, after: Cell) -> bool:
+    """Whether a cell of a prediction has the two others around it."""
     if "predict" in cell.tags:
         asked, told = before.called_with("predict"), after.called_with("reveal")
-        if any(isinstance(node, ast.Assert) for node in ast.walk(cell.parsed())):
-            faults.append(
-                "an assert in a cell with the tag 'predict' gives the answer away: it belongs below reveal(…)"
-            )
-        if not asked:
-            faults.append("a cell with the tag 'predict' follows a cell with predict(\"id\")")
-        if not told:
-            faults.append("a cell with the tag 'predict' is followed by a cell that begins with reveal(\"id\", value)")
-        if asked and told and asked != told:
-            faults.append(f"predict({asked[0]!r}) before it, but reveal({told[0]!r}, …) after it")
-        return faults
-    for id in cell.called_with("predict"):
-        if "predict" not in after.tags:
-            faults.append("predict(…) is not followed by a cell with the tag 'predict'")
-        if ast.unparse(cell.parsed()) != f"predict({id!r})":
-            faults.append("the cell of a question holds predict(…) and nothing else")
-    for id in cell.called_with("reveal"):
-        if "predict" not in before.tags:
-            faults.append("reveal(…) does not follow a cell with the tag 'predict'")
-        if not ast.unparse(cell.parsed().body[0]).startswith(f"reveal({id!r}, "):
-            faults.append("the cell after a prediction begins with reveal(…)")
-    return faults
+        alone = bool(asked) and before.text.strip() == f'predict("{asked[0]}")'
+        return alone and asked == told and after.text.startswith("reveal(")
+    if cell.called_with("predict"):
+        return "predict" in after.tags
+    return not cell.called_with("reveal") or "predict" in before.tags
 
 
 # --- the lesson as a whole

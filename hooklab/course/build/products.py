@@ -18,7 +18,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
-from itertools import groupby, zip_longest
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -164,25 +164,11 @@ def _compare_one(draft: Draft, variant: Variant) -> list[Problem]:
 
 def _cell_differences(cells: list[Any], wanted: list[Any]) -> list[Finding]:
     bare = [{**cell, "outputs": [], "execution_count": None} if "outputs" in cell else cell for cell in cells]
-    if len(bare) == len(wanted):
-        pairs = zip(bare, wanted, strict=True)
-        return [(index, _difference(cell, want)) for index, (cell, want) in enumerate(pairs) if cell != want]
-    same = 0
-    while same < min(len(bare), len(wanted)) and bare[same] == wanted[same]:
-        same += 1
-    return [(same, f"{len(bare)} cells where the source has {len(wanted)}; the first difference is here")]
-
-
-def _difference(cell: Any, want: Any) -> str:
-    if cell.get("source") != want.source:
-        pairs = zip_longest(cell["source"].split("\n"), want.source.split("\n"), fillvalue="(nothing)")
-        number, line, wanted = next((n, one, other) for n, (one, other) in enumerate(pairs, start=1) if one != other)
-        same = next((n for n, (one, other) in enumerate(zip(line, wanted, strict=False)) if one != other), 0)
-        begin = max(0, same - 30) if max(len(line), len(wanted)) > 60 else 0  # else both are cut before they differ
-        here, there = (("…" if begin else "") + shortened(one[begin:]) for one in (line, wanted))
-        return f"line {number} is `{here}`, in the source `{there}`"
-    differing = sorted(key for key in {*cell, *want} if cell.get(key) != want.get(key))
-    return f"{' and '.join(differing)} not as the source gives it"
+    if len(bare) != len(wanted):
+        first = next((n for n, (cell, want) in enumerate(zip(bare, wanted, strict=False)) if cell != want), 0)
+        return [(first, f"{len(bare)} cells where the source has {len(wanted)}; the first difference is here")]
+    pairs = enumerate(zip(bare, wanted, strict=True))
+    return [(index, "not as the source gives it") for index, (cell, want) in pairs if cell != want]
 
 
 def _at(file: str, cells: list[Any], index: int, what: str) -> Problem:

@@ -17,7 +17,6 @@ from hooklab.course import words
 from hooklab.course.build.draft import Draft
 from hooklab.course.build.sources import Variant, solution_lines, stubbed
 from hooklab.course.kernels import LEFT_BEHIND, environment, prepare_fonts
-from hooklab.course.progress import Progress
 
 if TYPE_CHECKING:  # to look at what a run left takes neither
     from nbclient import NotebookClient
@@ -52,30 +51,20 @@ Tell = Callable[[Run, int], None]
 
 
 class Report:
-    """Shows runs as they proceed: on a terminal in one line that changes, elsewhere with a line or two per notebook.
+    """Says in a line when a notebook begins to run, and when it has ended: `report(run, done)`, with the cells done."""
 
-    `report(run, done)` is what `execute_all` calls.
-    """
-
-    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.progress = Progress(stream or sys.stdout, every=float("inf"))
-        self.clock = clock
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stdout
         self.begun: dict[str, float] = {}
-        self.state: dict[str, str] = {}
 
     def __call__(self, run: Run, done: int) -> None:
         total = len(run.notebook.cells)
         if run.label not in self.begun:
-            self.begun[run.label] = self.clock()
-            if not self.progress.live:
-                self.progress.say(f"{run.label}: running {total} cells")
-        seconds = self.clock() - self.begun[run.label]
-        if done < total:
-            self.state[run.label] = f"{run.label} {done + 1}/{total} ({seconds:.0f} s)"
-        else:
-            self.state.pop(run.label, None)
-            self.progress.say(f"{run.label}: {'FAILED' if run.faults else 'ran'} in {seconds:.1f} s")
-        self.progress.show("   ".join(self.state.values()))
+            self.begun[run.label] = time.monotonic()
+            print(f"{run.label}: running {total} cells", file=self.stream, flush=True)
+        elif done == total:
+            seconds = time.monotonic() - self.begun[run.label]
+            print(f"{run.label}: {'FAILED' if run.faults else 'ran'} in {seconds:.1f} s", file=self.stream, flush=True)
 
 
 def execute_all(runs: list[Run], root: Path, report: Tell) -> None:

@@ -11,7 +11,9 @@ import difflib
 import functools
 import io
 import re
+import textwrap
 import tokenize
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -26,7 +28,6 @@ END = "### END SOLUTION"
 STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
 _REGION = re.compile(rf"^([ \t]*){BEGIN}[ \t]*\n(.*?)^[ \t]*{END}[ \t]*$", re.M | re.S)
 _NUMBERED_TAG = re.compile(r"claim-S\d+\.\d+|field-\d{2,3}|hook-[a-z]+(-[a-z]+)*")
-_NBVAL = re.compile(r"^\s*#+\s*(NBVAL_\w+|PYTEST_VALIDATE_IGNORE_OUTPUT)\s*$", re.M)
 _MARKER = re.compile(r"#\s*%%")
 
 
@@ -174,35 +175,27 @@ def read_cells(text: str, file: str) -> tuple[list[Cell], list[Problem]]:
         >>> [(cell.kind, cell.tags, cell.line) for cell in cells], problems
         ([('markdown', (), 1), ('code', ('setup',), 4)], [])
     """
-    read = _read(text)
-    if isinstance(read, _Unreadable):
-        return [], [Problem(file, read.why, read.line)]
-    return [cell for cell, _ in read], [cell.problem(file, what) for cell, faults in read for what in faults]
-
-
-@dataclass(frozen=True)
-class _Unreadable:
-    why: str
-    line: int | None
+    try:
+        cells, problems = _read(text, file)
+        return list(cells), list(problems)
+    except (tokenize.TokenError, SyntaxError) as error:
+        line = error.lineno if isinstance(error, SyntaxError) else int(error.args[1][0])
+        return [], [Problem(file, f"this is not valid Python: {error.args[0]}", line)]
 
 
 @functools.cache  # the start page's tables are made from the sources of all lessons
-def _read(text: str) -> _Unreadable | tuple[tuple[Cell, tuple[str, ...]], ...]:
-    """Return the cells of a source, each with what is wrong with it."""
-    try:
-        lines = _marker_lines(text)
-    except (tokenize.TokenError, SyntaxError) as error:
-        return _Unreadable(f"this is not valid Python: {error.args[0]}", _line_of(error))
+def _read(text: str, file: str) -> tuple[list[Cell], list[Problem]]:
     import jupytext  # not above: a learner's pytest, which compares notebooks and reads no source, has none
 
+    lines = _marker_lines(text)
     read = jupytext.reads(text, fmt="py:percent").cells
     if len(read) != len(lines):
-        return _Unreadable(_why_uneven(text, len(read), len(lines)), 1)
-    cells = []
-    for number, (found, line) in enumerate(zip(read, lines, strict=True), start=1):
-        cell = Cell(number, line, found.cell_type, tuple(found.metadata.get("tags", ())), found.source)
-        cells.append((cell, tuple(_faults(cell, found.metadata))))
-    return tuple(cells)
+        return [], [Problem(file, "the first line must be a `# %%` line, and no other one may be indented", 1)]
+    cells = [
+        Cell(number, line, found.cell_type, tuple(found.metadata.get("tags", ())), found.source)
+        for number, (found, line) in enumerate(zip(read, lines, strict=True), start=1)
+    ]
+    return cells, [cell.problem(file, what) for cell in cells for what in _faults(cell)]
 
 
 def parsed(path: Path) -> ast.Module:
@@ -259,25 +252,11 @@ def has_marker(text: str) -> bool:
 
 def region_fault(text: str) -> str | None:
     """Return what is wrong with the delimiters of a solution cell, or None."""
-    inside, filled, regions = False, False, 0
-    for line in map(str.strip, text.split("\n")):
-        if line == BEGIN:
-            if inside:
-                return f"a second `{BEGIN}` before `{END}`"
-            inside, filled = True, False
-        elif line == END:
-            if not inside:
-                return f"`{END}` without `{BEGIN}` before it"
-            if not filled:
-                return "a solution region without code"
-            inside, regions = False, regions + 1
-        elif has_marker(line):
-            return f"`{line}` is no delimiter: write `{BEGIN}` or `{END}`, alone on its line"
-        elif line and not line.startswith("#"):
-            filled = True
-    if inside:
-        return f"`{BEGIN}` without `{END}` after it"
-    return None if regions else f"a solution cell without `{BEGIN}` … `{END}`"
+    regions = _REGION.findall(text)
+    if not regions or sum(map(has_marker, text.split("\n"))) != 2 * len(regions):
+        return f"a solution must be between `{BEGIN}` and `{END}`, each alone on its line"
+    without_code = [inside for _, inside in regions if not ast.parse(textwrap.dedent(inside)).body]
+    return "a solution region without code" if without_code else None
 
 
 def shortened(text: str, width: int = 60) -> str:
@@ -299,43 +278,21 @@ def _find(name: str, lessons: list[Lesson]) -> Lesson:
     raise LookupError(f"there is no lesson {name!r}; {'near' if near else 'there are'}: {listed}")
 
 
-def _faults(cell: Cell, metadata: dict[str, object]) -> list[str]:
-    faults = []
-    if cell.kind not in ("markdown", "code"):
-        faults.append(f"a {cell.kind} cell; only code and [markdown] are used")
+def _faults(cell: Cell) -> Iterator[str]:
     if not cell.text.strip():
-        faults.append("an empty cell")
-    if cell.kind == "code" and _NBVAL.search(cell.text):
-        faults.append("a comment that tells nbval not to compare: every output of the course is compared")
-    # jupytext adds lines_to_next_cell itself; everything else was written by hand.
-    for option in sorted(set(metadata) - {"tags", "lines_to_next_cell"}):
-        faults.append(f"unknown cell option {option!r}; a cell has tags=[…] and nothing else")
+        yield "an empty cell"
     for tag in cell.tags:
         if tag not in TAGS and not _NUMBERED_TAG.fullmatch(tag):
-            faults.append(f"unknown tag {tag!r}; known: {', '.join(sorted(TAGS))}, claim-S1.2, field-05, hook-node")
+            yield f"unknown tag {tag!r}; known: {', '.join(sorted(TAGS))}, claim-S1.2, field-05, hook-node"
         if tag.startswith("field-") and "field" not in cell.tags:
-            faults.append(f"tag {tag!r} without the tag 'field'")
+            yield f"tag {tag!r} without the tag 'field'"
         if tag.startswith("hook-") and cell.kind != "code":
-            faults.append(f"tag {tag!r} on a cell that runs nothing: it belongs on the cell in which that hook runs")
+            yield f"tag {tag!r} on a cell that runs nothing: it belongs on the cell in which that hook runs"
         if tag.startswith("claim-") and (cell.kind != "code" or not re.search(r"^\s*assert\b", cell.text, re.M)):
-            faults.append(f"tag {tag!r} on a cell without an assert: a claim is a line of code that would fail")
-    return faults
+            yield f"tag {tag!r} on a cell without an assert: a claim is a line of code that would fail"
 
 
 def _marker_lines(text: str) -> list[int]:
     """Return the lines of the `# %%` comments; one inside a string is no comment."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return [token.start[0] for token in tokens if token.start[1] == 0 and _MARKER.match(token.string)]
-
-
-def _line_of(error: Exception) -> int | None:
-    if isinstance(error, SyntaxError):
-        return error.lineno
-    return int(error.args[1][0])
-
-
-def _why_uneven(text: str, read: int, markers: int) -> str:
-    before = next((line for line in text.split("\n") if line.strip()), "")
-    if not _MARKER.match(before):
-        return "the first line must be a `# %%` line: text before it would become a cell of its own"
-    return f"jupytext reads {read} cells where there are {markers} `# %%` lines; an indented one begins a cell too"

@@ -53,21 +53,11 @@ def test_an_edited_source_is_told_with_file_cell_and_command(built: Path, capsys
     assert main(["--check"], built) == 1
 
     assert capsys.readouterr().err.splitlines() == [
-        f'{LESSON}: cell 3 "total = 1 + 1": line 1 is `total = 1 + 1`, in the source `total = 2`',
-        f'{SOLUTION}: cell 3 "total = 1 + 1": line 1 is `total = 1 + 1`, in the source `total = 2`',
+        f'{LESSON}: cell 3 "total = 1 + 1": not as the source gives it',
+        f'{SOLUTION}: cell 3 "total = 1 + 1": not as the source gives it',
         "2 problems",
         f"{NAME}: run python -m hooklab build 09",
     ]
-
-
-def test_lines_that_are_long_are_shown_from_where_they_differ(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    alike = " + ".join(map(str, range(30)))
-    (built / SOURCE).write_text(changed("total = 1 + 1", f"total = {alike} + 1"), encoding="utf-8")
-    spoil(built / LESSON, lambda nb: nb["cells"][2].update(source=f"total = {alike} + 2"))
-
-    told = next(problem for problem in refused(built, capsys) if problem.startswith(LESSON))
-
-    assert told.endswith("`…24 + 25 + 26 + 27 + 28 + 29 + 2`, in the source `…24 + 25 + 26 + 27 + 28 + 29 + 1`")
 
 
 def test_an_edited_solution_leaves_the_lesson_up_to_date(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +65,7 @@ def test_an_edited_solution_leaves_the_lesson_up_to_date(built: Path, capsys: py
 
     (problem,) = refused(built, capsys)
 
-    assert problem.startswith(f'{SOLUTION}: cell 5 "def two() -> int:": line 4 is `first, second = 1, 1`, in')
+    assert problem == f'{SOLUTION}: cell 5 "def two() -> int:": not as the source gives it'
 
 
 def test_an_added_cell_is_told_once(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,10 +111,10 @@ def test_a_file_that_is_no_notebook_is_told(built: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda nb: nb["cells"][2].update(id="other"), 'cell 3 "total = 1 + 1": id not as the source gives it'),
-        (lambda nb: nb["cells"][2]["metadata"].update(collapsed=True), "metadata not as the source gives it"),
-        (lambda nb: nb["cells"][4].update(source="def two(): ..."), "line 1 is `def two(): ...`, in the source `"),
-        (lambda nb: nb["cells"][0].update(cell_type="raw"), "cell_type not as the source gives it"),
+        (lambda nb: nb["cells"][2].update(id="other"), 'cell 3 "total = 1 + 1": not as the source gives it'),
+        (lambda nb: nb["cells"][2]["metadata"].update(collapsed=True), "not as the source gives it"),
+        (lambda nb: nb["cells"][4].update(source="def two(): ..."), "not as the source gives it"),
+        (lambda nb: nb["cells"][0].update(cell_type="raw"), "not as the source gives it"),
         (lambda nb: nb["cells"][2].update(cell_type="raw"), "this is not a notebook"),
         (lambda nb: nb["metadata"].update(widgets={}), "the notebook's metadata is not what the builder writes"),
         (lambda nb: nb.update(nbformat_minor=6), "the notebook's metadata is not what the builder writes"),

@@ -141,11 +141,10 @@ def test_a_card_may_have_an_empty_line_under_its_title(tmp_path: Path) -> None:
         ("●●○ · 5 minutes", "●●○○ · 5 minutes", 19, 4, "no difficulty or minutes"),
         ("●●○ · 5 minutes", "○○○ · 5 minutes", 19, 4, "no difficulty or minutes"),
         ("<summary>Hint: I get 11</summary>", "<summary>I get 11</summary>", 19, 4, "1 hints, at least 2"),
-        ("    ### END SOLUTION\n", "", 33, 5, "`### BEGIN SOLUTION` without `### END SOLUTION`"),
+        ("    ### END SOLUTION\n", "", 33, 5, "a solution must be between"),
         ('check("9.1", two)', "print(two)", 41, 6, '0 calls of check("id", …)'),
         ('check("9.1", two)', 'check("9.1", two)\ncheck("9.1", two)', 41, 6, '2 calls of check("id", …)'),
         ('check("9.1", two)', 'check("9.2", two)', 41, 6, "it checks 9.2, but the card before it is exercise 9.1"),
-        ('["solution"]', '["solution", "check"]', 33, 5, "tags 'solution' and 'check' on one cell"),
     ],
 )
 def test_a_faulty_exercise_is_refused(tmp_path: Path, old: str, new: str, line: int, cell: int, said: str) -> None:
@@ -158,12 +157,14 @@ def test_a_faulty_exercise_is_refused(tmp_path: Path, old: str, new: str, line: 
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
-        ('# %% tags=["solution"]\ndef f():\n    ### BEGIN SOLUTION\n    x\n    ### END SOLUTION\n', "does not follow"),
-        ('# %% tags=["check"]\ncheck("9.1", two)\n', "a check cell that does not follow a solution cell"),
+        (
+            '# %% tags=["solution"]\ndef f():\n    ### BEGIN SOLUTION\n    x\n    ### END SOLUTION\n',
+            "does not follow an exercise's card",
+        ),
+        ('# %% tags=["check"]\ncheck("9.1", two)\n', "does not follow an exercise's card"),
         ("# %%\n### BEGIN SOLUTION\nx = 1\n### END SOLUTION\n", "a solution delimiter in a cell without the tag"),
-        ('# %%\nimport hooklab\nhooklab.check("9.1", two)\n', "check('9.1', …) in a cell without the tag 'check'"),
-        ("# %% [markdown]\n# ### Exercise 9.2 · Three\n", "an exercise's card without the tag 'exercise'"),
-        ('# %% tags=["exercise"]\nx = 1\n', "the card is markdown"),
+        ('# %%\nimport hooklab\nhooklab.check("9.1", two)\n', "does not follow an exercise's card"),
+        ('# %% tags=["exercise"]\nx = 1\n', "an exercise without a solution cell"),
     ],
 )
 def test_a_part_of_an_exercise_on_its_own_is_refused(tmp_path: Path, cell: str, said: str) -> None:

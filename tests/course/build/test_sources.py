@@ -63,10 +63,6 @@ def test_the_tags_of_the_course_are_known(tags: str) -> None:
         ('# %% tags=["claim-S1.2"]\nprint(1)\n', 1, 1, "tag 'claim-S1.2' on a cell without an assert"),
         ('# %% [markdown] tags=["hook-node"]\n# Hooks\n', 1, 1, "tag 'hook-node' on a cell that runs nothing"),
         ('# %% [markdown] tags=["claim-S1.2"]\n# assert\n', 1, 1, "tag 'claim-S1.2' on a cell without an assert"),
-        ("# %% hide=true\nx = 1\n", 1, 1, "unknown cell option 'hide'"),
-        ("# %% A title\nx = 1\n", 1, 1, "unknown cell option 'title'"),
-        ("# %%\n# NBVAL_IGNORE_OUTPUT\nprint(1)\n", 1, 1, "a comment that tells nbval not to compare"),
-        ("# %% [raw]\n# text\n", 1, 1, "a raw cell"),
         ("# %%\nx = 1\n\n# %%\n\n# %%\ny = 1\n", 4, 2, "an empty cell"),
     ],
 )
@@ -83,7 +79,7 @@ def test_a_faulty_cell_is_named_with_its_line(source: str, line: int, cell: int,
         ("import torch\n\n# %%\nx = 1\n", ":1: the first line must be a `# %%` line"),
         (
             "# %%\ndef f():\n    # %% inside\n    return 1\n",
-            ":1: jupytext reads 2 cells where there are 1 `# %%` lines",
+            ":1: the first line must be a `# %%` line, and no other one may be indented",
         ),
         ('# %%\nx = 1\n\n# %%\ntext = """\n', ":5: this is not valid Python"),
     ],
@@ -123,13 +119,13 @@ def test_whole_regions_have_no_fault() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("def f():\n    return 1", "a solution cell without"),
-        ("### BEGIN SOLUTION\nreturn 1", "`### BEGIN SOLUTION` without `### END SOLUTION`"),
-        ("return 1\n### END SOLUTION", "`### END SOLUTION` without `### BEGIN SOLUTION`"),
-        ("### BEGIN SOLUTION\n### BEGIN SOLUTION\nx\n### END SOLUTION", "a second `### BEGIN SOLUTION`"),
+        ("def f():\n    return 1", "a solution must be between"),
+        ("### BEGIN SOLUTION\nreturn 1", "a solution must be between"),
+        ("return 1\n### END SOLUTION", "a solution must be between"),
+        ("### BEGIN SOLUTION\n### BEGIN SOLUTION\nx\n### END SOLUTION", "a solution must be between"),
         ("### BEGIN SOLUTION\n# later\n### END SOLUTION", "a solution region without code"),
-        ("# BEGIN SOLUTION\nreturn 1\n# END SOLUTION", "`# BEGIN SOLUTION` is no delimiter"),
-        ("### BEGIN SOLUTION here\nreturn 1\n### END SOLUTION", "`### BEGIN SOLUTION here` is no delimiter"),
+        ("# BEGIN SOLUTION\nreturn 1\n# END SOLUTION", "a solution must be between"),
+        ("### BEGIN SOLUTION here\nreturn 1\n### END SOLUTION", "a solution must be between"),
     ],
 )
 def test_a_faulty_region_is_refused(text: str, said: str) -> None:
