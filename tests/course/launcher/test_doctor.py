@@ -1,14 +1,12 @@
 """``doctor`` says what is there and what is missing, and what to do."""
 
 import os
-from collections.abc import Iterator
 from importlib.metadata import version
 
 import pytest
 
 from hooklab.course.launcher import doctor
 from tests.course.launcher.conftest import Course
-from tests.course.notebooks.plugin import launching
 
 
 @pytest.fixture
@@ -65,12 +63,10 @@ def test_it_looks_at_the_venv_that_is_there_and_makes_none(course: Course) -> No
 
 
 @pytest.fixture
-def kernels(request: pytest.FixtureRequest, course: Course, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def kernels(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels that import the hooklab of the current folder."""
     monkeypatch.setenv("IPYTHONDIR", str(course.root / ".ipython"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(doctor.find_root()), os.environ.get("PYTHONPATH", "")]))
-    with launching(request.session):
-        yield
 
 
 def test_here_everything_works(kernels: None) -> None:
