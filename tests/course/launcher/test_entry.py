@@ -4,6 +4,7 @@ import ast
 import importlib
 import importlib.util
 import json
+import os
 import runpy
 import subprocess
 import sys
@@ -82,6 +83,10 @@ def test_pytest_gets_the_arguments_and_the_folder_and_its_exit_code_comes_back(l
     assert seen["arguments"] == ["-x", "-k", "a b"]
     assert seen["folder"] == str(launched.root)
     assert seen["python"] == str(launched.venv.python)
+
+
+def test_all_tests_run_in_two_processes_where_there_are_two_processors(launched: Course) -> None:
+    assert json.loads(launched.run("test").stdout)["arguments"] == ["-n", str(min(2, os.cpu_count() or 1))]
 
 
 def test_lab_serves_the_course_and_opens_the_first_lesson_with_the_users_options_last(launched: Course) -> None:
