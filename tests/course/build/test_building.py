@@ -6,7 +6,6 @@ import pytest
 
 from hooklab.course.build import main, running
 from tests.course.build.made_up import NAME, TINY, changed, make_course, numbered
-from tests.course.notebooks.forked import forking
 
 SEES_NO_GRADER = """
 # %%
@@ -53,8 +52,7 @@ def partly_failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, 
         out, err = Recorder(), Recorder()
         patch.setattr("sys.stdout", out)
         patch.setattr("sys.stderr", err)
-        with forking():
-            status = main([], root)
+        status = main([], root)
     return root, status, out.text, err.text
 
 
