@@ -8,6 +8,7 @@ counts for so many first weights how many channels are dead in the end, and in w
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ class Deaths(NamedTuple):
         return steps[-1] if steps else -1
 
 
+@functools.cache
 def first_passes(seed: int = 0, steps: int = 40, lr: float = LEARNING_RATE) -> Deaths:
     """Train lesson 3's network for so many steps, as `trained_digits_cnn(seed)` does, and watch."""
     data = digits()
