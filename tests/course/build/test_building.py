@@ -136,9 +136,7 @@ def test_outputs_and_counts_are_stored(built: Path) -> None:
     assert cells[3]["outputs"][0]["data"]["text/plain"] == ["○ 9.1 not attempted: write it"]
 
 
-def test_a_second_build_gives_the_same_bytes(
-    built: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_build_gives_the_same_bytes(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = notebook_files(built)
     for path in before:
         (built / path).unlink()
