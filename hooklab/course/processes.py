@@ -109,7 +109,7 @@ def launch(
             late = any(re.search(r"^Timeout \(\d", output, re.M) for output in outputs)  # faulthandler's words
             raise ProcessesFailed([STOPPED if end and late else end for end in ends], outputs)
         results = [pickle.loads(file.with_name(f"{rank}.pickle").read_bytes()) for rank in range(processes)]
-    _spares.extend(Worker("--spare") for _ in range(2 - len(_spares)))
+    _spares.extend(Worker() for _ in range(2 - len(_spares)))
     if show and any(outputs):
         print(together(outputs))
     return results
@@ -170,9 +170,9 @@ def _place(rank: int, processes: int, port: int) -> dict[str, str]:
 class Worker(subprocess.Popen[bytes]):
     """A new Python that has imported torch, waits for what to do, does that alone, and ends."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self) -> None:
         self.output = tempfile.TemporaryFile()  # noqa: SIM115
-        command = [sys.executable, "-m", "hooklab.course.processes", *options]
+        command = [sys.executable, "-m", "hooklab.course.processes"]
         streams: dict[str, Any] = {"stdin": PIPE, "stdout": self.output, "stderr": subprocess.STDOUT}
         super().__init__(command, env=_environment(), start_new_session=True, **streams)  # Ctrl-C is not for it
 
@@ -211,8 +211,7 @@ def _end_with(lifeline: int) -> None:
 
 def _work() -> None:
     """Be one of the processes: read what to do, leave in a file what the function returns, and end."""
-    if "--spare" in sys.argv:
-        importlib.import_module("torch._dynamo")  # DistributedDataParallel wants it, and it takes two seconds
+    importlib.import_module("torch._dynamo")  # DistributedDataParallel would, and the time limit begins below
     if not (line := sys.stdin.readline()):
         return
     request, lifeline = json.loads(line), os.dup(0)
