@@ -36,8 +36,8 @@ def python(installed: Path, *arguments: str) -> "subprocess.CompletedProcess[str
 
 
 def test_the_wheel_holds_every_module_of_the_library_and_none_of_the_course(installed: Path) -> None:
-    library = [path.relative_to(ROOT) for path in ROOT.glob("hooklab/**/*.py") if "course" not in path.parts]
-    library.append(Path("hooklab/py.typed"))
+    modules = [path.relative_to(ROOT) for path in ROOT.glob("hooklab/**/*.py")]
+    library = [path for path in modules if not path.is_relative_to("hooklab/course")] + [Path("hooklab/py.typed")]
     files = [path.relative_to(installed) for path in installed.glob("hooklab/**/*.*")]
     assert sorted(files) == sorted(library)
 

@@ -17,8 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hooklab.course.kept import kept
-
 BATCH = 64
 LEARNING_RATE = 5e-3
 TEST_EVERY = 5
@@ -128,7 +126,6 @@ def trained_digits_cnn(seed: int = 0, epochs: int = 8) -> DigitsCNN:
 
 
 @functools.cache
-@kept
 def _trained_weights(seed: int, epochs: int) -> dict[str, Tensor]:
     data = digits()
     with torch.random.fork_rng(devices=[]), torch.enable_grad():

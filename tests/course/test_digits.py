@@ -7,8 +7,6 @@ import torch
 
 from hooklab.course.digits import DigitsCNN, _loaded, _trained_weights, accuracy, digits, raw_digits, trained_digits_cnn
 
-pytestmark = pytest.mark.usefixtures("nothing_kept")
-
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():

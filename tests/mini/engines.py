@@ -11,7 +11,7 @@ from hooklab import mini
 
 class Mini:
     name = "mini"
-    namespace: ModuleType = mini  # Module, no_grad, register_module_...
+    every_module: ModuleType = mini  # register_module_...
     Module = mini.Module
     Tensor = mini.Tensor
     no_grad = staticmethod(mini.no_grad)
@@ -23,7 +23,7 @@ class Mini:
 
 class Torch:
     name = "torch"
-    namespace: ModuleType = torch.nn.modules.module
+    every_module: ModuleType = torch.nn.modules.module
     Module = torch.nn.Module
     Tensor = torch.Tensor
     no_grad = staticmethod(torch.no_grad)

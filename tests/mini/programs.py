@@ -1,250 +1,92 @@
-"""Random programs as plain data: modules, inputs, hooks, and the steps to take with them.
+"""Random programs for mini: of lesson 6's kind, with more kinds of hooks, more results of hooks, and tensor hooks."""
 
-Nothing here knows an engine. hypothesis draws bytes, ``decode`` reads them as a program (a byte is one decision, and 0
-is the plainest one, so that a failing program shrinks to a small one), and ``driver.run`` runs it.
-"""
+import random
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from hooklab.course.lesson06.programs import CALLS, KEEPS_TENSORS, METHODS, REPLACES, Hook, Program
 
-from hypothesis import strategies as st
-
-T = TypeVar("T")
-
-CALM_LEAVES = ("scale", "shift", "power", "relu", "identity", "pair", "first_only", "product")
-KINDS = ("forward", "pre", "backward", "backward_pre")
-LEAVES = {
-    "calm": (*CALM_LEAVES, *CALM_LEAVES, "mul_", "detach", "named"),
-    "crowded": CALM_LEAVES,
-    "late": CALM_LEAVES,
-    "wild": (*CALM_LEAVES, "mul_", "detach", "dict", "list", "named", "number", "raise"),
-    "failing": ("scale", "identity", "raise", "raise", "stop"),
-}
-PARTS = ("chain", "residual", "twice", "join", "join_pair", "keyword")
-
-# What a hook returns, as names that the driver knows: first what is allowed, then what is odd, wrong or an error.
-CALM_RETURNS = {
-    "pre": ("none", "none", "tuple_double", "bare_double", "same", "pair"),
-    "forward": ("none", "none", "double", "plus", "same"),
-    "backward_pre": ("none", "none", "double", "same", "fill"),
-    "backward": ("none", "none", "double", "same", "fill"),
-    "tensor": ("none", "double", "plus"),
-}
-WILD_GRADS = (
-    *("none", "double", "list", "nones", "nones", "first", "bare", "itself", "itself", "rows", "rows", "short", "long"),
-    *("floats", "wrong_shape", "string", "number", "raise"),
+BACKWARD_RETURNS = (
+    *("looks", "looks", "doubles_each", "doubles_each", "returns_the_same", "returns_nones", "returns_a_list"),
+    *("returns_zero", "keeps_the_first", "returns_no_args", "returns_one_more", "raises"),
 )
-WILD_RETURNS = {
-    "pre": (
-        *("none", "tuple_double", "bare_double", "pair", "list", "list_args", "empty", "string", "number"),
-        *("detached", "wrong_shape", "one", "triple", "bad_kwargs", "extra_arg", "raise"),
-    ),
-    "forward": (
-        *("none", "double", "same", "fresh", "fresh_grad", "string", "number", "list", "tuple", "dict", "detached"),
-        *("wrong_shape", "raise", "raise"),
-    ),
-    "backward_pre": WILD_GRADS,
-    "backward": WILD_GRADS,
-    "tensor": ("none", "double", "plus", "const", "const_grad", "wrong_shape", "number", "tuple", "string", "raise"),
+RETURNS = {
+    "pre": (*REPLACES["pre"], "returns_both", "raises"),
+    "forward": (*REPLACES["forward"], "raises", "raises_once"),
+    "backward": BACKWARD_RETURNS,
+    "backward_pre": BACKWARD_RETURNS,
 }
-
-# What a hook, or a forward, does besides: (what, which hook).
-Act = tuple[str, int]
-ACTS = {
-    "module": ("register", "remove"),
-    "pre": ("register", "remove", "remove", "remove", "hook_arg", "retain_arg", "keep_arg", "inplace_arg"),
-    "forward": (
-        *("register", "remove", "remove", "remove", "hook_out", "retain_out", "keep_out", "keep_arg", "hook_arg"),
-        *("inplace_out", "rehook_out"),
-    ),
-    "backward_pre": ("register", "remove", "hook_kept"),
-    "backward": ("register", "remove", "hook_kept"),
-    "tensor": ("remove_tensor_hook", "hook_arg", "hook_kept", "register", "remove"),
-}
-
-Step = tuple[object, ...]
-SHAPES = ((2,), (2,), (1,), (1, 2), (2, 1))
-POWERS = (2.0, 2.0, 3.0, 1.0, 0.0, -1.0, 0.5)
-
-
-@dataclass(frozen=True)
-class ModuleSpec:
-    """``parts`` are indices of earlier modules, so a module can be used at several places."""
-
-    kind: str
-    parts: tuple[int, ...] = ()
-    acts: tuple[Act, ...] = ()
-
-
-@dataclass(frozen=True)
-class HookSpec:
-    """``target`` is the index of a module; None means a global hook."""
-
-    kind: str
-    target: int | None
-    returns: str = "none"
-    acts: tuple[Act, ...] = ()
-    prepend: bool = False
-    with_kwargs: bool = False
-    always_call: bool = False
-    at_start: bool = True
-
-
-@dataclass(frozen=True)
-class TensorHookSpec:
-    returns: str = "none"
-    acts: tuple[Act, ...] = ()
+CALM = KEEPS_TENSORS | {"backward_pre": KEEPS_TENSORS["backward"]}
+FORWARD = (*CALLS, "m()", "m(x, k=y)", "m(k=x)", "m(m(x))", "with torch.no_grad(): m(x)")
+BACKWARD = (
+    "m(x).sum().backward()",
+    "m(y).sum().backward()",
+    "m(x, 5, y).sum().backward()",
+    "m(x, k=y).sum().backward()",
+    "m(m(x)).sum().backward()",
+    "(m(x) + m(x)).sum().backward()",
+    "(m(x) * m(y)).sum().backward()",
+    "(m(x.relu()) ** 3).sum().backward()",
+    "m(x).backward()",
+    "z = m(x).sum(); z.backward(); z.backward()",
+    "z = (m(x) ** 2).sum(); z.backward(); z.backward()",
+    "z = m(x).sum(); z.backward(retain_graph=True); (2 * z).backward()",
+    "z = m(x).sum(); a.remove(); z.backward()",
+    "m(x).sum().backward(); held = x.grad; m(x).sum().backward(); looks(held)",
+    "with b as entered: looks(entered is b); m(x).sum().backward()",
+)
+TENSORS = (
+    "m(x).mul_(2).sum().backward()",
+    "h = x * 2; h.mul_(3); m(h).sum().backward()",
+    "h = m(x); z = h ** 2; h.mul_(2); z.sum().backward()",
+    "h = x * 2; z = m(h); z.mul_(2); (z ** 2).sum().backward()",
+    "x.mul_(2)",
+    "h = m(x).detach(); h.mul_(2); looks(h)",
+    "h = x * 2; h.retain_grad(); h.register_hook(doubles); m(h).sum().backward(); looks(h.grad)",
+    "h = x * 2; h.register_hook(doubles); h.mul_(3); h.retain_grad(); m(h).sum().backward(); looks(h.grad)",
+    "z = m(x); z.retain_grad(); z.sum().backward(); looks(z.grad)",
+    "z = m(x); handle = z.register_hook(doubles); z.register_hook(looks); handle.remove(); z.sum().backward()",
+    "z = m(x) * 1; z.register_hook(lambda grad: y); z.sum().backward()",
+    "h = x * 1; h.register_hook(lambda grad: y); m(h).sum().backward()",
+    "z = m(x) * 1; z.register_hook(lambda grad: grad.sum()); z.sum().backward()",
+    "z = m(x) * 1; z.register_hook(lambda grad: 1.0); z.sum().backward()",
+    "z = m(x) * 1; z.register_hook(lambda grad: (grad,)); z.sum().backward()",
+    "handle = x.register_hook(doubles); m(x).sum().backward(); handle.remove()",
+    "handle = x.register_hook(looks); m(x, y).sum().backward(); handle.remove()",
+    "x.register_hook(lambda grad: x.register_hook(looks) and None); m(x).sum().backward()",
+    "h = m(x) * 1; h.register_hook(lambda grad: x); h.retain_grad(); h.sum().backward(); looks(h.grad.requires_grad)",
+    "t = torch.tensor([3.0], requires_grad=True); m(t).backward(); looks(t.grad)",
+    "looks(len(torch.tensor([[1.0, 2.0]])))",
+    "y.register_hook(looks)",
+    "(x * 2).grad",
+)
 
 
-@dataclass(frozen=True)
-class Program:
-    modules: tuple[ModuleSpec, ...]
-    inputs: tuple[tuple[tuple[float, ...], bool], ...]  # values, requires_grad
-    steps: tuple[Step, ...]
-    shape: tuple[int, ...] = (2,)  # of every tensor
-    power: float = 2.0  # of the modules that raise to a power
-    hooks: tuple[HookSpec, ...] = ()
-    tensor_hooks: tuple[TensorHookSpec, ...] = ()
+def wild_programs(number: int, seed: int) -> list[Program]:
+    """Draw programs; the same ones for the same seed."""
+    chance = random.Random(seed)
+    return [_program(chance) for _ in range(number)]
 
 
-def programs() -> st.SearchStrategy[Program]:
-    return st.binary(min_size=LENGTH, max_size=LENGTH).map(decode)
+def _program(chance: random.Random) -> Program:
+    # A program in which anything may happen ends at its first error: in most, most hooks return something sensible.
+    returns = chance.choice((CALM, CALM, RETURNS))
+    crowd = chance.choice((None, None, *METHODS))  # all hooks of one kind, so that they meet
+    hooks = tuple(_hook(chance, name, crowd or chance.choice(list(METHODS)), returns) for name in "abcde")
+    steps = chance.choices((*FORWARD, *BACKWARD, *BACKWARD, *TENSORS), k=4)
+    return Program(hooks, tuple(steps), forward_raises=chance.random() < 0.1)
 
 
-LENGTH = 300  # bytes; after the last one every decision is the plainest
-
-
-def decode(data: bytes) -> Program:
-    """The program that ``data`` stands for; every sequence of bytes is one."""
-    choices = _Choices(data)
-    n_hooks = 2 + choices.below(7)
-    # Programs have characters, because one in which anything may happen ends at its first error. In most, almost all
-    # hooks return something sensible; "failing" is about always_call, with modules that raise; in "crowded" all hooks
-    # are of one kind and nearly all on one module, so that they meet; "late" ones are registered while modules run.
-    character = choices.pick(("calm", "calm", "wild", "failing", "crowded", "late"))
-    modules = [_leaf(choices, character, n_hooks) for _ in range(1 + choices.below(3))]
-    if len(modules) == 3 and choices.below(2):
-        modules.append(ModuleSpec(choices.pick(PARTS), (choices.below(3), choices.below(3))))
-    if len(modules) > 1:  # the last module is the one that is called: let it reach all others
-        parts = tuple(choices.below(len(modules)) for _ in range(choices.below(2)))
-        modules.append(ModuleSpec(choices.pick(PARTS), (*range(len(modules)), *parts)))
-    inputs = [_input(choices) for _ in range(1 + choices.below(2))]
-    crowd = choices.below(len(modules))  # the module that gets most of the hooks
-    kinds = {"failing": ("forward", "pre"), "crowded": (choices.pick(KINDS),)}.get(character, KINDS)
-    hooks = [_hook(choices, character, kinds, crowd, len(modules), n_hooks) for _ in range(n_hooks)]
-    tensor_hooks = [_tensor_hook(choices, n_hooks) for _ in range(1 + choices.below(3))]
-    steps = [_tensor_step(choices, len(modules), ("input", "weight")) for _ in range(choices.below(3))]
-    steps.append(_call_backward(choices) if choices.below(4) else _call(choices))
-    steps += [_step(choices, len(modules), n_hooks) for _ in range(1 + choices.below(6))]
-    shape, power = choices.pick(SHAPES), choices.pick(POWERS)
-    return Program(tuple(modules), tuple(inputs), tuple(steps), shape, power, tuple(hooks), tuple(tensor_hooks))
-
-
-class _Choices:
-    """Decisions, read from bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self._bytes = iter(data)
-
-    def below(self, n: int) -> int:
-        return next(self._bytes, 0) % n
-
-    def pick(self, options: Sequence[T]) -> T:
-        return options[self.below(len(options))]
-
-    def sometimes(self) -> bool:
-        return self.below(4) == 3
-
-
-def _leaf(choices: _Choices, character: str, n_hooks: int) -> ModuleSpec:
-    kind = choices.pick(LEAVES[character])
-    return ModuleSpec(
-        kind, acts=_acts(choices, "module", n_hooks) if character == "late" or choices.sometimes() else ()
-    )
-
-
-def _acts(choices: _Choices, kind: str, n_hooks: int) -> tuple[Act, ...]:
-    number = choices.pick((0, 0, 0, 1, 1, 2))
-    return tuple((choices.pick(ACTS[kind]), choices.below(n_hooks)) for _ in range(number))
-
-
-def _input(choices: _Choices) -> tuple[tuple[float, ...], bool]:
-    values = tuple(choices.pick((1.0, 2.0, -1.0, 0.5, 0.0, -2.0, 3.0)) for _ in range(2))
-    return values, choices.pick((True, True, True, False))
-
-
-def _returns(choices: _Choices, character: str, kind: str) -> str:
-    often = character == "wild" or kind not in ("pre", "forward")  # an error in forward leaves nothing for backward
-    wild = choices.below(2 if often else 5) == 1
-    return choices.pick(WILD_RETURNS[kind] if wild else CALM_RETURNS[kind])
-
-
-def _hook(
-    choices: _Choices, character: str, kinds: Sequence[str], crowd: int, n_modules: int, n_hooks: int
-) -> HookSpec:
-    kind = choices.pick(kinds)
-    target = crowd if character == "crowded" or choices.below(2) else choices.below(n_modules)
-    with_kwargs = choices.below(2) == 1
-    returns = _returns(choices, character, kind)
-    if kind == "pre" and with_kwargs and returns in CALM_RETURNS["pre"]:
-        returns = choices.pick(("none", "same", "pair"))
-    return HookSpec(
+def _hook(chance: random.Random, name: str, kind: str, returns: dict[str, tuple[str, ...]]) -> Hook:
+    does = chance.choice((*returns[kind], chance.choice(("removes ", "adds ")) + chance.choice("abcde")))
+    everywhere = chance.random() < 0.2
+    takes_kwargs = kind == "forward" or (kind == "pre" and not everywhere)
+    is_error = kind == "pre" and does not in ("looks", "returns_both")  # it has to return both, or nothing
+    return Hook(
+        name,
         kind,
-        target=None if choices.sometimes() else target,
-        returns=returns,
-        acts=_acts(choices, kind, n_hooks),
-        prepend=choices.sometimes(),
-        with_kwargs=with_kwargs,
-        always_call=choices.sometimes() != (character == "failing"),
-        at_start=character != "late" and choices.below(8) != 7,
+        does,
+        prepend=not everywhere and chance.random() < 0.25,
+        always_call=kind == "forward" and chance.random() < 0.4,
+        at_start=chance.random() < 0.7,
+        with_kwargs=takes_kwargs and chance.random() < (0.1 if is_error else 0.4),
+        everywhere=everywhere,
     )
-
-
-def _tensor_hook(choices: _Choices, n_hooks: int) -> TensorHookSpec:
-    return TensorHookSpec(_returns(choices, "wild", "tensor"), _acts(choices, "tensor", n_hooks))
-
-
-def _step(choices: _Choices, n_modules: int, n_hooks: int) -> Step:
-    match choices.pick(("call_backward", "call_backward", "call", "backward", "tensor", "tensor", "hook", "within")):
-        case "call":
-            return _call(choices)
-        case "backward":
-            return _backward(choices)
-        case "call_backward":
-            return _call_backward(choices)
-        case "tensor":
-            return _tensor_step(choices, n_modules, ("output", "made", "output", "made", "input", "weight"))
-        case "within":
-            inner = choices.pick((_call, _call_backward))(choices)
-            return ("within", choices.below(n_hooks), inner, choices.pick(("", "raise", "remove")))
-        case _:
-            return (choices.pick(("register", "remove")), choices.below(n_hooks))
-
-
-def _tensor_step(choices: _Choices, n_modules: int, places: tuple[str, ...]) -> Step:
-    return (
-        choices.pick(("hook", "hook", "retain", "inplace", "hold")),
-        choices.pick(places),
-        choices.below(n_modules),
-        choices.below(3),
-    )
-
-
-def _call(choices: _Choices) -> Step:
-    which_input = choices.below(2)
-    other = choices.pick(("", "", "", "input", "input", "float"))  # a second positional argument
-    k = choices.pick((None, None, 2.0))  # a keyword argument
-    mode = choices.pick(("",) * 11 + ("no_grad",))
-    origin = choices.pick(("leaf", "made"))  # the input itself, or a non-leaf made from it
-    return ("call", which_input, other, k, mode, origin)
-
-
-def _call_backward(choices: _Choices) -> Step:
-    between = _tensor_step(choices, 1, ("output", "made", "made")) if choices.below(2) else ()
-    return ("call_backward", _call(choices), between, _backward(choices))
-
-
-def _backward(choices: _Choices) -> Step:
-    what = choices.pick(("first", "all") * 3 + ("kept", "both", "again", "direct"))
-    return ("backward", what, choices.pick((False, True)))

@@ -43,7 +43,7 @@ def test_global_hooks_run_before_prepended_ones_and_those_before_the_rest(engine
     module.register_forward_hook(lambda *_: log.append("first"))
     module.register_forward_hook(lambda *_: log.append("second"))
     module.register_forward_hook(lambda *_: log.append("prepended"), prepend=True)
-    with engine.namespace.register_module_forward_hook(lambda *_: log.append("global")):
+    with engine.every_module.register_module_forward_hook(lambda *_: log.append("global")):
         module(engine.tensor([1.0]))
     assert log == ["global", "prepended", "first", "second"]
 
@@ -55,8 +55,8 @@ def test_backward_hooks_run_in_the_same_order_and_after_the_backward_pre_hooks(e
     module.register_full_backward_pre_hook(lambda *_: log.append("own pre"))
     module.register_full_backward_pre_hook(lambda *_: log.append("prepended pre"), prepend=True)
     with (
-        engine.namespace.register_module_full_backward_hook(lambda *_: log.append("global")),
-        engine.namespace.register_module_full_backward_pre_hook(lambda *_: log.append("global pre")),
+        engine.every_module.register_module_full_backward_hook(lambda *_: log.append("global")),
+        engine.every_module.register_module_full_backward_pre_hook(lambda *_: log.append("global pre")),
     ):
         output = module(engine.tensor([1.0], True))
     output.sum().backward()
@@ -106,7 +106,7 @@ def test_a_with_kwargs_hook_removed_before_its_turn_runs_without_its_kwargs(engi
 
 def test_a_global_with_kwargs_hook_removed_before_its_turn_keeps_its_kwargs(engine: Any) -> None:
     lengths: list[int] = []
-    register = engine.namespace.register_module_forward_hook
+    register = engine.every_module.register_module_forward_hook
     with register(lambda *_: handle.remove()):
         handle = register(lambda *received: lengths.append(len(received)), with_kwargs=True)
         double(engine)(engine.tensor([1.0]))
@@ -191,7 +191,7 @@ def test_an_always_call_hook_that_raises_by_itself_is_not_run_again(engine: Any)
 
 def test_a_global_always_call_hook_gets_no_kwargs_after_an_error(engine: Any) -> None:
     lengths: list[int] = []
-    with engine.namespace.register_module_forward_hook(
+    with engine.every_module.register_module_forward_hook(
         lambda *received: lengths.append(len(received)), with_kwargs=True, always_call=True
     ):
         double(engine)(1.0)

@@ -53,6 +53,8 @@ def main(argv: list[str]) -> int:
         if not os.path.samefile(root, Path(__file__).parents[3]):
             raise LauncherError(f"from here, Python takes the hooklab of another copy; type first: cd {root}")
         python = find_python(root / needs, install=name != "doctor")
+        if name == "test" and not arguments:
+            arguments = ["-n", str(min(2, os.cpu_count() or 1))]  # processes
         if name == "lab":
             say("starting JupyterLab; Ctrl-C stops it")
             arguments = [*lab_options(root), *arguments]

@@ -7,7 +7,7 @@ from subprocess import DEVNULL
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hooklab.course.browser.installed import NOT_FOUND, find_browser
+from hooklab.course.browser.chrome import NOT_FOUND, find_browser
 from hooklab.course.launcher import LEARN
 from hooklab.course.launcher.environment import pins
 from hooklab.course.root import find_root

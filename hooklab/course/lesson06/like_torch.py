@@ -131,7 +131,11 @@ def _class_of(trial: Trial) -> type:
 
 def _with_registers(answer: type) -> type:
     """Return a class on top of the answer whose hooks are registered by the check's own means."""
-    return type(answer.__name__, (answer,), {name: getattr(Registers, name) for name in METHODS.values()})
+    return type(
+        answer.__name__,
+        (answer,),
+        {name: getattr(Registers, name) for name in METHODS.values() if hasattr(Registers, name)},
+    )
 
 
 @remembered

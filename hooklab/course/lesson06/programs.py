@@ -1,4 +1,7 @@
-"""Random programs of hooks: data that can be drawn by chance, run with any module class, and read as code."""
+"""Random programs of hooks: data that can be drawn by chance, run with any module class, and read as code.
+
+The programs of GROUPS are those of the lesson. The tests of `hooklab.mini` draw others, of more kinds.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ METHODS = {
     "pre": "register_forward_pre_hook",
     "forward": "register_forward_hook",
     "backward": "register_full_backward_hook",
+    "backward_pre": "register_full_backward_pre_hook",
 }
-# What a hook may do besides looking at what it gets: `duel` knows each. "removes b" and "adds b" name another hook.
+# What a hook may do besides looking at what it gets: `running` knows each. "removes b" and "adds b" name another hook.
 LOOKS = "looks"
 KEEPS_TENSORS = {
     "pre": (LOOKS, "doubles", "returns_a_tuple"),
@@ -43,13 +47,21 @@ class Hook:
     prepend: bool = False
     always_call: bool = False
     at_start: bool = True
+    with_kwargs: bool = False
+    everywhere: bool = False
 
     def __str__(self) -> str:
         """Return its registration as a line of Python; a comment, if it is for another hook to do."""
         what, _, other = self.does.partition(" ")
-        flags = [f"{flag}=True" for flag in ("prepend", "always_call") if getattr(self, flag)]
-        line = f"m.{METHODS[self.kind]}({', '.join([what + (f'({other})' if other else ''), *flags])})"
+        arguments = [what + (f"({other})" if other else ""), *[f"{flag}=True" for flag in self.flags]]
+        line = f"m.{METHODS[self.kind]}({', '.join(arguments)})"
+        line = line.replace("m.register_", "register_module_") if self.everywhere else line
         return f"{self.name} = {line}" if self.at_start else f"# {self.name}, when it is added: {line}"
+
+    @property
+    def flags(self) -> list[str]:
+        """The options with which it is registered."""
+        return [flag for flag in ("prepend", "always_call", "with_kwargs") if getattr(self, flag)]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch.nn.modules import module as every_module
 
 from hooklab.course.lesson06.programs import METHODS, Hook, Program
 
@@ -32,13 +32,15 @@ class Ran(NamedTuple):
     errors: list[Exception]
 
 
-def run(base: type, program: Program, second_requires_grad: bool = False) -> Ran:
+def run(base: type, program: Program, second_requires_grad: bool = False, library: Any = torch) -> Ran:
     """Run a program with a module class on top of `base`, and return what could be seen.
 
     Args:
         base: the class that has `__call__` and the three methods of METHODS.
         program: what to run; its `x` requires a gradient.
         second_requires_grad: whether its `y` does, too.
+        library: has `tensor`, `Tensor` and `no_grad`, as torch does. Where it is not torch, it also has `every_module`
+            with the functions that register a hook for every module.
 
     Returns:
         In its log, a line for each step, each call of a hook or of forward with all it got, each result, error and
@@ -46,12 +48,19 @@ def run(base: type, program: Program, second_requires_grad: bool = False) -> Ran
 
     Raises NotImplementedError when the class does: it is not written yet.
     """
-    one = _Run(base, program, second_requires_grad)
+    one = _Run(base, program, second_requires_grad, library)
+    try:
+        one.all_steps()
+    finally:
+        for handle in one.everywhere:
+            handle.remove()
     return Ran(one.log, one.errors)
 
 
 class _Run:
-    def __init__(self, base: type, program: Program, second_requires_grad: bool) -> None:
+    def __init__(self, base: type, program: Program, second_requires_grad: bool, library: Any) -> None:
+        self.program, self.library = program, library
+        self.everywhere: list[Any] = []
         self.log: list[str] = []
         self.errors: list[Exception] = []
         self.hooks = {hook.name: hook for hook in program.hooks}
@@ -59,15 +68,18 @@ class _Run:
         self.added = 0
         self.raised: list[Boom] = []
         self.raised_once: set[str] = set()
-        self.x = torch.tensor([1.0, 2.0], requires_grad=True)
-        y = torch.tensor([10.0, 20.0], requires_grad=second_requires_grad)
+        self.x = library.tensor([1.0, 2.0], requires_grad=True)
+        y = library.tensor([10.0, 20.0], requires_grad=second_requires_grad)
         self.module = _module_class(base)(self, program.forward_raises)
-        self.names: dict[str, Any] = {"m": self.call, "x": self.x, "y": y, "torch": torch}
+        self.names: dict[str, Any] = {"m": self.call, "x": self.x, "y": y, "torch": library}
+        self.names |= {"looks": self.look, "doubles": self.double}
         self.names |= {hook.name: _NoHandle() for hook in program.hooks}
-        for hook in program.hooks:
+
+    def all_steps(self) -> None:
+        for hook in self.program.hooks:
             if hook.at_start:
                 self.add(hook)
-        for step in program.steps:
+        for step in self.program.steps:
             self.log.append(f">>> {step}")
             self.take(step)
 
@@ -88,16 +100,29 @@ class _Run:
         if "backward" in step:
             self.log.append(f"x.grad = {shown(self.x.grad)}")
 
-    def call(self, *args: Any) -> Any:
-        output = self.module(*args)
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        output = self.module(*args, **kwargs)
         self.log.append(f"returns {shown(output)}")
         return output
+
+    def look(self, grad: Any) -> None:
+        self.log.append(f"looks at {shown(grad)}")
+
+    def double(self, grad: Any) -> Any:
+        self.look(grad)
+        return grad if grad is None else grad * 2
 
     def add(self, hook: Hook) -> None:
         self.added += 1
         if self.added <= MOST:
-            flags = {flag: True for flag in ("prepend", "always_call") if getattr(hook, flag)}
-            self.names[hook.name] = getattr(self.module, METHODS[hook.kind])(self.functions[hook.name], **flags)
+            method, flags = METHODS[hook.kind], dict.fromkeys(hook.flags, True)
+            if hook.everywhere:
+                registering = getattr(self.library, "every_module", every_module)
+                register = getattr(registering, method.replace("register_", "register_module_"))
+            else:
+                register = getattr(self.module, method)
+            self.names[hook.name] = register(self.functions[hook.name], **flags)
+            self.everywhere += [self.names[hook.name]] if hook.everywhere else []
 
     def boom(self, name: str) -> Boom:
         self.raised.append(Boom(name))
@@ -157,7 +182,13 @@ def _returned(verb: str, received: tuple[Any, ...]) -> Any:
         case "returns_a_pair":
             return (last, 7.0)
         case "returns_the_same":
-            return last if isinstance(last, Tensor) else first
+            return last if hasattr(last, "tolist") else first
+        case "returns_both":
+            return (first, last)
+        case "returns_nones":
+            return (None,) * len(first)
+        case "returns_one_more":
+            return (*first, first[0])
         case "doubles_each":
             return tuple(None if grad is None else grad * 2 for grad in first)
     return None
@@ -170,8 +201,11 @@ def _total(values: Any) -> Any:
 
 def shown(value: Any) -> str:
     """Return a value as text that does not depend on who made it."""
-    if isinstance(value, Tensor):
-        return f"[{', '.join(f'{number:g}' for number in value.flatten().tolist())}]"
+    if hasattr(value, "tolist"):
+        numbers = value.tolist()
+        return f"[{', '.join(f'{number:g}' for number in (numbers if isinstance(numbers, list) else [numbers]))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {shown(one)}" for key, one in value.items()) + "}"
     if isinstance(value, tuple | list):
         inside = ", ".join(map(shown, value))
         return f"list({inside})" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
@@ -185,15 +219,16 @@ def _module_class(base: type) -> Any:
             self.run, self.raises = run, raises
             self.__dict__["forward"] = self.own_forward
 
-        def forward(self, *args: Any) -> Any:
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
             self.run.log.append("forward of the class, and m.forward is another one")
-            return self.own_forward(*args)
+            return self.own_forward(*args, **kwargs)
 
-        def own_forward(self, *args: Any) -> Any:
+        def own_forward(self, *args: Any, **kwargs: Any) -> Any:
             is_own = bool(args) and args[0] is self.run.x
-            self.run.log.append(f"forward gets {', '.join(map(shown, args))}{' (x itself)' if is_own else ''}")
+            received = [*map(shown, args), *[f"{key}={shown(one)}" for key, one in kwargs.items()]]
+            self.run.log.append(f"forward gets {', '.join(received)}{' (x itself)' if is_own else ''}")
             if self.raises:
                 raise self.run.boom("forward")
-            return _total(args) * 3
+            return _total([*args, *kwargs.values()]) * 3
 
     return ModuleOfAProgram

@@ -20,7 +20,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hooklab.course.digits import raw_digits
-from hooklab.course.kept import kept
 from hooklab.course.lesson07.shapes import shapes
 from hooklab.mixup import ManifoldMixup
 
@@ -127,7 +126,6 @@ def run(
     }
 
 
-@kept
 def _trained_and_judged(
     seed: int, scenario: str, places: tuple[int, ...], alpha: float, steps: int, judged_on: str
 ) -> tuple[float, float]:

@@ -8,6 +8,7 @@ counts for so many first weights how many channels are dead in the end, and in w
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hooklab.course.digits import BATCH, LEARNING_RATE, DigitsCNN, digits
-from hooklab.course.kept import kept
 
 
 class Deaths(NamedTuple):
@@ -40,7 +40,7 @@ class Deaths(NamedTuple):
         return steps[-1] if steps else -1
 
 
-@kept
+@functools.cache
 def first_passes(seed: int = 0, steps: int = 40, lr: float = LEARNING_RATE) -> Deaths:
     """Train lesson 3's network for so many steps, as `trained_digits_cnn(seed)` does, and watch."""
     data = digits()

@@ -20,7 +20,6 @@ from torch.optim import SGD
 
 from hooklab.course import plots
 from hooklab.course.explorers import Drawing, Explorer, panel
-from hooklab.course.kept import kept
 from hooklab.course.lesson08.clinic import WIDTH, Training, examine
 
 STEPS = 40
@@ -39,7 +38,6 @@ class Run(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-@kept
 def trained(rate: float, gain: float, norm: bool) -> Run:
     """Train five ReLU layers on the digits.
 

@@ -14,8 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hooklab.course.kept import kept
-
 TOKENS, LENGTH, WIDTH, HEADS, LAYERS = 16, 24, 64, 2, 2
 PERIODS = (4, 12)
 STEPS, BATCH, RATE = 120, 128, 3e-3
@@ -117,7 +115,6 @@ def trained_copier(seed: int = 0) -> Copier:
 
 
 @functools.cache
-@kept
 def _weights(seed: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]), torch.enable_grad():

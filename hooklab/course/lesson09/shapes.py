@@ -14,8 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hooklab.course.kept import kept
-
 SHAPES = ("disc", "square", "triangle")
 SIDE = 32
 TAG = slice(1, 5)  # rows and columns of the tag: red for a disc, green for a square, blue for a triangle
@@ -125,7 +123,6 @@ def trained(tags: str = "own", seed: int = 0) -> ShapeCNN:
 
 
 @functools.cache
-@kept
 def _weights(tags: str, seed: int) -> dict[str, Tensor]:
     steps, rate = STEPS[tags], RATE[tags]
     generator = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""The check of exercise 11.4: a program that runs in two processes, and in three."""
+"""The check of exercise 11.4: a program that runs in three processes; written for two, it is seen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hooklab.course.exercises.misconceptions import alike, fitting
 from hooklab.course.exercises.trial import NotYet, StillTheStub, Trial
 from hooklab.course.processes import ProcessesFailed, launch, script
 
-NUMBERS = (2, 3)
+NUMBERS = (3,)  # each is a new Python, which takes seconds
 SECONDS = 20.0
 _WAITED = ("closed by peer", "reset by peer", "Timed out", "Connection refused")
 # Words of what a process printed last -> the misconception behind it.
@@ -78,7 +78,7 @@ def the_gradient_of_everybody(trial: Trial) -> str:
                     if hasattr(got, "tolist")
                     else fitting(seen, PROGRAMS, NUMBERS),
                 )
-    return "with two processes and with three, each returns the average over all of them"
+    return "with three processes, each returns the average over all of them"
 
 
 def _rounded(value: Any) -> Any:

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from hooklab.course.browser.chrome import chromium
-from hooklab.course.browser.installed import NOT_FOUND, find_browser
+from hooklab.course.browser.chrome import NOT_FOUND, chromium, find_browser
 from hooklab.course.browser.jupyter import Server, jupyterlab
 from hooklab.course.browser.lab import LIGHT, Lab
 

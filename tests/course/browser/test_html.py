@@ -6,7 +6,6 @@ import base64
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup, Tag
@@ -27,7 +26,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, BeautifulSoup]:
     made_in = environment(ROOT, folder, {**os.environ, "JUPYTER_CONFIG_DIR": str(folder / "config")})
     done = subprocess.run(command, cwd=folder, env=made_in, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return {path.stem: _page(folder / f"{path.stem}.html") for path in LESSONS}
+    texts = {path.stem: (folder / f"{path.stem}.html").read_text(encoding="utf-8") for path in LESSONS}
+    return {name: BeautifulSoup(text, "html.parser") for name, text in texts.items()}
 
 
 @pytest.fixture(params=[path.stem for path in LESSONS])
@@ -36,24 +36,17 @@ def cells(pages: dict[str, BeautifulSoup], request: pytest.FixtureRequest) -> li
     return list(pages[request.param].select(".jp-Cell"))
 
 
-def test_a_lessons_page_has_all_its_text(cells: list[Tag]) -> None:
+def test_a_lessons_page_has_all_its_text_and_no_error_and_no_warning(cells: list[Tag]) -> None:
     text = [cell for cell in cells if "jp-MarkdownCell" in cell["class"]]
     assert len(text) > 8
     assert [cell.get("id") for cell in text if not cell.get_text(strip=True)] == []
-
-
-def test_a_lessons_page_shows_no_error_and_no_warning(cells: list[Tag]) -> None:
     assert [text.get_text() for cell in cells for text in cell.select(f"[data-mime-type='{STDERR}']")] == []
     assert [cell.get("id") for cell in cells if "Traceback (most recent call last)" in cell.get_text()] == []
 
 
-def test_every_figure_of_a_lessons_page_is_a_picture(cells: list[Tag]) -> None:
-    figures = [cell for cell in cells if "celltag_figure" in cell["class"]]
-    assert [cell.get("id") for cell in figures if not has_picture(cell)] == []
-
-
-def test_every_explorer_of_a_lessons_page_is_a_picture(cells: list[Tag]) -> None:
-    assert [cell.get("id") for cell in cells if is_explorer(cell) and not has_picture(cell)] == []
+def test_every_figure_and_explorer_of_a_lessons_page_is_a_picture(cells: list[Tag]) -> None:
+    pictures = [cell for cell in cells if "celltag_figure" in cell["class"] or is_explorer(cell)]
+    assert [cell.get("id") for cell in pictures if not has_picture(cell)] == []
 
 
 def test_beside_every_explorer_of_a_lessons_page_stands_a_picture(cells: list[Tag]) -> None:
@@ -80,7 +73,3 @@ def sections_of(cells: list[Tag]) -> list[list[Tag]]:
             sections.append([])
         sections[-1].append(cell)
     return sections
-
-
-def _page(path: Path) -> BeautifulSoup:
-    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")

@@ -1,4 +1,4 @@
-"""Every lesson and solution in JupyterLab: run all of it; in the lessons, answer an exercise wrongly and rightly."""
+"""Every lesson in JupyterLab: run all of it, answer an exercise wrongly and rightly; and the README's picture."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from matplotlib.image import imread
 
 from hooklab.course import plots
+from hooklab.course.browser import screenshot
 from hooklab.course.browser.lab import DARK, WIDTH, Lab, Notebook
 from hooklab.course.browser.screenshot import LESSON, picture_of
 from hooklab.course.build.sources import BEGIN, END, STUB
@@ -24,7 +25,6 @@ from tests.course.browser.reading import errors, has_picture, never_run, says
 FIRST = Path(LESSON).stem
 LESSONS = sorted(path.stem for path in (ROOT / "lessons").glob("*.ipynb"))
 TRIES = 3
-SOLUTIONS = sorted(path.stem for path in (ROOT / "solutions").glob("*.ipynb"))
 
 
 @dataclass
@@ -39,37 +39,22 @@ class Run:
         return [index for index, cell in enumerate(self.cells) if tag in cell["metadata"].get("tags", [])]
 
 
-def run_all(lab: Lab, path: str) -> Iterator[Run]:
-    notebook = lab.open(path)
+@pytest.fixture(scope="module", params=LESSONS)
+def lesson(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Run]:
+    notebook = lab.open(f"lessons/{request.param}.ipynb")
     try:
         notebook.run_all()
-        yield Run(Path(path).stem, notebook, notebook.cells())
+        yield Run(request.param, notebook, notebook.cells())
     finally:
         notebook.close()
 
 
-@pytest.fixture(scope="module", params=LESSONS)
-def lesson(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Run]:
-    yield from run_all(lab, f"lessons/{request.param}.ipynb")
-
-
-@pytest.fixture(scope="module", params=SOLUTIONS)
-def solution(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Run]:
-    yield from run_all(lab, f"solutions/{request.param}.ipynb")
-
-
-def test_a_lesson_runs_to_its_end_without_an_error(lesson: Run) -> None:
+def test_a_lesson_runs_to_its_end_with_its_figures_and_no_exercise_attempted(lesson: Run) -> None:
     assert errors(lesson.cells) == []
     assert never_run(lesson.cells) == []
-
-
-def test_a_lessons_exercises_are_not_attempted_at_first(lesson: Run) -> None:
     checks = [lesson.cells[index] for index in lesson.index("check")]
     assert checks
     assert [says(cell) for cell in checks if "not attempted" not in says(cell)] == []
-
-
-def test_a_lessons_figures_are_pictures(lesson: Run) -> None:
     figures = [lesson.cells[index] for index in lesson.index("figure")]
     assert [cell["source"].split("\n", 1)[0] for cell in figures if not has_picture(cell)] == []
 
@@ -138,9 +123,10 @@ def right_answer(name: str, cell_id: str) -> str:
     return "\n".join(line for line in source.split("\n") if line.strip() not in (BEGIN, END))
 
 
-def test_a_solution_runs_to_its_end_and_every_check_says_correct(solution: Run) -> None:
-    assert errors(solution.cells) == []
-    assert never_run(solution.cells) == []
-    checks = [solution.cells[index] for index in solution.index("check")]
-    assert checks
-    assert [says(cell) for cell in checks if "correct" not in says(cell)] == []
+def test_without_a_browser_the_screenshot_command_says_so_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("hooklab.course.browser.chrome.find_browser", lambda: None)
+    assert screenshot.main([str(tmp_path / "picture.png")]) == 1
+    assert "no Chromium or Chrome" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -6,7 +6,6 @@ import pytest
 
 from hooklab.course.build import main, running
 from tests.course.build.made_up import NAME, TINY, changed, make_course, numbered
-from tests.course.notebooks.forked import forking
 
 SEES_NO_GRADER = """
 # %%
@@ -53,8 +52,7 @@ def partly_failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, 
         out, err = Recorder(), Recorder()
         patch.setattr("sys.stdout", out)
         patch.setattr("sys.stderr", err)
-        with forking():
-            status = main([], root)
+        status = main([], root)
     return root, status, out.text, err.text
 
 
@@ -138,9 +136,7 @@ def test_outputs_and_counts_are_stored(built: Path) -> None:
     assert cells[3]["outputs"][0]["data"]["text/plain"] == ["○ 9.1 not attempted: write it"]
 
 
-def test_a_build_whose_kernels_are_not_forked_gives_the_same_bytes(
-    built: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_build_gives_the_same_bytes(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = notebook_files(built)
     for path in before:
         (built / path).unlink()

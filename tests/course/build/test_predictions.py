@@ -9,7 +9,6 @@ from hooklab.course.build import main
 from hooklab.course.build.products import skeleton
 from hooklab.course.build.running import findings
 from tests.course.build.made_up import ASKED, NAME, PREDICTIONS, TINY, changed, draft_of, make_course, problems_of
-from tests.course.notebooks.forked import forking
 
 FILE = "hooklab/course/lesson09/predictions.py"
 QUESTION = '# %%\npredict("9.a")\n\n'
@@ -66,8 +65,7 @@ def test_a_predict_cell_needs_a_prediction_also_where_the_lesson_has_none(tmp_pa
 
 def test_what_a_prediction_puts_out_is_stored_folded_in_the_lesson_and_open_in_the_solution(tmp_path: Path) -> None:
     make_course(tmp_path, {NAME: TINY + ASKED}, predictions=PREDICTIONS)
-    with forking():
-        assert main([], tmp_path) == 0
+    assert main([], tmp_path) == 0
 
     made = {}
     for folder in ("lessons", "solutions"):

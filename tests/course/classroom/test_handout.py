@@ -18,7 +18,6 @@ from hooklab.course.build.draft import Draft, draft
 from hooklab.course.build.sources import Course
 from hooklab.course.classroom.handout import _write, given_away, given_files, main
 from hooklab.course.classroom.lessons import ROOT
-from tests.course.notebooks.forked import forking
 
 
 @functools.cache
@@ -51,7 +50,7 @@ def test_a_learner_can_use_it(out: Path) -> None:
     alone = f"import sys; sys.path = [folder for folder in sys.path if folder != {str(ROOT)!r}]\n"
     code = alone + "import hooklab; print(hooklab.__file__); hooklab.check('0.1', lambda x: 2 * x)"
     shown: list[Any] = []
-    with forking(), run_kernel(kernel_name="python3", cwd=str(out)) as client:
+    with run_kernel(kernel_name="python3", cwd=str(out)) as client:
         client.execute_interactive(code, timeout=60, output_hook=lambda message: shown.append(message["content"]))
     told = subprocess.run([sys.executable, "-m", "hooklab"], cwd=out, capture_output=True, text=True, check=True)
 

@@ -5,15 +5,12 @@ import re
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-from tests.course.notebooks.plugin import launching
-
 ENDLESS = "def leaves(named):\n    started.append(print('started'))\n    while True:\n        pass\n"
 
 
 @pytest.fixture(scope="module")
-def kernel(request):
-    with launching(request.session):
-        manager, client = start_new_kernel(kernel_name="python3")
+def kernel():
+    manager, client = start_new_kernel(kernel_name="python3")
     yield manager, client
     client.stop_channels()
     manager.shutdown_kernel(now=True)

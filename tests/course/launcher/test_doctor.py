@@ -1,14 +1,13 @@
 """``doctor`` says what is there and what is missing, and what to do."""
 
 import os
-from collections.abc import Iterator
+import re
 from importlib.metadata import version
 
 import pytest
 
 from hooklab.course.launcher import doctor
 from tests.course.launcher.conftest import Course
-from tests.course.notebooks.plugin import launching
 
 
 @pytest.fixture
@@ -21,9 +20,9 @@ def complete(course: Course, monkeypatch: pytest.MonkeyPatch) -> Course:
 
 def test_when_all_is_there_the_exit_code_is_0(complete: Course, capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor.main([]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert f"  ok       pytest         {version('pytest')}" in lines
-    assert lines[-1] == "All that the course needs is there."
+    out = capsys.readouterr().out
+    assert re.search(rf"ok +pytest +{re.escape(version('pytest'))}\n", out)
+    assert out.endswith("All that the course needs is there.\n")
 
 
 @pytest.mark.parametrize("name", doctor.WORKS)
@@ -42,20 +41,18 @@ def test_what_does_not_work_makes_the_exit_code_1(
     assert "What to do: python -m hooklab lab" in captured
 
 
-def test_a_missing_and_another_version_are_told(complete: Course, capsys: pytest.CaptureFixture[str]) -> None:
-    complete.requirements.write_text("pytest==1.5\ngone==2.0\n")
-    assert doctor.main([]) == 1
-    captured = capsys.readouterr().out
-    assert f"  ok       pytest         {version('pytest')}; the course is tested with 1.5\n" in captured
-    assert "  MISSING  gone" in captured
-
-
-def test_a_missing_browser_makes_no_difference(
+def test_a_missing_package_another_version_and_a_missing_browser_are_told(
     complete: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(doctor, "find_browser", lambda: None)
+    complete.requirements.write_text("pytest==1.5\n")
     assert doctor.main([]) == 0
-    assert "  -        browser        no Chromium or Chrome" in capsys.readouterr().out
+    captured = capsys.readouterr().out
+    assert f"{version('pytest')}; the course is tested with 1.5\n" in captured
+    assert "no Chromium or Chrome" in captured
+    complete.requirements.write_text("gone==2.0\n")
+    assert doctor.main([]) == 1
+    assert re.search(r"MISSING +gone", capsys.readouterr().out)
 
 
 def test_it_looks_at_the_venv_that_is_there_and_makes_none(course: Course) -> None:
@@ -65,12 +62,10 @@ def test_it_looks_at_the_venv_that_is_there_and_makes_none(course: Course) -> No
 
 
 @pytest.fixture
-def kernels(request: pytest.FixtureRequest, course: Course, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def kernels(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels that import the hooklab of the current folder."""
     monkeypatch.setenv("IPYTHONDIR", str(course.root / ".ipython"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(doctor.find_root()), os.environ.get("PYTHONPATH", "")]))
-    with launching(request.session):
-        yield
 
 
 def test_here_everything_works(kernels: None) -> None:

@@ -23,12 +23,11 @@ except KeyboardInterrupt:
 """
 
 
-def test_every_cache_and_setting_lies_in_a_folder_of_the_course(course: Course) -> None:
+def test_caches_and_settings_lie_in_the_course_unless_the_user_said_otherwise(
+    course: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
     changed = variables(course.root, PYTHON)
     assert all(Path(changed[variable]).is_relative_to(course.root / ".cache") for variable in FOLDERS)
-
-
-def test_what_the_user_has_set_stays(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_CACHE_DIR", "/mine")
     monkeypatch.setenv("PYTHONPATH", "/mine")
     assert variables(course.root, PYTHON)["PIP_CACHE_DIR"] == "/mine"

@@ -18,8 +18,6 @@ from hooklab.course.lesson07.shapes import SHAPES, shapes
 
 FEW, WRONG, NOISY = SCENARIOS
 
-pytestmark = pytest.mark.usefixtures("nothing_kept")
-
 
 def rows(
     scenario: str, places: tuple[int, ...], errors: list[float], alpha: float = 1.0, steps: int = 75
