@@ -26,12 +26,11 @@ from hooklab.course.exercises.trial import Trial
 
 
 def misconceptions(course: Course, lesson: int) -> dict[str, dict[str, Any]]:
-    """Return the programs of a lesson's misconceptions, by exercise and label; {} for a lesson without a file."""
+    """Return the programs of a lesson's misconceptions, by exercise and label: new ones in each call."""
     path = course.root / "solutions" / "misconceptions" / f"lesson{lesson:02d}.py"
     return dict(_module(path, f"misconceptions_{lesson:02d}").MISCONCEPTIONS) if path.exists() else {}
 
 
-@functools.cache
 def _module(path: Path, name: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None

@@ -1,7 +1,7 @@
 """The sentences that say why an answer is likely wrong: read from reasons.toml, of a lesson or of this folder.
 
-A lesson's file has a table for each exercise, label = "sentence"; this folder's has what every exercise shares, and the
-words of exceptions. `{name}` in a sentence is the learner's own name for the function.
+A lesson's file has a table for each exercise, label = "sentence", and may have one that its exercises share; this folder's
+has what all exercises share, and the words of exceptions. `{name}` in a sentence is the learner's own name for the function.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def reason(id: str, label: str | None, name: str) -> str | None:
     """Return the sentence of a label, the exercise's own one or the one that all share; None without a label."""
     if not label:
         return None
-    sentence = reasons_of(id).get(label) or _read(_SHARED)["shared"].get(label)
+    lesson = _read(COURSE / f"lesson{int(id.split('.')[0]):02d}" / "reasons.toml").get("shared", {})
+    sentence = reasons_of(id).get(label) or lesson.get(label) or _read(_SHARED)["shared"].get(label)
     if sentence is None:
         raise LookupError(f"exercise {id} has no sentence for the reason {label!r} in its lesson's reasons.toml")
     return str(sentence).replace("{name}", name)

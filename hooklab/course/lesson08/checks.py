@@ -1,8 +1,289 @@
-"""The checks of lesson 8: the first value that is not finite, and six trainings that do not learn."""
+"""The exercises of lesson 8: the first value that is not finite, and six trainings that do not learn."""
 
 from __future__ import annotations
 
-from hooklab.course.lesson08.check_clinic import patient_a, patient_b, patient_c, patient_d, patient_e, patient_f
-from hooklab.course.lesson08.check_first import the_first_nonfinite
+import functools
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
 
-__all__ = ["patient_a", "patient_b", "patient_c", "patient_d", "patient_e", "patient_f", "the_first_nonfinite"]
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from hooklab import leftover_hooks
+from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.runs import runs_counted
+from hooklab.course.exercises.trial import Trial, tensor_text
+from hooklab.course.lesson08.clinic import STEPS, Training, examine, patient
+from hooklab.course.lesson08.evidence import CAUSES, supports
+from hooklab.health import Health
+
+Pairs = Iterator[tuple[Any, ...]]
+
+# --- 8.1: where the first inf or nan was made
+
+
+class Part(nn.Module):
+    """A module whose forward is a function of itself and its inputs."""
+
+    def __init__(self, function: Callable[..., Tensor], **parts: nn.Module) -> None:
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, *args: Tensor) -> Tensor:
+        return self.function(self, *args)
+
+
+def part(function: Callable[..., Tensor]) -> Part:
+    return Part(lambda self, *args: function(*args))
+
+
+def row(**parts: nn.Module) -> nn.Sequential:
+    return nn.Sequential(OrderedDict(parts))
+
+
+def twice(inner: nn.Module) -> Part:
+    return Part(lambda self, x: self.rest(self.part(self.part(x))), part=inner, rest=nn.ReLU())
+
+
+NAN = math.nan
+MODELS: list[tuple[str, Callable[[], nn.Module], Any]] = [
+    ("everything is finite", lambda: row(a=nn.ReLU(), b=nn.Tanh()), [[1.0, -2.0]]),
+    ("exp overflows to inf", lambda: row(a=nn.ReLU(), b=part(torch.exp), c=nn.Tanh()), [[1.0, 90.0]]),
+    ("log of a negative number gives nan", lambda: row(a=nn.Identity(), b=part(torch.log)), [[1.0, -7.0, 2.0]]),
+    ("log of 0 gives -inf", lambda: row(a=nn.ReLU(), b=part(torch.log)), [[4.0, -7.0]]),
+    ("a submodule of a submodule", lambda: row(a=row(x=nn.ReLU(), y=part(torch.exp)), b=nn.ReLU()), [[100.0]]),
+    ("inf twice, and a finite output", lambda: row(a=part(torch.exp), b=part(torch.log), c=nn.Tanh()), [[200.0, 1.0]]),
+    ("the input already contains nan", lambda: row(a=nn.ReLU(), b=nn.Tanh()), [[1.0, NAN]]),
+    ("a module is used twice and its second use overflows", lambda: twice(part(torch.exp)), [[5.0, 1.0]]),
+    ("a module is used twice and its first use overflows", lambda: twice(part(torch.exp)), [[95.0, 1.0]]),
+    ("the model's own forward takes a log", lambda: Part(lambda self, x: self.a(x).log(), a=nn.ReLU()), [[-3.0, 2.0]]),
+    ("only the sum of the output is inf", lambda: row(a=part(lambda x: x * 1.5e38), b=nn.Tanh()), [[2.0] * 3]),
+    (
+        "a module with two inputs, the second larger",
+        lambda: Part(lambda self, x: self.join(x, self.a(x)), a=part(lambda x: x * 1e20), join=part(torch.div)),
+        [[0.0, 3.0]],
+    ),
+    (
+        "a module with two inputs, the first larger",
+        lambda: Part(lambda self, x: self.join(self.a(x), x), a=part(lambda x: x * 1e20), join=part(torch.div)),
+        [[0.0, 3.0]],
+    ),
+    (
+        "a module receives one finite input and one nan",
+        lambda: Part(lambda self, x: self.join(self.a(x.log()), x), a=nn.Identity(), join=part(torch.add)),
+        [[-1.0, 2.0]],
+    ),
+    ("only the second sample breaks", lambda: row(a=nn.Identity(), b=part(torch.exp)), [[1.0, 2.0], [3.0, 99.0]]),
+]
+
+
+@exercise(
+    "8.1",
+    "Where the first nan was made",
+    worlds=range(len(MODELS)),
+    verified="the module that made the first inf or nan, and the range of its inputs, in 15 models",
+)
+def the_first_nonfinite(trial: Trial, number: int) -> Pairs:
+    text, make, numbers = MODELS[number]
+    model = make()
+    with runs_counted(model) as runs:
+        got = trial.call(model, torch.tensor(numbers))
+    yield "calls of `model.forward(…)` that bypass the model's hooks", runs.forwards - runs.calls, "forward-alone"
+    yield "how many times the model ran", runs.calls, "runs-twice"
+    pair = isinstance(got, tuple | list) and len(got) == 2
+    yield f"your result, if {text}", "a pair" if pair else tensor_text(got)
+    if pair:
+        name, largest = got
+        label = "module-for-name" if isinstance(name, nn.Module) else None
+        yield f"the name, if {text}", name, label
+        yield f"the largest magnitude, if {text}", largest.item() if isinstance(largest, Tensor) else largest
+
+
+# --- 8.2 to 8.7: the patients
+
+ON_THE_PAGE = 0  # the first weights of the patient whose picture the learner has seen
+SEEDS = (3, 4)  # others, for the mended training
+# patient -> its cause, and the accuracy that it reaches once mended
+ILLNESS = {
+    "A": ("dead", 0.75),
+    "B": ("vanishing", 0.75),
+    "C": ("saturated", 0.85),
+    "D": ("not in the optimizer", 0.8),
+    "E": ("detached", 0.7),
+    "F": ("nan in the backward", 0.75),
+}
+
+
+@functools.cache
+def examined(name: str, seed: int = ON_THE_PAGE) -> tuple[Training, Health]:
+    """A patient after a training under a monitor, unmended."""
+    training = patient(name, seed)
+    return training, examine(training, *[known for known, _ in training.model.named_modules() if known])
+
+
+def treated(name: str, trial: Trial, seed: int) -> Pairs:
+    """The diagnosis, compared with what a monitor saw; then the mended training, which is run."""
+    examinations = [examined(name), examined(name, seed)]
+    training = patient(name, seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed records a traceback for each kind of device
+        answer = trial.call(training, may_change=True)
+        is_pair = isinstance(answer, tuple | list) and [type(one) for one in answer] == [str, str]
+        kind = "a module's name and a cause, two strings"
+        label = "forgotten-return" if answer is None else "not-a-pair"
+        yield "your diagnosis", Claim(is_pair, kind, tensor_text(answer)), label
+        yield "~your diagnosis", answer
+        if is_pair:
+            yield from diagnosed(name, examinations, *answer)
+        yield from still_a_training(training, may_hook=name == "E")
+        yield from mended(name, training, seed)
+
+
+def diagnosed(name: str, examinations: list[tuple[Training, Health]], module: str, cause: str) -> Pairs:
+    names = [known for known, _ in examinations[0][0].model.named_modules() if known]
+    label = "cause-before-module" if module in CAUSES else "unknown-cause"
+    yield "the cause that you name", Claim(cause in CAUSES, ", ".join(map(repr, CAUSES)), repr(cause)), label
+    yield "the module that you name", Claim(module in names, ", ".join(names), repr(module)), "unknown-module"
+    found = [supports(health, training, module, cause) for training, health in examinations]
+    right = cause == ILLNESS[name][0]
+    speaks = found[0][0] or (right and found[1][0])
+    label = "wrong-module" if right else "wrong-cause"
+    yield "your diagnosis, compared with what the monitor saw", Claim(speaks, CAUSES[cause], found[0][1]), label
+    stops_it = Claim(right, "what keeps this training from learning", f"{cause!r}: {found[0][1]}")
+    yield "the cause in your diagnosis", stops_it, "not-what-stops-it"
+
+
+def still_a_training(training: Training, may_hook: bool) -> Pairs:
+    parts = (training.model, training.optimizer)
+    whole = isinstance(parts[0], nn.Module) and isinstance(parts[1], Optimizer)
+    yield "training.model and training.optimizer", Claim(whole, "an nn.Module, an Optimizer", tensor_text(parts))
+    left = [] if may_hook else [f"{kind} on {name!r}" for name, kind, _ in leftover_hooks(training.model)]
+    yield "hooks that your function leaves on the model", left[:3], "mended-by-hook"
+    yield "training.model.training", training.model.training, "left-in-evaluation"
+    yield "training steps that your function took", len(training.losses), "trains-itself"
+    known = held(training)
+    found = sum(id(one) in known for one in training.model.parameters())
+    parameters = Claim(found > 0, "at least one", f"{found}")
+    yield "parameters of training.model that the optimizer has", parameters, "old-optimizer"
+
+
+def mended(name: str, training: Training, seed: int) -> Pairs:
+    goal, before = ILLNESS[name][1], [one.detach().clone() for one in training.model.parameters()]
+    first = Training.accuracy(training)
+    yield (
+        "accuracy before the first step",
+        Claim(first < goal, f"less than {goal:.0%}", f"{first:.0%}"),
+        "trained-elsewhere",
+    )
+    Training.train(training, STEPS, seed)
+    unchanged = repr(training.losses) == _losses_unmended(name, seed)
+    moved = any(not torch.equal(one, old) for one, old in zip(training.model.parameters(), before, strict=True))
+    yield "~no effect, no parameter moved", [unchanged, not moved]
+    why = "no-effect" if unchanged else "nothing-moves" if not moved else None
+    broken = next((step for step, loss in enumerate(training.losses) if not math.isfinite(loss)), None)
+    got = f"nan or inf from step {broken} on"
+    yield "the loss of the mended training", Claim(broken is None, "a finite number in every step", got), why
+    if name == "C":
+        yield "~a pixel of 1.0, prepared", training.prepare(torch.ones(1, 64)).max()
+        share = saturation(training)
+        yield (
+            "outputs of Tanh at an end of their range",
+            Claim(share < 0.5, "less than half", f"{share:.0%}"),
+            why or "still-large",
+        )
+    if name == "D":
+        yield from only_the_head(training, seed)
+    if name == "E":
+        lost = [key for key, one in training.model.named_parameters() if one.grad is None]
+        yield "parameters that get no gradient", lost, why or "still-detached"
+    right = Training.accuracy(training)
+    if (
+        right < goal
+        and why is None
+        and seed == SEEDS[0]
+        and Training.accuracy(Training.train(training, 3 * STEPS, seed + 1)) >= goal
+    ):
+        why = "too-slow"
+    yield f"accuracy after {STEPS} steps", Claim(right >= goal, f"{goal:.0%} or more", f"{right:.0%}"), why
+
+
+def only_the_head(training: Training, seed: int) -> Pairs:
+    now, old = training.model.state_dict(), patient("D", seed).model.state_dict()
+    body = [key for key in old if key.startswith("body.")]
+    yield "parameters of the body that are gone", [key for key in body if key not in now], "new-body"
+    yield (
+        "parameters of the body that moved",
+        [key for key in body if not torch.equal(now[key], old[key])],
+        "body-moved",
+    )
+    known = held(training)
+    forgotten = [
+        key
+        for key, one in training.model.named_parameters()
+        if not key.startswith("body.") and one.requires_grad and id(one) not in known
+    ]
+    yield "parameters of the head that the optimizer doesn't have", forgotten, "part-of-the-head"
+
+
+def held(training: Training) -> set[int]:
+    return {id(one) for group in training.optimizer.param_groups for one in group["params"]}
+
+
+def saturation(training: Training) -> float:
+    """The share of Tanh outputs beyond 0.99 in a pass over some test digits; 0 without a Tanh."""
+    flat: list[Tensor] = []
+    handles = [
+        module.register_forward_hook(lambda module, args, output: flat.append((output.abs() > 0.99).float().flatten()))
+        for module in training.model.modules()
+        if isinstance(module, nn.Tanh)
+    ]
+    Training.accuracy(training)
+    for handle in handles:
+        handle.remove()
+    return torch.cat(flat).mean().item() if flat else 0.0
+
+
+@functools.cache
+def _losses_unmended(name: str, seed: int) -> str:
+    return repr(patient(name, seed).train(STEPS, seed).losses)  # in words, nan equals nan
+
+
+def verified(name: str) -> str:
+    cause, goal = ILLNESS[name]
+    return f"{cause}: right; and once mended, it reads at least {goal:.0%} of the digits, from two other starts too"
+
+
+@exercise("8.2", "Patient A", worlds=SEEDS, verified=verified("A"))
+def patient_a(trial: Trial, seed: int) -> Pairs:
+    yield from treated("A", trial, seed)
+
+
+@exercise("8.3", "Patient B", worlds=SEEDS, verified=verified("B"))
+def patient_b(trial: Trial, seed: int) -> Pairs:
+    yield from treated("B", trial, seed)
+
+
+@exercise("8.4", "Patient C", worlds=SEEDS, verified=verified("C"))
+def patient_c(trial: Trial, seed: int) -> Pairs:
+    yield from treated("C", trial, seed)
+
+
+@exercise("8.5", "Patient D", worlds=SEEDS, verified=verified("D"))
+def patient_d(trial: Trial, seed: int) -> Pairs:
+    yield from treated("D", trial, seed)
+
+
+@exercise("8.6", "Patient E: mend this hook", worlds=SEEDS, verified=verified("E"))
+def patient_e(trial: Trial, seed: int) -> Pairs:
+    yield from treated("E", trial, seed)
+
+
+@exercise("8.7", "Patient F", worlds=SEEDS, verified=verified("F"))
+def patient_f(trial: Trial, seed: int) -> Pairs:
+    yield from treated("F", trial, seed)

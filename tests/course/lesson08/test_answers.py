@@ -1,13 +1,11 @@
 """Unusual right answers to lesson 8's exercises, and wrong ones: none is misjudged, and no reason is untrue."""
 
 import copy
-import math
-from collections import OrderedDict
 
+import numpy as np
 import torch
 from torch import nn
 
-import hooklab
 from hooklab.course.lesson08.clinic import examine, layers, patient
 from tests.course.exercises.answers import Answers
 
@@ -19,31 +17,7 @@ def wrong(id, says, likely=None):
     return answers.wrong(id, likely, says)
 
 
-def named(name, function):
-    function.__name__ = name
-    return function
-
-
 # --- 8.1
-
-
-@right("8.1")
-def by_monitor_and_its_text(model, x):
-    names = dict(model.named_modules())
-    with hooklab.capture(model, *names, inputs=True, clone=True) as seen:
-        model(x)
-    calls = sorted(
-        (call for name in names for call in seen.calls(name)), key=lambda call: call._end is None or call.place
-    )
-    ends = [event[0] for event in seen._record.ends()]
-    for module in ends:
-        name = next(name for name, one in names.items() if one is module)
-        for call in calls:
-            if call.name == name and not call.output.isfinite().all():
-                given = torch.cat([one.flatten() for one in call.input.args])
-                if given.isfinite().all():
-                    return name, given.abs().max()
-    return None
 
 
 @right("8.1")
@@ -87,25 +61,6 @@ def stops_there(model, x):
 
 
 @right("8.1")
-def with_kwargs_and_a_sum(model, x):
-    found = {}
-
-    def look(module, args, kwargs, output):
-        given = [*args, *kwargs.values()]
-        healthy = not math.isnan(sum((one * 0).sum().item() for one in given))
-        if healthy and math.isnan((output * 0).sum().item()):
-            found.setdefault(module, max(one.abs().max().item() for one in given))
-
-    handles = [module.register_forward_hook(look, with_kwargs=True) for module in model.modules()]
-    with torch.no_grad():
-        model(x)
-    for handle in handles:
-        handle.remove()
-    for module, largest in found.items():
-        return {one: name for name, one in model.named_modules()}[module], largest
-
-
-@right("8.1")
 def by_a_hook_of_all_modules(model, x):
     names, found = {module: name for name, module in model.named_modules()}, []
 
@@ -143,116 +98,10 @@ def _made(name, args, output):
     return []
 
 
-@wrong("8.1", says="in a model in which all is finite your result is not None")
-def all_of_them(model, x):
-    return _hooked(_made)(model, x)
-
-
-@wrong("8.1", says="your result is not a pair")
+@wrong("8.1", says="your result, if exp overflows to inf")
 def the_name_alone(model, x):
     found = _hooked(_made)(model, x)
     return found[0][0] if found else None
-
-
-@wrong("8.1", says="you return the module")
-def the_module_itself(model, x):
-    found = _hooked(_made)(model, x)
-    return (model.get_submodule(found[0][0]), found[0][1]) if found else None
-
-
-@wrong("8.1", says="the largest magnitude is another one")
-def the_largest_of_all_outputs(model, x):
-    found = _hooked(_made)(model, x)
-    return (found[0][0], x.abs().mean().item()) if found else None
-
-
-@wrong("8.1", says="the second of the pair is no number")
-def the_input_itself(model, x):
-    found = _hooked(_made)(model, x)
-    return (found[0][0], str(found[0][1])) if found else None
-
-
-@wrong("8.1", says="your code left a hook behind", likely="not removed")
-def leaves_its_hooks(model, x):
-    found = []
-    for name, module in model.named_modules():
-        module.register_forward_hook(lambda module, args, output, name=name: found.extend(_made(name, args, output)))
-    model(x)
-    return found[0] if found else None
-
-
-@wrong("8.1", says="the name is another one", likely="the last of them")
-def the_last_of_them(model, x):
-    found = _hooked(lambda name, args, output: [] if output.isfinite().all() else [(name, args[0].abs().max().item())])
-    found = found(model, x)
-    return found[-1] if found and x.isfinite().all() else None
-
-
-@wrong("8.1", says="the name is another one", likely="one name for all")
-def the_last_name_of_a_loop(model, x):
-    found = []
-    handles = []
-    for name, module in model.named_modules():
-        handles.append(
-            module.register_forward_hook(
-                lambda module, args, output: found.extend(_made(name, args, output))  # noqa: B023
-            )
-        )
-    model(x)
-    for handle in handles:
-        handle.remove()
-    return found[0] if found else None
-
-
-def _of_dictionary(is_it):
-    """An answer that notes what it wants in a dictionary, and goes through the model's names afterwards."""
-
-    def answer(model, x):
-        found = dict(_hooked(is_it)(model, x))
-        return next(((name, found[name]) for name, _ in model.named_modules() if name in found), None)
-
-    return answer
-
-
-@wrong("8.1", says="the name is another one", likely="the order of named_modules()")
-def asks_in_the_order_of_names(model, x):
-    return _of_dictionary(_made)(model, x)
-
-
-def _given_first(keep):
-    """An answer that sees the first argument only, and gives `keep` of it."""
-
-    def choose(name, args, output):
-        if args[0].isfinite().all() and not output.isfinite().all():
-            return [(name, keep(args[0]).item())]
-        return []
-
-    return lambda model, x: next(iter(_hooked(choose)(model, x)), None)
-
-
-@wrong("8.1", says="in a part with two arguments, 0 and 0", likely="the first argument only")
-def sees_the_first_argument_only(model, x):
-    return _given_first(lambda one: one.abs().max())(model, x)
-
-
-@wrong("8.1", says="in an exp that overflows to inf your result is None", likely="nan only")
-def asks_isnan(model, x):
-    def choose(name, args, output):
-        if output.isnan().any() and not any(one.isnan().any() for one in args):
-            return [(name, max(one.abs().max().item() for one in args))]
-        return []
-
-    return next(iter(_hooked(choose)(model, x)), None)
-
-
-@wrong("8.1", says="in a log of a negative number: nan, in one place of three the largest", likely="the largest value")
-def the_first_argument_without_its_sign(model, x):
-    return _given_first(lambda one: one.max())(model, x)  # two mistakes: the first that shows is told
-
-
-@wrong("8.1", says="your result is None", likely="None in every model")
-def forgets_to_return(model, x):
-    _hooked(_made)(model, x)
 
 
 # --- 8.2 to 8.7: what is right for one patient, in several ways
@@ -266,24 +115,6 @@ def adam(training, lr):
 def another_optimizer(training):
     adam(training, 0.002)
     return ["act3", "dead"]
-
-
-@right("8.2")
-def normalised_and_slower(training):
-    parts = OrderedDict()
-    for name, part in training.model.named_children():
-        parts[name] = part
-        if name.startswith("fc"):
-            parts[f"norm_{name}"] = nn.BatchNorm1d(32)
-    training.model = nn.Sequential(parts)
-    adam(training, 0.01)
-    return "act4", "dead"
-
-
-@right("8.2")
-def sgd_with_momentum(training):
-    training.optimizer = torch.optim.SGD(training.model.parameters(), lr=0.02, momentum=0.9)
-    return "act1", "dead"
 
 
 @right("8.2")
@@ -309,18 +140,6 @@ def tanh_with_a_spread(training):
 
 
 @right("8.3")
-def normalised_sigmoids(training):
-    parts = OrderedDict()
-    for name, part in training.model.named_children():
-        parts[name] = part
-        if name.startswith("fc"):
-            parts[f"norm_{name}"] = nn.BatchNorm1d(32)
-    training.model = nn.Sequential(parts)
-    adam(training, 0.02)
-    return "fc2", "vanishing"
-
-
-@right("8.3")
 def fewer_layers(training):
     training.model = layers(nn.Sigmoid, 1)
     adam(training, 0.03)
@@ -339,20 +158,6 @@ def in_place_of_the_parts(training):
     return "fc1", "vanishing"
 
 
-@right("8.3")
-def by_add_param_group(training):
-    training.model = layers(nn.ReLU, 3, spread=2**0.5)
-    training.optimizer = torch.optim.AdamW([{"params": list(training.model.parameters())}], lr=0.005)
-    return "fc1", "vanishing"
-
-
-@right("8.4")
-def divides_again(training):
-    before = training.prepare
-    training.prepare = lambda pixels: before(pixels) / 255
-    return "act1", "saturated"
-
-
 @right("8.4")
 def centred_pixels(training):
     training.prepare = lambda pixels: (pixels - 0.3) / 0.4
@@ -367,25 +172,10 @@ def a_norm_at_the_door(training):
 
 
 @right("8.4")
-def smaller_first_weights(training):
-    with torch.no_grad():
-        training.model.fc1.weight.div_(255)
-    training.optimizer.param_groups[0]["lr"] = 0.01
-    training.prepare = lambda pixels: 2 * pixels
-    return "act1", "saturated"
-
-
-@right("8.4")
 def a_layer_norm_before_tanh(training):
     training.model.act1 = nn.Sequential(nn.LayerNorm(32), nn.Tanh())
     adam(training, 0.01)
     return ["act1", "saturated"]
-
-
-@right("8.5")
-def all_parameters_again(training):
-    adam(training, 0.01)
-    return "head", "not in the optimizer"
 
 
 @right("8.5")
@@ -406,12 +196,6 @@ def a_head_again_and_its_optimizer(training):
     training.model.head = nn.Linear(128, 10)
     training.optimizer = torch.optim.Adam(training.model.head.parameters(), lr=0.02)
     return ["head", "not in the optimizer"]
-
-
-@right("8.5")
-def puts_them_into_the_group(training):
-    training.optimizer.param_groups[0]["params"] = list(training.model.head.parameters())
-    return "head", "not in the optimizer"
 
 
 @right("8.6")
@@ -437,24 +221,10 @@ def a_hook_that_returns_the_output_itself(training):
     return "encoder.2", "detached"
 
 
-@wrong("8.6", says="mended, it reads", likely="a part still gets no gradient")
+@wrong("8.6", says="parameters that get no gradient", likely="A hook still returns")
 def takes_the_hook_along(training):
     training.model = nn.Sequential(training.model.encoder, training.model.reader)
     return "encoder", "detached"
-
-
-@wrong("8.6", says="mended, it reads", likely="a part still gets no gradient")
-def a_hook_that_returns_a_copy_without_a_graph(training):
-    training.handles[0].remove()
-    training.model.encoder.register_forward_hook(lambda module, args, output: output.detach().clone())
-    return "encoder", "detached"
-
-
-@right("8.6")
-def in_one_sequence_with_an_optimizer(training):
-    training.model = nn.Sequential(*training.model.encoder, *training.model.reader)
-    adam(training, 0.03)
-    return "encoder.0", "detached"
 
 
 @right("8.6")
@@ -473,12 +243,6 @@ def a_class_of_its_own(training):
     return "encoder.2", "detached"
 
 
-@right("8.6")
-def by_its_table(training):
-    training.model.encoder._forward_hooks.clear()
-    return ["encoder.0", "detached"]
-
-
 @right("8.7")
 def another_head(training):
     training.model.head = nn.Linear(32, 10)
@@ -494,63 +258,23 @@ def without_the_root(training):
 
 
 @right("8.7")
-def centres_that_are_not_at_zero(training):
-    with torch.no_grad():
-        training.model.head.centres.normal_()
-    return "head", "nan in the backward"
-
-
-@right("8.7")
-def a_bias_that_keeps_away_from_zero(training):
-    training.prepare = lambda pixels: pixels + 0.01
-    nn.init.uniform_(training.model.head.centres, 0.1, 0.5)
-    return "head", "nan in the backward"
-
-
-@right("8.7")
 def a_larger_eps(training):
     training.model.head.eps = 0.01
     return ["head", "nan in the backward"]
 
 
-@wrong("8.2", says="your code left a hook behind: tensor hook `<lambda>` on 'fc1.weight'")
+@wrong("8.2", says="fc1.weight", likely="You left a hook behind")
 def clips_by_hooks(training):
     for parameter in training.model.parameters():
         parameter.register_hook(lambda grad: grad.clamp(-1e-3, 1e-3))
     return "act1", "dead"
 
 
-@wrong("8.2", says="the diagnosis is right; mended, it reads")
-def too_narrow_for_ten_digits(training):
-    training.model = nn.Sequential(nn.Linear(64, 2), nn.Linear(2, 10))
-    adam(training, 0.01)
-    return "act1", "dead"
-
-
-@wrong("8.3", says="mended, it reads", likely="it is on its way, too slowly for 80 steps: after 320 it reads")
+@wrong("8.3", says="accuracy after 80 steps", likely="It learns, too slowly")
 def a_small_rate(training):
     training.model = layers(nn.ReLU, 8, spread=2**0.5)
     adam(training, 0.0007)
     return "fc1", "vanishing"
-
-
-@wrong("8.4", says="the diagnosis is right; mended, it reads", likely="no effect")
-def only_names_it(training):
-    return "act1", "saturated"
-
-
-@wrong("8.6", says="nothing speaks for 'never called' at 'encoder'")
-def takes_the_encoder_for_silent(training):
-    training.handles[0].remove()
-    return "encoder", "never called"
-
-
-@wrong("8.6", says="mended, it reads")
-def mends_and_slows_down(training):
-    training.model.encoder._forward_hooks.clear()
-    for group in training.optimizer.param_groups:
-        group["lr"] = 1e-6
-    return "encoder.0", "detached"
 
 
 @right("8.2")
@@ -565,13 +289,7 @@ def zeros_in_the_end(health, name):
     return health.series("output", name, "zeros")[1][-1]
 
 
-@wrong("8.2", says="your diagnosis names the whole model")
-def names_the_whole(training):
-    training.optimizer.param_groups[0]["lr"] = 0.003
-    return "", "dead"
-
-
-@wrong("8.2", says="it was trained elsewhere")
+@wrong("8.2", says="accuracy before the first step", likely="The model reads the digits before its first step")
 def trains_another(training):
     other = patient("A")
     other.optimizer.param_groups[0]["lr"] = 0.003
@@ -580,135 +298,52 @@ def trains_another(training):
     return "act1", "dead"
 
 
-@wrong("8.2", says="your function left the model in evaluation mode")
-def looks_in_evaluation_mode(training):
-    training.optimizer.param_groups[0]["lr"] = 0.003
-    training.model.eval()
-    return "act1", "dead"
-
-
-@wrong("8.2", says="mended, it reads", likely="no effect")
-def gives_the_optimizer_an_attribute(training):
-    training.optimizer.lr = 0.003
-    return "act1", "dead"
-
-
-@wrong("8.2", says="got       a generator")
+@wrong("8.2", says="got       a generator", likely="Return two strings")
 def gives_one_after_the_other(training):
     yield "act1"
     yield "dead"
 
 
-@wrong("8.7", says="the loss is not finite from step 1 on", likely="no effect")
-def an_eps_that_is_none(training):
-    training.model.head.eps = 1e-60
-    return "head", "nan in the backward"
-
-
-@wrong("8.5", says="the optimizer does not have 'head.bias'")
+@wrong("8.5", says="head.bias", likely="Give the optimizer all parameters of the head")
 def only_the_weight(training):
     training.optimizer = torch.optim.Adam([training.model.head.weight], lr=0.01)
     return "head", "not in the optimizer"
 
 
-@wrong("8.5", says="mended, the body is gone")
+@wrong("8.5", says="parameters of the body that are gone", likely="The body is gone")
 def another_model(training):
     training.model = nn.Linear(64, 10)
     adam(training, 0.05)
     return "head", "not in the optimizer"
 
 
-MENDS = {
-    "8.2": (another_optimizer, "act1", "dead"),
-    "8.3": (tanh_with_a_spread, "fc1", "vanishing"),
-    "8.4": (centred_pixels, "act1", "saturated"),
-    "8.5": (all_parameters_again, "head", "not in the optimizer"),
-    "8.6": (another_forward, "encoder.0", "detached"),
-    "8.7": (a_larger_eps, "head", "nan in the backward"),
-}
+@wrong("8.4", says="outputs of Tanh at an end of their range", likely="The inputs of the activation are still so large")
+def five_hundred_saturated_units(training):
+    training.model = nn.Sequential(nn.Linear(64, 512), nn.Tanh(), nn.Linear(512, 10))
+    adam(training, 0.01)
+    return "act1", "saturated"
 
 
-def _generic(id, mend, module, cause):
-    def then(answer):
-        return lambda training: (mend(training), answer)[1]
-
-    def trains(training):
-        mend(training)
-        training.train(1)
-        return module, cause
-
-    def hooks(training):
-        mend(training)
-        training.model.register_forward_hook(lambda module, args, output: None)
-        return module, cause
-
-    def breaks(training):
-        mend(training)
-        training.prepare = lambda pixels: pixels[:, :3]
-        return module, cause
-
-    def loses(training):
-        training.model = None
-        return module, cause
-
-    def freezes(training):
-        mend(training)
-        for group in training.optimizer.param_groups:
-            group["lr"] = 0.0
-        return module, cause
-
-    cases = {
-        "returns_nothing": (then(None), "your result is None", "forgotten return"),
-        "returns_a_sentence": (then(f"{module} is {cause}"), "your diagnosis is not a module and a cause", None),
-        "the_other_way_round": (then((cause, module)), "the cause stands where the module belongs", None),
-        "a_cause_that_is_none": (then((module, "bad luck")), "'bad luck' is none of the named causes", None),
-        "a_module_that_is_none": (then((module + "x", cause)), f"this training has no module '{module}x'", None),
-        "takes_it_for_exploding": (then((module, "exploding")), f"nothing speaks for 'exploding' at '{module}'", None),
-        "takes_it_for_silent": (
-            then((module, "never called")),
-            f"nothing speaks for 'never called' at '{module}'",
-            None,
-        ),
-        "trains_by_itself": (trains, "your function took 1 steps of training", None),
-        **({} if id == "8.6" else {"leaves_a_hook": (hooks, "your code left a hook behind", None)}),
-        "breaks_the_input": (breaks, "the mended training raises RuntimeError", None),
-        "loses_the_model": (loses, "the training has lost its model or its optimizer", None),
-        "stops_all_steps": (freezes, "mended, it reads", "no parameter of the model has moved"),
-    }
-    for name, (answer, says, likely) in cases.items():
-        answers.wrong(id, likely, says)(named(name, answer))
+@wrong("8.4", says="your diagnosis", likely="Return two strings")
+def a_sentence(training):
+    return "act1 is saturated"
 
 
-for _id, _case in MENDS.items():
-    _generic(_id, *_case)
+@wrong("8.4", says="the cause that you name", likely="The module's name comes first")
+def the_other_way_round(training):
+    return "saturated", "act1"
 
 
-@wrong("8.1", "the model ran 2 times")
-def looks_after_a_first_run(model, x):
-    model(x)
-    return as_a_list_and_a_tensor(model, x)
+@wrong("8.4", says="RuntimeError")
+def pixels_cut_off(training):
+    training.prepare = lambda pixels: pixels[:, :3]
+    return "act1", "saturated"
 
 
-@wrong("8.1", "in large numbers, whose sum is inf you name a module")
-def asks_whether_the_sum_is_finite(model, x):
-    found = []
-
-    def look(module, args, output):
-        if not found and sum(one.sum() for one in args).isfinite() and not output.sum().isfinite():
-            found.append((names[module], max(one.abs().max().item() for one in args)))
-
-    names = {module: name for name, module in model.named_modules()}
-    handles = [module.register_forward_hook(look) for module in names]
-    model(x)
-    for handle in handles:
-        handle.remove()
-    return found[0] if found else None
-
-
-@wrong("8.1", "your result is not None")
-def a_word_for_none(model, x):
-    found = stops_there(model, x)
-    return "None" if found is None else found
+@right("8.1")
+def with_a_number_of_numpy(model, x):
+    found = as_a_list_and_a_tensor(model, x)
+    return found and (found[0], np.float32(found[1].item()))
 
 
 test_right, test_wrong = answers.tests()

@@ -5,7 +5,7 @@ import functools
 import pytest
 import torch
 
-from hooklab.course.lesson08.check_clinic import ILLNESS, SEEDS, examined
+from hooklab.course.lesson08.checks import ILLNESS, SEEDS, examined
 from hooklab.course.lesson08.clinic import STEPS, Training, examine, layers, patient
 from hooklab.course.lesson08.deaths import first_passes
 from hooklab.course.lesson08.evidence import CAUSES, supports
