@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeAlias
 
+import torch
 from torch import nn
-
-from hooklab.torch_private import ScriptModule
 
 What: TypeAlias = "str | type[nn.Module] | nn.Module | Callable[[str, nn.Module], bool]"
 
@@ -88,13 +87,14 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
 
 
 def select_for_hooks(model: nn.Module, *what: What) -> dict[str, nn.Module]:
-    """What :func:`select` finds, if hooks can be registered on all of it; else ``RuntimeError``."""
+    """What :func:`select` finds; ``TypeError`` if ``torch.jit`` compiled the model or one of the modules."""
     found = select(model, *what)
-    for name, module in found.items():
-        if isinstance(module, ScriptModule):
-            raise RuntimeError(
-                f"{name!r} was compiled by torch.jit.script and takes no hooks: select around it, or use the module "
-                "that it was made from."
+    for name, module in {"": uncompiled(model), **found}.items():
+        if isinstance(module, torch.jit.ScriptModule):
+            whose = repr(name) if name else f"this {type(module).__name__}"
+            raise TypeError(
+                f"{whose} was compiled by torch.jit (script or trace), and its parts run no hooks: use the model that "
+                "it was made from, or select around a compiled part."
             )
     return found
 

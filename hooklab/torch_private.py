@@ -8,7 +8,6 @@ a module's ``_modules``) are used by their own names, and listed here all the sa
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -17,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as global_hooks
 
-__all__ = ["NAMES", "ScriptModule", "WrappedHook", "backward_number", "call_code", "global_hooks", "missing"]
+__all__ = ["NAMES", "WrappedHook", "backward_number", "call_code", "global_hooks", "missing"]
 
 # whose -> name -> what the library uses it for
 NAMES: dict[str, dict[str, str]] = {
@@ -31,11 +30,8 @@ NAMES: dict[str, dict[str, str]] = {
         "_modules": "select: names of parts, children that are None included",
         "_parameters": "leftover_hooks",
         "_buffers": "leftover_hooks",
-        "_forward_pre_hooks": "every block, which places its hooks there, and leftover_hooks",
-        "_forward_pre_hooks_with_kwargs": "every block, which notes there how a hook is called",
-        "_forward_hooks": "every block, which places its hooks there, and leftover_hooks",
-        "_forward_hooks_with_kwargs": "every block, which notes there how a hook is called",
-        "_forward_hooks_always_called": "every block, which notes there when a hook is called",
+        "_forward_pre_hooks": "leftover_hooks",
+        "_forward_hooks": "leftover_hooks",
         "_backward_pre_hooks": "leftover_hooks",
         "_backward_hooks": "leftover_hooks",
         "_is_full_backward_hook": "leftover_hooks, which tells the old kind of backward hook from the full one",
@@ -54,7 +50,6 @@ NAMES: dict[str, dict[str, str]] = {
         "_global_is_full_backward_hook": "leftover_hooks",
         "_WrappedHook": "leftover_hooks, which looks through torch's wrapper to the user's function",
     },
-    "torch.jit": {"RecursiveScriptModule": "every tool: what torch.jit.script compiled takes no hooks, and is refused"},
     "torch._C": {"_current_graph_task_id": "every hook: it asks whether a checkpoint computes its part again"},
     "torch._C._autograd": {
         "_top_saved_tensors_default_hooks": "ManifoldMixup and edit, which ask whether they are in a checkpoint"
@@ -72,7 +67,6 @@ def _owners() -> dict[str, Any]:
         "a tensor": torch.ones(1),
         "a module": nn.Module(),
         "torch.nn.modules.module": global_hooks,
-        "torch.jit": getattr(torch, "jit", None),
         "torch._C": torch._C,
         "torch._C._autograd": torch._C._autograd,
         "torch._C._dynamo.eval_frame": getattr(dynamo, "eval_frame", None),
@@ -112,13 +106,7 @@ _top_hooks_of_saving: Callable[[bool], Any] = getattr(
 # The code of nn.Module.__call__'s heart.
 call_code: CodeType = _needed(nn.Module, "_call_impl").__code__
 
-# Whether a module keeps its hooks, and notes how to call them, where it does today; else hooks are registered as
-# everybody does it.
-_HOOK_TABLES = [name for name in NAMES["a module"] if name.startswith("_forward")]
-has_hook_tables: bool = all(isinstance(getattr(nn.Module(), name, None), OrderedDict) for name in _HOOK_TABLES)
-
-# Both for isinstance, where an empty tuple stands for no class at all.
-ScriptModule: Any = getattr(_owners()["torch.jit"], "RecursiveScriptModule", ())
+# For isinstance, where an empty tuple stands for no class at all.
 WrappedHook: Any = getattr(global_hooks, "_WrappedHook", ())
 
 

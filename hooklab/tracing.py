@@ -140,8 +140,9 @@ class Tracer(Block):
 
     def __enter__(self) -> Timeline:
         session = _TraceSession(self)
+        events = Timeline(session)
         self._enter(session)
-        return Timeline(session)
+        return events
 
 
 class _Call:
@@ -198,9 +199,10 @@ class _TraceSession(Session):
         self.arrivals: dict[int, _Arrival] = {}
 
     def attach(self) -> None:
-        self.hooks.forward_pre(self.modules.values(), _OnStart(self), with_kwargs=True)
-        # always, since a call that raises must leave the list of running calls as well
-        self.hooks.forward(self.modules.values(), _OnEnd(self), always_call=True)
+        for module in self.modules.values():
+            _OnStart(self, module).before(self.handles, with_kwargs=True)
+        for module in self.modules.values():  # always_call: a call that raises must leave the list of running calls
+            _OnEnd(self, module).after(self.handles, always_call=True)
 
     def close(self) -> None:
         super().close()
@@ -243,7 +245,7 @@ class _TraceSession(Session):
             if arrival is None or not arrival.belongs_to(tensor):
                 arrival = self.arrivals[id(tensor)] = _Arrival(tensor, self.marks)
                 _ = tensor.grad_fn  # brings a view's history up to date; see capturing.py
-                self.hooks.handles.append(tensor.register_hook(arrival))
+                self.handles.append(tensor.register_hook(arrival))
             arrival.parts.append((kind, call))
 
 
@@ -252,7 +254,7 @@ class _OnStart(Hook):
 
     def __call__(self, module: nn.Module, args: Any, *rest: Any) -> None:
         session: _TraceSession = self.session
-        if rest and id(module) in session.names and not session.is_foreign():
+        if rest and module is self.module and not session.is_foreign():
             session.start(module, (args, rest[0]))
 
 
@@ -261,7 +263,7 @@ class _OnEnd(Hook):
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
         session: _TraceSession = self.session
-        if id(module) in session.names and not session.is_foreign():
+        if module is self.module and not session.is_foreign():
             session.end(module, output)
 
 
