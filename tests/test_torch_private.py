@@ -43,19 +43,16 @@ def test_the_library_does_without_a_name_that_only_one_thing_needs_and_says_whic
     monkeypatch.delattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
     monkeypatch.delattr(torch._C._dynamo.eval_frame, "_FrameAction")
     monkeypatch.delattr(torch_private.global_hooks, "_WrappedHook")
-    monkeypatch.delattr(torch, "jit")
     names = runpy.run_path(torch_private.__file__)
-    wrapped, scripted, saving, compiling = names["missing"]()
+    wrapped, saving, compiling = names["missing"]()
     assert wrapped.endswith(
         "has no _WrappedHook in torch.nn.modules.module: that is for leftover_hooks, which looks through torch's "
         "wrapper to the user's function."
     )
-    assert "has no RecursiveScriptModule in torch.jit: that is for every tool" in scripted
     assert "has no _top_saved_tensors_default_hooks in torch._C._autograd: that is for ManifoldMixup and edit" in saving
     assert "has no _FrameAction in torch._C._dynamo.eval_frame: that is for keeping torch.compile out" in compiling
     assert names["saves_through_hooks"]()  # then the stack is searched for a checkpoint, which takes longer
     names["skip_when_compiling"](lambda: None, "because")
-    assert not isinstance(torch.nn.Linear(1, 1), names["ScriptModule"])
 
 
 def compile_something() -> None:
@@ -109,7 +106,7 @@ def test_the_tables_of_leftover_hooks_are_on_the_list() -> None:
 
 
 # private names of the library's own classes, and of other packages
-OWN = {"_keep", "_session", "_DummyThread", "_make", "_record", "_getframe", "_x", "_x_was_read", "_box", "_masks"}
+OWN = {"_clone", "_session", "_DummyThread", "_make", "_record", "_getframe", "_x", "_x_was_read", "_box", "_masks"}
 OWN |= {"_fields", "_replace"}  # of named tuples
 # what a file imports besides torch, when the one method that needs it is called
 OPTIONAL = {"health.py": {"pandas"}, "health_figure.py": {"matplotlib"}}
