@@ -147,7 +147,7 @@ class CaptureSession(Session):
         self.grads = capture.options.grads
         self.clones = capture.options.clone
         # nothing to do but detach: the case that must be fast
-        self.is_plain = capture.options.detach and not self.clones
+        self.is_plain = capture.options.detach and not (self.clones or capture.options.grads)
         self.gradient_handles: list[Handle] = []
         self.passes: list[Record] = []
         self.calls_elsewhere = 0
@@ -157,9 +157,9 @@ class CaptureSession(Session):
     def attach(self) -> None:
         if self.options.inputs:
             for module in self.modules:
-                _OnInput(self, module).before(self.handles, with_kwargs=True)
+                _OnInput(self, module).register_pre(self.handles, with_kwargs=True)
         for module in self.modules:
-            _OnOutput(self, module).after(self.handles)
+            _OnOutput(self, module).register(self.handles)
 
     def close(self) -> None:
         try:
@@ -232,13 +232,8 @@ class _OnOutput(Hook):
             return
         if not session.in_pass:
             session.note_outside_call()
-        gradients = None
-        if session.grads:
-            gradients = (session.watch(output) if type(output) is Tensor else map_tensors(session.watch, output),)
-        if session.is_plain and type(output) is Tensor:
-            try:
-                session.append((module, output.detach(), output._version, gradients))
-                return
-            except RuntimeError:  # an inference tensor counts no versions: copied below
-                pass
-        session.append((module, *session.keep_tree(output), gradients))
+        if session.is_plain and type(output) is Tensor and not output.is_inference():
+            session.append((module, output.detach(), output._version, None))
+        else:
+            gradients = (map_tensors(session.watch, output),) if session.grads else None
+            session.append((module, *session.keep_tree(output), gradients))

@@ -189,7 +189,7 @@ class _EditSession(Session):
 
     def attach(self) -> None:
         for name, module in self.modules.items():
-            _OnOutput(self, module, name).after(self.handles, with_kwargs=True)
+            _OnOutput(self, module, name).register(self.handles, with_kwargs=True)
 
     def new_pass(self) -> None:
         self.uses.clear()
@@ -250,7 +250,7 @@ class _StopSession(Session):
         self.output: list[Any] = []
 
     def attach(self) -> None:
-        _StopHere(self, self.target).after(self.handles)
+        _StopHere(self, self.target).register(self.handles)
 
 
 class _StopHere(Hook):

@@ -78,9 +78,9 @@ class MixBlock(Hook):
         _being_mixed[key] = ref(self)
         try:
             if self.watches:
-                _WatchCalls(self).before(self.handles, with_kwargs=True, prepend=True)
+                _WatchCalls(self).register_pre(self.handles, with_kwargs=True, prepend=True)
             if self.layer is not None:
-                self.after(self.handles)
+                self.register(self.handles)
         except BaseException:
             self._close()
             raise

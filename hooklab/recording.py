@@ -57,24 +57,29 @@ class Record:
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
-        self._uses: dict[int, list[Use]] = {}
+        self._places: defaultdict[int, list[int]] = defaultdict(list)
         self._events_read = 0
 
-    def uses(self) -> dict[int, list[Use]]:
-        """The uses of each module, by its id."""
-        if self._events_read != len(self.events):
-            uses, running = defaultdict(list), defaultdict(list)
-            for place, event in enumerate(self.events):
-                module = id(event[0])
-                if len(event) == 3:
-                    running[module].append([place, None])
-                    uses[module].append(running[module][-1])
-                elif running[module]:
-                    running[module].pop()[1] = place
-                else:
-                    uses[module].append([None, place])
-            self._uses, self._events_read = dict(uses), len(self.events)
-        return self._uses
+    def places(self) -> dict[int, list[int]]:
+        """Where the events of each module are, by its id."""
+        places, read = self._places, self._events_read
+        for place, event in enumerate(self.events[read:], read):
+            places[id(event[0])].append(place)
+        self._events_read = len(self.events)
+        return places
+
+    def uses(self, module: int) -> list[Use]:
+        uses: list[Use] = []
+        running: list[Use] = []
+        for place in self.places().get(module, ()):
+            if len(self.events[place]) == 3:
+                uses.append([place, None])
+                running.append(uses[-1])
+            elif running:
+                running.pop()[1] = place
+            else:
+                uses.append([None, place])
+        return uses
 
     def gradients(self) -> list[Gradient]:
         """Those of all outputs."""

@@ -18,47 +18,22 @@ from torch.nn.modules import module as global_hooks
 
 __all__ = ["NAMES", "WrappedHook", "backward_number", "call_code", "global_hooks", "missing"]
 
-# whose -> name -> what the library uses it for
-NAMES: dict[str, dict[str, str]] = {
-    "a tensor": {
-        "_version": "capture, which notices that a value was changed in place after it was kept",
-        "_is_view": "capture, which says why a view that was changed in place has no gradient",
-        "_backward_hooks": "leftover_hooks",
-        "_post_accumulate_grad_hooks": "leftover_hooks",
-    },
-    "a module": {
-        "_modules": "select: names of parts, children that are None included",
-        "_parameters": "leftover_hooks",
-        "_buffers": "leftover_hooks",
-        "_forward_pre_hooks": "leftover_hooks",
-        "_forward_hooks": "leftover_hooks",
-        "_backward_pre_hooks": "leftover_hooks",
-        "_backward_hooks": "leftover_hooks",
-        "_is_full_backward_hook": "leftover_hooks, which tells the old kind of backward hook from the full one",
-        "_state_dict_pre_hooks": "leftover_hooks",
-        "_state_dict_hooks": "leftover_hooks",
-        "_load_state_dict_pre_hooks": "leftover_hooks",
-        "_load_state_dict_post_hooks": "leftover_hooks",
-        "_compiled_call_impl": "ManifoldMixup, which asks whether module.compile() was called",
-        "_call_impl": "every block: it reads from the stack which modules are running",
-    },
-    "torch.nn.modules.module": {
-        "_global_forward_pre_hooks": "leftover_hooks",
-        "_global_forward_hooks": "leftover_hooks",
-        "_global_backward_pre_hooks": "leftover_hooks",
-        "_global_backward_hooks": "leftover_hooks",
-        "_global_is_full_backward_hook": "leftover_hooks",
-        "_WrappedHook": "leftover_hooks, which looks through torch's wrapper to the user's function",
-    },
-    "torch._C": {"_current_graph_task_id": "every hook: it asks whether a checkpoint computes its part again"},
-    "torch._C._autograd": {
-        "_top_saved_tensors_default_hooks": "ManifoldMixup and edit, which ask whether they are in a checkpoint"
-    },
-    "torch._C._dynamo.eval_frame": dict.fromkeys(
-        ("_FrameAction", "_FrameExecStrategy", "set_code_exec_strategy"),
-        "keeping torch.compile out of hooks when it runs for the first time inside a block",
-    ),
-}
+# whose, and the names
+NAMES: dict[str, list[str]] = {
+    "a tensor": ["_version", "_is_view", "_backward_hooks", "_post_accumulate_grad_hooks"],
+    "a module": [
+        "_modules", "_parameters", "_buffers", "_call_impl", "_compiled_call_impl", "_is_full_backward_hook",
+        "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks", "_state_dict_pre_hooks",
+        "_state_dict_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+    ],
+    "torch.nn.modules.module": [
+        "_global_forward_pre_hooks", "_global_forward_hooks", "_global_backward_pre_hooks", "_global_backward_hooks",
+        "_global_is_full_backward_hook", "_WrappedHook",
+    ],
+    "torch._C": ["_current_graph_task_id"],
+    "torch._C._autograd": ["_top_saved_tensors_default_hooks"],
+    "torch._C._dynamo.eval_frame": ["_FrameAction", "_FrameExecStrategy", "set_code_exec_strategy"],
+}  # fmt: skip
 
 
 def _owners() -> dict[str, Any]:
@@ -76,9 +51,9 @@ def _owners() -> dict[str, Any]:
 def missing() -> list[str]:
     """Return what this torch lacks, each as a sentence; an empty list if nothing."""
     return [
-        f"torch {torch.__version__} has no {name} in {owner}: that is for {use}."
+        f"torch {torch.__version__} has no {name} in {owner}."
         for owner, thing in _owners().items()
-        for name, use in NAMES[owner].items()
+        for name in NAMES[owner]
         if not hasattr(thing, name)
     ]
 
@@ -89,13 +64,12 @@ def _needed(owner: Any, name: str) -> Any:
     return getattr(owner, name)
 
 
-# The number of the backward that this thread is in, or -1. torch.utils.module_tracker asks in the same way; a hook
-# asks at every call, so it goes straight to the C function.
+# The number of the backward pass that this thread is in, or -1. torch.utils.module_tracker asks in the same way.
 backward_number: Callable[[], int] = _needed(torch._C, "_current_graph_task_id")
 
 
 def saves_through_hooks() -> bool:
-    """Whether autograd keeps values through somebody's hooks now, as in a checkpoint; True if torch does not tell."""
+    """Whether saved-tensor hooks are active, as in a checkpoint; True if torch does not say."""
     return _top_hooks_of_saving(True) is not None
 
 
@@ -103,7 +77,7 @@ _top_hooks_of_saving: Callable[[bool], Any] = getattr(
     torch._C._autograd, "_top_saved_tensors_default_hooks", lambda ignores_tracing: True
 )
 
-# The code of nn.Module.__call__'s heart.
+# the function that runs a module's hooks and its forward
 call_code: CodeType = _needed(nn.Module, "_call_impl").__code__
 
 # For isinstance, where an empty tuple stands for no class at all.
@@ -114,10 +88,10 @@ _note_of_compiling: Callable[[], Any] | None = None  # of torch's compiler, once
 
 
 def may_have_compiled() -> bool:
-    """Whether torch.compile has been asked for anything in this process; True where this torch does not tell.
+    """Whether torch.compile was used in this process; True where this torch does not say.
 
-    Torch imports its compiler for other reasons, too, such as the first step of an optimizer. What torch.compile
-    makes begins with a patch that is made once in a process, and torch keeps a note of it.
+    Torch imports its compiler for other reasons too, such as the first step of an optimizer. The first compilation
+    applies a patch, which torch remembers.
     """
     global _note_of_compiling
     if _note_of_compiling is None:
@@ -132,14 +106,10 @@ def may_have_compiled() -> bool:
 
 
 def skip_when_compiling(function: Any, why: str) -> None:
-    """Keep torch.compile out of a function and of all that it calls.
+    """Keep torch.compile out of a Python function and of all that it calls; the compiler's error says ``why``.
 
-    This is what torch.compiler.disable is for, but that imports torch._dynamo, which takes seconds. Where torch has
-    lost the names for it, the mark remains, which counts where compiled code calls the function.
-
-    Args:
-        function: a Python function.
-        why: what an error of the compiler says about it.
+    ``torch.compiler.disable`` does this too, but imports torch._dynamo, which takes seconds. Where torch has lost the
+    names for it, the mark remains, which counts where compiled code calls the function.
     """
     function._torchdynamo_disable = True
     function._torchdynamo_disable_msg = why

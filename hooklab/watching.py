@@ -37,7 +37,7 @@ class MonitorSession(Session):
 
     def attach(self) -> None:
         for module in self.options.hooked.values():
-            _OnOutput(self, module).after(self.handles, with_kwargs=True)
+            _OnOutput(self, module).register(self.handles, with_kwargs=True)
         for optimizer, parameters in self.options.updated:
             before = _BeforeUpdate(self, parameters)
             self.handles.append(optimizer.register_step_pre_hook(before))
