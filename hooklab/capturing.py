@@ -15,12 +15,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from hooklab._shared.sessions import Block, Handle, Hook, Session, remove_all
+from hooklab._shared.torch_private import backward_number
+from hooklab._shared.trees import is_tensor, map_tensors
 from hooklab.recording import Gradient, Record, Versioned, Versions
 from hooklab.seen import Seen
 from hooklab.selecting import What, each_once, named_modules, select_for_hooks
-from hooklab.sessions import Block, Handle, Hook, Session, remove_all
-from hooklab.torch_private import backward_number
-from hooklab.trees import is_tensor, map_tensors
 
 _thread = threading.get_ident
 

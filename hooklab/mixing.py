@@ -9,12 +9,12 @@ from weakref import ref
 
 from torch import Tensor, nn
 
+from hooklab._shared.eager import run_eagerly, stop_running_eagerly
+from hooklab._shared.sessions import Handle, Hook, is_foreign, remove_all, will_run_again
+from hooklab._shared.torch_private import backward_number, may_have_compiled
+from hooklab._shared.trees import tensors
 from hooklab.blending import Part, blend_all
-from hooklab.eager import run_eagerly, stop_running_eagerly
 from hooklab.mixed import INPUT, Mixed
-from hooklab.sessions import Handle, Hook, is_foreign, remove_all, will_run_again
-from hooklab.torch_private import backward_number, may_have_compiled
-from hooklab.trees import tensors
 
 # A block is entered once: its batch has been drawn, and one batch is mixed once.
 _NEW, _OPEN, _OVER = "new", "open", "over"

@@ -18,14 +18,14 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
+from hooklab._shared.stale import require_unchanged, steps_to
+from hooklab._shared.trees import describe, tensors
 from hooklab.blending import Part, blend_all, check_mixable, paste_all, require_a_tensor
 from hooklab.drawing import Dice, draw_box, draw_lambda
 from hooklab.mixed import INPUT, NOWHERE, Mixed
 from hooklab.mixing import MixBlock, refuse_two_batch_dims
 from hooklab.places import find_layers, for_each, has_batch_second, require_what_sequence_layers_need, warn_of_insides
 from hooklab.selecting import What, all_modules, require_module, uncompiled
-from hooklab.stale import require_unchanged, steps_to
-from hooklab.trees import describe, tensors
 
 __all__ = ["ManifoldMixup", "Mixed", "draw_lambda"]
 

@@ -15,9 +15,9 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from hooklab._shared.sessions import Block
 from hooklab.health import Health
 from hooklab.selecting import What, all_modules, each_once, first_few, select_for_hooks
-from hooklab.sessions import Block
 from hooklab.tallies import range_of
 from hooklab.watching import MonitorSession
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
+from hooklab._shared.trees import describe, map_tensors, nbytes, objects, passed_over, tensors
 from hooklab.selecting import first_few
-from hooklab.trees import describe, map_tensors, nbytes, objects, passed_over, tensors
 
 if TYPE_CHECKING:
     from hooklab.capturing import CaptureSession

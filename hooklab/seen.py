@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from hooklab._shared.stale import what_changed
 from hooklab.recording import Call, Inputs, Record
 from hooklab.selecting import MissingName, near_names, without_compile_prefix
-from hooklab.stale import what_changed
 
 if TYPE_CHECKING:
     from hooklab.capturing import Capture, CaptureSession

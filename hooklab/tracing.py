@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, overload
 
 from torch import Tensor, nn
 
+from hooklab._shared.sessions import Block, Hook, Session
+from hooklab._shared.torch_private import backward_number
+from hooklab._shared.trees import tensors
 from hooklab.selecting import What, each_once, select_for_hooks
-from hooklab.sessions import Block, Hook, Session
-from hooklab.torch_private import backward_number
-from hooklab.trees import tensors
 
 FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD = "forward-pre", "forward", "backward-pre", "backward"
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from hooklab._shared.sessions import Hook, Session, remove_all
+from hooklab._shared.trees import tensors
 from hooklab.findings import Finding, Key, describe_gradient, describe_output, describe_update, warn_caller
-from hooklab.sessions import Hook, Session, remove_all
 from hooklab.tallies import GRADIENT, OUTPUT, UPDATE, Sample, Tally, numbers_of, read, sample_later, sample_now
-from hooklab.trees import tensors
 
 if TYPE_CHECKING:
     from hooklab.monitoring import Monitor

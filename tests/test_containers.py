@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, run_until, timeline
-from hooklab.trees import describe, map_tensors, tensors
+from hooklab._shared.trees import describe, map_tensors, tensors
 from tests.nets import ModelOutput, Pair, Result
 from tests.test_odd_modules import Empty, Equal, Refusing, Unhashable, refuse
 

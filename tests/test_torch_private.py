@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 import hooklab
-from hooklab import leftover, torch_private
+from hooklab import leftover
+from hooklab._shared import torch_private
 from hooklab.course.processes import launch
 
-LIBRARY = list(Path(hooklab.__file__).parent.glob("*.py"))
+LIBRARY = [path for folder in ("", "_shared/") for path in Path(hooklab.__file__).parent.glob(f"{folder}*.py")]
 FILES = [*LIBRARY, *Path(hooklab.__file__).parent.glob("mini/*.py")]
 each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 
@@ -54,8 +55,8 @@ def compile_something() -> None:
     """Ask for something compiled, in each of three ways, in a process where nobody has yet."""
     import sys
 
-    from hooklab import torch_private
-    from hooklab.torch_private import may_have_compiled
+    from hooklab._shared import torch_private
+    from hooklab._shared.torch_private import may_have_compiled
 
     ways = [
         lambda: torch.compile(nn.ReLU(), backend="eager"),

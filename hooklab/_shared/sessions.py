@@ -17,10 +17,10 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from hooklab.eager import never_compile, run_eagerly, stop_running_eagerly
+from hooklab._shared.eager import never_compile, run_eagerly, stop_running_eagerly
+from hooklab._shared.stale import require_unchanged, steps_to
+from hooklab._shared.torch_private import backward_number, call_code, saves_through_hooks
 from hooklab.selecting import first_few, named_modules, uncompiled
-from hooklab.stale import require_unchanged, steps_to
-from hooklab.torch_private import backward_number, call_code, saves_through_hooks
 
 
 class Handle(Protocol):
