@@ -232,8 +232,11 @@ class _OnOutput(Hook):
             return
         if not session.in_pass:
             session.note_outside_call()
-        if session.is_plain and type(output) is Tensor and not output.is_inference():
-            session.append((module, output.detach(), output._version, None))
-        else:
-            gradients = (map_tensors(session.watch, output),) if session.grads else None
-            session.append((module, *session.keep_tree(output), gradients))
+        if session.is_plain and type(output) is Tensor:
+            try:
+                session.append((module, output.detach(), output._version, None))
+                return
+            except RuntimeError:  # an inference tensor counts no versions: copied below
+                pass
+        gradients = (map_tensors(session.watch, output),) if session.grads else None
+        session.append((module, *session.keep_tree(output), gradients))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,21 +56,19 @@ class Record:
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
-        self._places: defaultdict[int, list[int]] = defaultdict(list)
-        self._events_read = 0
+        self._uses: dict[int, tuple[int, list[Use]]] = {}  # with the number of events at that time
 
-    def places(self) -> dict[int, list[int]]:
-        """Where the events of each module are, by its id."""
-        places, read = self._places, self._events_read
-        for place, event in enumerate(self.events[read:], read):
-            places[id(event[0])].append(place)
-        self._events_read = len(self.events)
-        return places
+    def modules(self) -> set[int]:
+        """The modules that ran, by their ids."""
+        return {id(event[0]) for event in self.events}
 
     def uses(self, module: int) -> list[Use]:
-        uses: list[Use] = []
-        running: list[Use] = []
-        for place in self.places().get(module, ()):
+        """The uses of a module, by its id."""
+        read, uses = self._uses.get(module, (0, []))
+        if read == len(self.events):
+            return uses
+        uses, running = [], []
+        for place in [place for place, event in enumerate(self.events) if id(event[0]) == module]:
             if len(self.events[place]) == 3:
                 uses.append([place, None])
                 running.append(uses[-1])
@@ -79,6 +76,7 @@ class Record:
                 running.pop()[1] = place
             else:
                 uses.append([None, place])
+        self._uses[module] = len(self.events), uses
         return uses
 
     def gradients(self) -> list[Gradient]:
