@@ -68,6 +68,8 @@ def capture(
     copied: the graph lives as long as the value, and if the model changes the object later, as the steps of
     ``generate`` do with their cache, every pass shows its last state.
 
+    - *Cost*: a capture that is reused costs about as much as hooks written by hand, see
+      ``tests/benchmarks/compare.py``.
     - *Train mode*: a captured forward pass is like any other. In train mode it updates the statistics of BatchNorm,
       under ``no_grad`` too: call ``model.eval()`` to look.
     - *In place*: a later in-place change of a value is noticed by the tensor's version counter. Tensors made in

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import nn
@@ -22,9 +22,7 @@ from hooklab._shared.stale import require_unchanged, steps_to
 from hooklab._shared.torch_private import backward_number, call_code, saves_through_hooks
 from hooklab.selecting import first_few, named_modules, uncompiled
 
-
-class Handle(Protocol):
-    def remove(self) -> None: ...
+Handle: TypeAlias = Any  # of torch: it has a method remove
 
 
 class Hook:
