@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from hooklab.trees import describe, map_tensors, passed_over, tensors
+from hooklab._shared.trees import describe, map_tensors, passed_over, tensors
 
 Lam: TypeAlias = "float | Tensor"  # one for the batch, or one for each example: shape (n,)
 Part: TypeAlias = "Callable[[Any], Any]"  # output -> those of its tensors that are to be mixed

@@ -7,20 +7,21 @@ features = run_until(model, "layer1", x)
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hooklab.placing import Handle, remove_all
+from hooklab._shared.sessions import Block, Hook, Session, will_run_again
+from hooklab._shared.stale import what_changed
+from hooklab._shared.torch_private import backward_number
+from hooklab._shared.trees import DEEPEST, children, describe, is_tensor, shape_of, tensors
 from hooklab.selecting import MissingName, What, each_once, first_few, require_module, select_for_hooks, uncompiled
-from hooklab.sessions import Block, Hook, Session, will_run_again
-from hooklab.stale import what_changed
-from hooklab.torch_private import backward_number
-from hooklab.trees import DEEPEST, children, describe, is_tensor, shape_of, tensors
 
 
 def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> Edit:
@@ -28,8 +29,8 @@ def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> E
 
     Args:
         model: the module whose calls are the passes.
-        fn: called as ``fn(output, call)`` at each use of a selected module, with its output as it is (live, part of the
-            autograd graph). What it returns takes the output's place; None leaves it as it is. ``call`` is an
+        fn: called as ``fn(output, call)`` at each use of a selected module, with the output itself, not a copy: it is
+            part of the autograd graph. What ``fn`` returns replaces the output; None leaves it as it is. ``call`` is an
             :class:`EditCall` with ``name``, ``module``, ``args``, ``kwargs``, ``index`` (0 at the module's first use in
             the pass) and ``pass_index`` (0 in the first pass of the block: the steps of a ``generate`` loop).
         *what: which modules, as in :func:`hooklab.select`; without any, all layers.
@@ -39,14 +40,14 @@ def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> E
 
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
-        RuntimeError: if one of the modules takes no hooks, because ``torch.jit.script`` compiled it.
         ValueError: in the forward, if ``fn`` returns a tensor of another shape, dtype or device than it got.
-        TypeError: in the forward, if it returns another structure (a tensor for a tuple, other keys, ...).
+        TypeError: in the forward, if it returns another structure (a tensor for a tuple, other keys, ...); at once, if
+            ``model`` or ``fn`` is of the wrong kind, or one of the modules was compiled by ``torch.jit``.
 
     Hooks run in the order in which they were registered: open ``capture`` after ``edit`` to see the new values, before
     it to see the old ones. An edit takes part only in calls from the thread that opened the block, and in what a
-    checkpoint computes again, if ``backward`` runs inside the block (else a warning says so). Compiled functions run
-    eagerly meanwhile, as in :func:`hooklab.capture`.
+    checkpoint recomputes, if ``backward`` runs inside the block (otherwise a warning says so). Compiled functions run
+    eagerly while the block is open, as in :func:`hooklab.capture`.
 
     Example:
         >>> import torch
@@ -58,7 +59,7 @@ def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> E
         >>> with edit(model, lambda output, call: output[:, :2], "0"):  # doctest: +ELLIPSIS
         ...     model(torch.ones(1, 2))
         Traceback (most recent call last):
-        ValueError: the edit of '0' returned (1, 2) float32 in place of (1, 3) float32. Return ...
+        ValueError: the edit of '0' returned (1, 2) float32 instead of (1, 3) float32. Return ...
     """
     return Edit(model, fn, *what)
 
@@ -78,20 +79,20 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
     Raises:
         MissingName: (a ``LookupError``) if there is no such module, or if the model finished without using it.
         ValueError: if a glob matches several modules.
-        RuntimeError: if the module takes no hooks, because ``torch.jit.script`` compiled it.
+        TypeError: if the model or the module was compiled by ``torch.jit``.
 
-    Nothing after the module runs, and that includes
+    Nothing after the module runs. That includes
 
-    - *closing hooks*: of the modules around it, only forward hooks with ``always_call=True`` run. Where others close
-      what a pre-hook has opened (offloading, resharding), let the forward end and use :func:`hooklab.capture`;
-    - *a full backward hook* on the module itself: torch puts it in place after the forward hooks, so it sees nothing of
-      a loss that is made from this output;
-    - what the model does to put things back. Its ``with`` blocks end as after any exception, and a gradient mode or an
-      autocast that it switched by hand is put back here.
+    - *closing hooks*: of the modules around it, only forward hooks with ``always_call=True`` run. If other hooks undo
+      what a pre-hook has done (offloading, resharding), let the forward end and use :func:`hooklab.capture`;
+    - *a full backward hook* on the module itself: torch applies it after the forward hooks, so it does not see a loss
+      that is computed from this output;
+    - what the model does to restore its settings. Its ``with`` blocks end as after any exception, and a gradient mode
+      that it switched by hand is restored here.
 
-    In train mode the forward moves BatchNorm's statistics, as any forward does: call ``model.eval()`` to look. At a
+    In train mode the forward updates BatchNorm's statistics, as any forward does: call ``model.eval()`` to look. At a
     module inside a reentrant checkpoint the output has no graph: such a checkpoint runs its part without one, and
-    again in the backward.
+    again in the backward pass.
 
     Example:
         >>> import torch
@@ -104,18 +105,16 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
     if len(targets) > 1:
         raise ValueError(f"run_until stops at one module; {name!r} matches {len(targets)}: {first_few(targets)}.")
     session = _StopSession(uncompiled(model), *targets.values())
-    session.open()
-    modes = _Modes()
     try:
-        model(*args, **kwargs)
+        session.open()
+        with torch.set_grad_enabled(torch.is_grad_enabled()):
+            model(*args, **kwargs)
     except Exception:
-        # ours, or what a model made of it in an except clause of its own; a failure before the stop is the caller's
+        # the stop, or what the model raised instead in an except clause; a failure before the stop is the caller's
         if not session.output:
             raise
     finally:
         session.close()
-        if session.output:
-            modes.put_back()
     if not session.output:
         raise MissingName(
             f"the model finished without running {next(iter(targets))!r}: it was not used for this input, or it was "
@@ -124,48 +123,24 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
     return session.output[0]
 
 
-class _Modes:
-    """What a model may have switched by hand when its forward is stopped; a ``with`` of its own it leaves itself."""
-
-    def __init__(self) -> None:
-        accelerator = torch.accelerator.current_accelerator()
-        devices = {"cpu", accelerator.type} if accelerator is not None else {"cpu"}
-        self.grad = torch.is_grad_enabled()
-        self.autocast = {one: (torch.is_autocast_enabled(one), torch.get_autocast_dtype(one)) for one in devices}
-
-    def put_back(self) -> None:
-        torch.set_grad_enabled(self.grad)
-        for device, (enabled, dtype) in self.autocast.items():
-            torch.set_autocast_enabled(device, enabled)
-            torch.set_autocast_dtype(device, dtype)
-
-
+@dataclass(frozen=True, repr=False)
 class EditCall:
-    """One use of a module, as ``fn(output, call)`` of :func:`edit` sees it."""
+    """One use of a module, as ``fn(output, call)`` of :func:`edit` gets it."""
 
-    def __init__(
-        self,
-        name: str,
-        module: nn.Module,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        index: int | None,
-        pass_index: int,
-    ) -> None:
-        self.name = name
-        self.pass_index = pass_index
-        self.module = module
-        self.args = args
-        self.kwargs = kwargs
-        self._index = index
+    name: str
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    pass_index: int
+    _index: int | None
 
     @property
     def index(self) -> int:
         """0 at the module's first use in the pass, 1 at its second, ..."""
         if self._index is None:
             raise RuntimeError(
-                f"{self.name!r} was used several times in the pass and is now computed again by a checkpoint, in an "
-                "order of its own: which use this is cannot be told. Edit without call.index, or without checkpoint."
+                f"{self.name!r} was used several times in the pass, and a checkpoint recomputes these uses in its own "
+                "order, so their index is unknown. Edit without call.index, or without the checkpoint."
             )
         return self._index
 
@@ -187,101 +162,85 @@ class Edit(Block):
         self.fn = fn
 
     def __enter__(self) -> Edit:
-        session = _EditSession(self)
-        self._enter(session)
+        self._enter(_EditSession(self))
         return self
 
     def _over(self, session: Session) -> None:
         assert isinstance(session, _EditSession)
         if session.to_run_again:
             warnings.warn(
-                f"{first_few(session.to_run_again)} was edited in a checkpoint, which computes it again in the "
-                "backward pass, then unedited: gradients would be wrong. Call backward() inside the block.",
+                f"{first_few(session.to_run_again)} was edited in a checkpoint, which recomputes it in the backward "
+                "pass, then unedited: gradients would be wrong. Call backward() inside the block.",
                 stacklevel=3,
             )
         if changed := what_changed(self.steps, "edit"):
             warnings.warn(f"{changed} What was put there while the block was open was not edited.", stacklevel=3)
 
-    def __repr__(self) -> str:
-        return f"edit of {len(self.modules)} modules of {type(self.model).__name__}: {', '.join(self.modules)}"
-
 
 class _EditSession(Session):
-    def __init__(self, options: Edit) -> None:
-        super().__init__(options.model)
-        self.fn = options.fn
-        self.modules = each_once(options.modules)
-        self.names = {id(module): name for name, module in self.modules.items()}
+    def __init__(self, edit: Edit) -> None:
+        super().__init__(edit.model)
+        self.fn = edit.fn
+        self.modules = each_once(edit.modules)
         self.uses: Counter[int] = Counter()
         self.to_run_again: set[str] = set()
-        self.gradient_handles: list[Handle] = []
         self.pass_index = 0
         self.has_run = False
 
     def attach(self) -> None:
-        self.hooks.forward(self.modules.values(), _OnOutput(self), with_kwargs=True)
+        for name, module in self.modules.items():
+            _OnOutput(self, module, name).register(self.handles, with_kwargs=True)
 
     def new_pass(self) -> None:
         self.uses.clear()
-        self.pass_index += self.has_run  # a part called on its own begins the first pass without a word
+        self.pass_index += self.has_run  # a part called on its own begins the first pass unnoticed
         self.has_run = True
 
-    def close(self) -> None:
-        try:
-            super().close()
-        finally:
-            remove_all(self.gradient_handles)
-
     def must_run_again(self, name: str, new: Any) -> None:
-        """Note that a checkpoint has to compute this edit again, until that or a backward through it has happened.
+        """Note that a checkpoint will recompute this edit, until it does or a backward pass gets there.
 
-        It may stop before the last edit, once it has all that the backward needs.
+        It may stop before the last edit, once it has all that the backward pass needs.
         """
         self.to_run_again.add(name)
-        self.gradient_handles = [one for one in self.gradient_handles if one.hooks_dict_ref() is not None]
+        reached = functools.partial(_discard, self.to_run_again, name)
         for tensor in tensors(new):
-            if tensor.requires_grad:
-                _ = tensor.grad_fn  # brings a view's history up to date; see capturing.py
-                self.gradient_handles.append(tensor.register_hook(_OnGradient(self, name)))
+            if tensor.grad_fn is not None:  # asking brings a view's history up to date; see capturing.py
+                tensor.register_hook(reached)
 
     def index_of_use(self, module: nn.Module) -> int | None:
-        if backward_number() != -1:  # a checkpoint computes its part again, the last part first
+        if backward_number() != -1:  # a checkpoint recomputes its part, the last part first
             return 0 if self.uses[id(module)] <= 1 else None
         self.uses[id(module)] += 1
         return self.uses[id(module)] - 1
 
 
+def _discard(names: set[str], name: str, grad: Tensor | None) -> None:
+    names.discard(name)
+
+
 class _OnOutput(Hook):
-    __slots__ = ()
+    __slots__ = ("name",)
+
+    def __init__(self, session: _EditSession, module: nn.Module, name: str) -> None:
+        super().__init__(session, module)
+        self.name = name
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
         session: _EditSession = self.session
-        name = session.names.get(id(module))
-        if name is None or len(rest) < 2 or session.is_foreign():
+        if module is not self.module or len(rest) < 2 or session.is_foreign():
             return None
         kwargs, output = rest
         if not session.in_pass:
             session.note_outside_call()
             session.has_run = True
-        call = EditCall(name, module, args, kwargs, session.index_of_use(module), session.pass_index)
-        session.to_run_again.discard(name)
+        call = EditCall(self.name, module, args, kwargs, session.pass_index, session.index_of_use(module))
+        session.to_run_again.discard(self.name)
         new = session.fn(output, call)
         if new is not None:
-            _require_alike(new, output, name)
+            _require_alike(new, output, self.name)
             if backward_number() == -1 and will_run_again():
-                session.must_run_again(name, new)
+                session.must_run_again(self.name, new)
         return new
-
-
-class _OnGradient(Hook):
-    __slots__ = ("name",)
-
-    def __init__(self, session: _EditSession, name: str) -> None:
-        super().__init__(session)
-        self.name = name
-
-    def __call__(self, grad: Tensor | None) -> None:
-        self.session.to_run_again.discard(self.name)
 
 
 class _StopSession(Session):
@@ -291,10 +250,7 @@ class _StopSession(Session):
         self.output: list[Any] = []
 
     def attach(self) -> None:
-        self.hooks.forward([self.target], _StopHere(self))
-
-    def new_pass(self) -> None:
-        pass
+        _StopHere(self, self.target).register(self.handles)
 
 
 class _StopHere(Hook):
@@ -302,7 +258,7 @@ class _StopHere(Hook):
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
         session: _StopSession = self.session
-        if module is session.target and not session.is_elsewhere() and not session.output:
+        if module is self.module and not session.is_elsewhere() and not session.output:
             session.output.append(output)
             raise _Stopped
 
@@ -313,15 +269,15 @@ class _Stopped(Exception):
 
 
 def _require_alike(new: Any, old: Any, name: str) -> None:
-    """Raise unless ``new`` can take the place of ``old``: same structure, and each tensor's shape, dtype, device."""
+    """Raise unless ``new`` can replace ``old``: the same structure, and the shape, dtype and device of each tensor."""
     if difference := _difference(new, old, "", 0, set()):
         path, got, expected = difference
         where = f"{name!r} at {path}" if path else repr(name)
-        said = f"the edit of {where} returned {describe(got)} in place of {describe(expected)}."
+        said = f"the edit of {where} returned {describe(got)} instead of {describe(expected)}."
         if not isinstance(got, Tensor) or not isinstance(expected, Tensor):
             raise TypeError(f"{said} Return the same structure, or None to leave the output as it is.")
         if got.device != expected.device:
-            said = f"{said[:-1]} (on {got.device} in place of {expected.device})."
+            said = f"{said[:-1]} (on {got.device} instead of {expected.device})."
         raise ValueError(f"{said} Return a tensor like the one that came, or None to leave it as it is.")
 
 

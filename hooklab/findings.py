@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from hooklab._shared.trees import tensors
 from hooklab.tallies import Sample, numbers_of, sample_now
-from hooklab.trees import tensors
 
 Key = tuple[int, str, str]
 

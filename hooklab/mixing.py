@@ -9,13 +9,12 @@ from weakref import ref
 
 from torch import Tensor, nn
 
+from hooklab._shared.eager import run_eagerly, stop_running_eagerly
+from hooklab._shared.sessions import Handle, Hook, is_foreign, remove_all, will_run_again
+from hooklab._shared.torch_private import backward_number, may_have_compiled
+from hooklab._shared.trees import tensors
 from hooklab.blending import Part, blend_all
-from hooklab.eager import run_eagerly, stop_running_eagerly
 from hooklab.mixed import INPUT, Mixed
-from hooklab.placing import Placed
-from hooklab.sessions import Hook, is_foreign, will_run_again
-from hooklab.torch_private import backward_number, may_have_compiled
-from hooklab.trees import tensors
 
 # A block is entered once: its batch has been drawn, and one batch is mixed once.
 _NEW, _OPEN, _OVER = "new", "open", "over"
@@ -31,7 +30,7 @@ class MixBlock(Hook):
     """
 
     __slots__ = (
-        "__weakref__", "batch_dim", "eagerly", "given_x", "hooks", "layer", "may_be_second", "mixed", "model",
+        "__weakref__", "batch_dim", "eagerly", "given_x", "layer", "may_be_second", "mixed", "model",
         "must_run_again", "part", "runs", "state", "thread", "watches",
     )  # fmt: skip
 
@@ -48,7 +47,7 @@ class MixBlock(Hook):
         stays_compiled: bool = False,
         watches: bool = True,
     ) -> None:
-        super().__init__(session=None)
+        super().__init__(session=None, module=layer)
         self.model = model
         self.mixed = mixed
         self.given_x = given_x
@@ -61,7 +60,7 @@ class MixBlock(Hook):
         self.eagerly = layer is not None and not stays_compiled
         # compiled code would have to trace the watching hook, unless nothing runs compiled
         self.watches = watches and (self.eagerly or not may_have_compiled())
-        self.hooks = Placed()
+        self.handles: list[Handle] = []
         self.state = _NEW
         self.thread = threading.get_ident()  # what other threads do with the same model is theirs
 
@@ -79,9 +78,9 @@ class MixBlock(Hook):
         _being_mixed[key] = ref(self)
         try:
             if self.watches:
-                self.hooks.forward_pre([self.model], _WatchCalls(self), with_kwargs=True, prepend=True)
+                _WatchCalls(self).register_pre(self.handles, with_kwargs=True, prepend=True)
             if self.layer is not None:
-                self.hooks.forward([self.layer], self)
+                self.register(self.handles)
         except BaseException:
             self._close()
             raise
@@ -117,7 +116,7 @@ class MixBlock(Hook):
         return blend_all(output, mixed.lam, mixed.permutation, what, self.batch_dim, self.part)
 
     def _close(self) -> None:
-        self.hooks.take_out()
+        remove_all(self.handles)
         _being_mixed.pop((id(self.model), self.thread), None)
         if self.eagerly:
             stop_running_eagerly()
@@ -147,7 +146,7 @@ class _WatchCalls(Hook):
     __slots__ = ("block",)
 
     def __init__(self, block: MixBlock) -> None:
-        super().__init__(session=None)
+        super().__init__(session=None, module=block.model)
         self.block = block
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], *rest: dict[str, Any]) -> None:

@@ -18,14 +18,14 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
+from hooklab._shared.stale import require_unchanged, steps_to
+from hooklab._shared.trees import describe, tensors
 from hooklab.blending import Part, blend_all, check_mixable, paste_all, require_a_tensor
 from hooklab.drawing import Dice, draw_box, draw_lambda
 from hooklab.mixed import INPUT, NOWHERE, Mixed
 from hooklab.mixing import MixBlock, refuse_two_batch_dims
 from hooklab.places import find_layers, for_each, has_batch_second, require_what_sequence_layers_need, warn_of_insides
 from hooklab.selecting import What, all_modules, require_module, uncompiled
-from hooklab.stale import require_unchanged, steps_to
-from hooklab.trees import describe, tensors
 
 __all__ = ["ManifoldMixup", "Mixed", "draw_lambda"]
 
@@ -67,10 +67,10 @@ class ManifoldMixup:
         LookupError: a name in ``layers`` matches nothing; the message lists near names.
         ValueError: ``alpha``, ``probability`` or ``weights`` are out of range, there is nothing to choose from, a layer
             is never called, or is a sequence layer whose batch dimension or part has to be said.
-        TypeError: ``model`` is no module.
-        RuntimeError: a layer takes no hooks, because ``torch.jit.script`` compiled it.
+        TypeError: ``model`` is not a module, or ``torch.jit`` compiled it or a layer.
 
-    Warns (when made): a layer lies inside another one, or in the branch of a residual block.
+    Warns (when made): a layer lies inside another one. A layer in the branch of a residual block, ``x + branch(x)``,
+    gets no warning: only one part of the sum would be mixed, so choose the block.
 
     Raises (when used):
         RuntimeError: the model is in eval mode, at the start or inside the block; the chosen layer did not run in the

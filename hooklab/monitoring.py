@@ -15,9 +15,9 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from hooklab._shared.sessions import Block
 from hooklab.health import Health
 from hooklab.selecting import What, all_modules, each_once, first_few, select_for_hooks
-from hooklab.sessions import Block
 from hooklab.tallies import range_of
 from hooklab.watching import MonitorSession
 
@@ -124,8 +124,9 @@ class Monitor(Block):
 
     def __enter__(self) -> Health:
         session = MonitorSession(self)
+        health = Health(session)
         self._enter(session)
-        return Health(session)
+        return health
 
     def _parameters_of(self, optimizer: Optimizer) -> list[tuple[str, str, nn.Parameter]]:
         """Module, own name and parameter, of all that the optimizer has."""
@@ -134,9 +135,6 @@ class Monitor(Block):
             (module, name, parameter) for module, part in self.hooked.items() for name, parameter in _parameters(part)
         ]
         return [one for one in named if id(one[2]) in known]
-
-    def __repr__(self) -> str:
-        return f"monitor of {len(self.modules)} modules of {type(self.model).__name__}: {', '.join(self.modules)}"
 
 
 def _parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

@@ -13,7 +13,6 @@ from typing import Any
 
 from torch import nn
 
-from hooklab.bypassing import goes_past
 from hooklab.selecting import What, all_modules, first_few, has_forward, named_modules, select_for_hooks
 
 _SEQUENCE_LAYERS = (
@@ -60,35 +59,15 @@ def _called_for(modules: Mapping[str, nn.Module], name: str, module: nn.Module) 
 
 
 def warn_of_insides(model: nn.Module, layers: Mapping[str, nn.Module]) -> None:
-    """Warn of layers inside other selected ones, and of those whose output is only a part of what flows on."""
-    modules = dict(named_modules(model))
-    past = {name: outer for name in layers if (outer := _block_around(modules, name)) is not None}
+    """Warn of layers inside other selected ones."""
     nested = [name for name in layers if any(name != other and _is_inside(name, other) for other in layers)]
-    if not past and not nested:
-        return
-    whole = {past.get(name, name) for name in layers} - {""}
-    outermost = [name for name in modules if name in whole and not any(_is_inside(name, o) for o in whole - {name})]
-    said = []
-    if past:
-        inside = next(iter(past))
-        said.append(
-            f"features go past {len(past)} of the {len(layers)} layers, which would mix one part of a sum only "
-            f"({first_few(past)}; see the forward of {type(modules[past[inside]]).__name__})"
-        )
     if nested:
-        said.append(f"{len(nested)} of the {len(layers)} lie inside another one ({first_few(nested)})")
-    advice = f"Choose the outermost ones, layers={outermost}" if outermost else "Choose layers after the sum"
-    warnings.warn(f"{', and '.join(said)}. {advice}; `mix.choices` lists what was selected.", stacklevel=3)
-
-
-def _block_around(modules: Mapping[str, nn.Module], name: str) -> str | None:
-    """The outermost block in which something goes past the layer, by name; None if nothing was seen to do so."""
-    parts = name.split(".") if name else []
-    for depth in range(len(parts)):
-        parent = ".".join(parts[:depth])
-        if goes_past(type(modules[parent]), parts[depth]):  # type: ignore[arg-type]  # a class is hashable
-            return parent
-    return None
+        outermost = [name for name in layers if name not in nested]
+        warnings.warn(
+            f"{len(nested)} of the {len(layers)} layers lie inside another one ({first_few(nested)}). Choose the "
+            f"outermost ones, layers={outermost}; `mix.choices` lists what was selected.",
+            stacklevel=3,
+        )
 
 
 def _is_inside(name: str, other: str) -> bool:

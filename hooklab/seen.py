@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hooklab.recording import Call, Inputs, Record, Use
+from hooklab._shared.stale import what_changed
+from hooklab.recording import Call, Inputs, Record
 from hooklab.selecting import MissingName, near_names, without_compile_prefix
-from hooklab.stale import what_changed
 
 if TYPE_CHECKING:
     from hooklab.capturing import Capture, CaptureSession
@@ -29,13 +28,10 @@ class Pass(Mapping[str, Any]):
     It belongs to its model and its block, and cannot be pickled or copied; its values can.
     """
 
-    def __init__(self, options: Capture, session: CaptureSession, record: Record) -> None:
-        self._options = options
+    def __init__(self, capture: Capture, session: CaptureSession, record: Record | None = None) -> None:
+        self._capture = capture
         self._session = session
         self._own_record = record
-        self._indexed: tuple[weakref.ref[Record], int] = (weakref.ref(record), 0)
-        self._index: dict[int, list[int]] = {}
-        self._uses: dict[int, list[Use]] = {}
 
     def __getitem__(self, name: str) -> Any:
         return self._only_call(name).output
@@ -50,26 +46,26 @@ class Pass(Mapping[str, Any]):
 
     def calls(self, name: str) -> list[Call]:
         """Every use of the module in this pass, in order; an empty list if it was not used."""
-        known = self._options.known_as
+        known = self._capture.known_as
         if not isinstance(name, str):
             raise MissingName(f"values are read by name, not by {type(name).__name__}. {near_names('', known)}")
         plain = without_compile_prefix(name)
         if plain in known:
-            return self._calls(known[plain])
+            return self._calls_of(known[plain])
         plain, _, index = plain.rpartition("#")
         if plain not in known or not index.isdecimal():
             raise MissingName(f"{name!r} was not selected for capture. {near_names(name, known)}")
-        return self._calls(known[plain], slice(int(index), int(index) + 1))
+        return self._calls_of(known[plain], slice(int(index), int(index) + 1))
 
     @property
     def silent(self) -> list[str]:
         """The selected modules that did not run: never called, or called by ``.forward(x)``, which runs no hooks."""
-        ran = self._places()
-        return [name for name, module in self._options.modules.items() if id(module) not in ran]
+        ran = self._record.modules()
+        return [name for name, module in self._capture.modules.items() if id(module) not in ran]
 
     def __contains__(self, name: object) -> bool:
         try:
-            return len(self.calls(name)) == 1  # type: ignore[arg-type]  # what is no name is missing
+            return len(self.calls(name)) == 1  # type: ignore[arg-type]  # raises for what is not a name
         except MissingName:
             return False
 
@@ -86,14 +82,12 @@ class Pass(Mapping[str, Any]):
         )
 
     def __repr__(self) -> str:
-        rows = [call.row() for call in self._all_calls()]
-        model = type(self._options.model).__name__
-        lines = [f"{len(self._places())} of {len(self._options.modules)} selected modules of {model} ran"]
-        if rows:
-            wide = max(len("name"), *(len(name) for name, _, _ in rows))
-            wider = max(len("output"), *(len(output) for _, output, _ in rows))
-            lines.append(f"  {'name':<{wide}}  {'output':<{wider}}  {'bytes':>9}")
-            lines += [f"  {name:<{wide}}  {output:<{wider}}  {size:>9,}" for name, output, size in rows]
+        rows = [("name", "output", "bytes")]
+        rows += [(name, output, f"{size:,}") for name, output, size in (call.row() for call in self._all_calls())]
+        ran, modules = len(self._record.modules()), self._capture.modules
+        lines = [f"{ran} of {len(modules)} selected modules of {type(self._capture.model).__name__} ran"]
+        wide, wider = (max(len(row[column]) for row in rows) for column in (0, 1))
+        lines += [f"  {name:<{wide}}  {output:<{wider}}  {size:>9}" for name, output, size in rows if len(rows) > 1]
         if self.silent:
             lines.append(f"  silent: {', '.join(map(repr, self.silent))}")
         if called := self._session.what_was_called():
@@ -102,27 +96,14 @@ class Pass(Mapping[str, Any]):
 
     @property
     def _record(self) -> Record:
-        return self._own_record
+        return self._own_record or self._session.record
 
-    def _places(self) -> dict[int, list[int]]:
-        """The events of each selected module, by its id; kept until there are new ones, without keeping the values."""
-        record = self._record
-        indexed, length = self._indexed
-        if indexed() is not record or length != len(record.events):
-            self._indexed = (weakref.ref(record), len(record.events))
-            # a shallow copy of a module shares its hooks, but is not it
-            names, places = self._options.names, record.places()
-            self._uses = {}
-            self._index = {module: places[module] for module in places if module in names}
-        return self._index
-
-    def _calls(self, module: int, which: slice = slice(None)) -> list[Call]:
-        places, name = self._places().get(module, []), self._options.names[module]
-        uses = self._uses[module] = self._uses.get(module) or self._record.uses(places)
-        return [Call(name, index, uses, module, self._record, self._session) for index in range(len(uses))[which]]
+    def _calls_of(self, module: int, which: slice = slice(None)) -> list[Call]:
+        uses, name = self._record.uses(module), self._capture.names[module]
+        return [Call(name, index, uses, self._record, self._session) for index in range(len(uses))[which]]
 
     def _all_calls(self) -> list[Call]:
-        calls = [call for module in self._places() for call in self._calls(module)]
+        calls = [call for module in self._record.modules() for call in self._calls_of(module)]
         return sorted(calls, key=lambda call: call.place)
 
     def _only_call(self, name: str) -> Call:
@@ -138,15 +119,14 @@ class Pass(Mapping[str, Any]):
         return calls[0]
 
     def _why_silent(self, name: str) -> str:
-        if self._session.calls_elsewhere:
+        if elsewhere := self._session.calls_elsewhere:
             return (
                 f"{name!r} did not run in the thread that opened the block, and only that one is recorded "
-                f"({self._session.calls_elsewhere} calls came from other threads). Open the block in the thread that "
-                "runs the model."
+                f"({elsewhere} calls came from other threads). Open the block in the thread that runs the model."
             )
         if not self._record.events and not self._session.has_run:
             return f"{name!r} has no value: no selected module ran yet. Call the model inside the block, then read."
-        if changed := what_changed(self._options.steps, "capture"):
+        if changed := what_changed(self._capture.steps, "capture"):
             return f"{name!r} did not run in this pass. {changed}"
         return (
             f"{name!r} did not run in this pass. Nothing called it, or it was called by .forward(...), has a "
@@ -158,19 +138,8 @@ class Pass(Mapping[str, Any]):
 class Seen(Pass):
     """What a ``with capture(...)`` block gives: the latest pass, and with ``keep="all"`` all of them in ``passes``."""
 
-    def __init__(self, options: Capture, session: CaptureSession) -> None:
-        super().__init__(options, session, session.record)
-
     @property
     def passes(self) -> list[Pass]:
         """Each pass, the first one first, to be read like this object. Without ``keep="all"`` only the latest."""
         records = [*self._session.passes, *([self._session.record] if self._session.record.events else [])]
-        return [Pass(self._options, self._session, record) for record in records]
-
-    def clear(self) -> None:
-        """Drop everything that was recorded so far."""
-        self._session.clear()
-
-    @property
-    def _record(self) -> Record:
-        return self._session.record
+        return [Pass(self._capture, self._session, record) for record in records]

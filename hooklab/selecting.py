@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeAlias
 
+import torch
 from torch import nn
-
-from hooklab.torch_private import ScriptModule
 
 What: TypeAlias = "str | type[nn.Module] | nn.Module | Callable[[str, nn.Module], bool]"
 
@@ -39,10 +38,9 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
             - a module of the model, the object itself (``model.fc``);
             - a predicate ``f(name, module) -> bool``.
 
-            Without any: all layers. A layer is a module with a ``forward`` and without children that have one. What
-            torch hangs on a layer to make its weight or to watch it (parametrizations, the observers and packed
-            weights of quantization) counts neither as a child nor as a layer, and an ``nn.MultiheadAttention`` is one
-            layer: it uses the weights of its ``out_proj`` and never calls it.
+            Without any: all layers. A layer is a module with a ``forward`` and without children that have one.
+            Parametrizations and the observers and packed weights of quantization do not count, and an
+            ``nn.MultiheadAttention`` is one layer: it uses the weights of its ``out_proj`` and never calls it.
 
     Returns:
         The names and modules, in the order of ``model.named_modules()``. A module that has several names (a shared
@@ -51,7 +49,7 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing, with the nearest names; without any, if the
             model has no layers.
-        TypeError: if one of ``what`` is none of these things, or if ``model`` is no module.
+        TypeError: if one of ``what`` is none of these things, or if ``model`` is not a module.
 
     Example:
         >>> from torch import nn
@@ -88,13 +86,14 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
 
 
 def select_for_hooks(model: nn.Module, *what: What) -> dict[str, nn.Module]:
-    """What :func:`select` finds, if hooks can be registered on all of it; else ``RuntimeError``."""
+    """What :func:`select` finds; ``TypeError`` if ``torch.jit`` compiled the model or one of the modules."""
     found = select(model, *what)
-    for name, module in found.items():
-        if isinstance(module, ScriptModule):
-            raise RuntimeError(
-                f"{name!r} was compiled by torch.jit.script and takes no hooks: select around it, or use the module "
-                "that it was made from."
+    for name, module in {"": uncompiled(model), **found}.items():
+        if isinstance(module, torch.jit.ScriptModule):
+            whose = repr(name) if name else f"this {type(module).__name__}"
+            raise TypeError(
+                f"{whose} was compiled by torch.jit (script or trace), and its parts run no hooks: use the model that "
+                "it was made from, or select around a compiled part."
             )
     return found
 
@@ -106,7 +105,7 @@ def each_once(modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
 
 
 def require_module(model: object) -> None:
-    """Raise unless ``model`` is a module; its class in place of an object of it is the usual slip."""
+    """Raise unless ``model`` is a module. The usual mistake is its class."""
     if not isinstance(model, nn.Module):
         got = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise TypeError(f"the model comes first, and is an nn.Module object, not {got}.")
@@ -165,8 +164,7 @@ class _ById(set[Any]):
         super().add(id(module))
 
 
-# Modules that refer to each other have names without end, nearly: 12 of them that all do have half a billion. What is
-# inside a module is listed under so many names of it, no more.
+# 12 modules that all refer to each other have half a billion names. A module's inside is listed under this many.
 _NAMES_WALKED = 1000
 
 

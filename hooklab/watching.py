@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from hooklab._shared.sessions import Hook, Session, remove_all
+from hooklab._shared.trees import tensors
 from hooklab.findings import Finding, Key, describe_gradient, describe_output, describe_update, warn_caller
-from hooklab.placing import remove_all
-from hooklab.sessions import Hook, Session
 from hooklab.tallies import GRADIENT, OUTPUT, UPDATE, Sample, Tally, numbers_of, read, sample_later, sample_now
-from hooklab.trees import tensors
 
 if TYPE_CHECKING:
     from hooklab.monitoring import Monitor
@@ -37,11 +36,12 @@ class MonitorSession(Session):
         self.waiting: list[tuple[Key, int, Tensor]] = []
 
     def attach(self) -> None:
-        self.hooks.forward(self.options.hooked.values(), _OnOutput(self), with_kwargs=True)
+        for module in self.options.hooked.values():
+            _OnOutput(self, module).register(self.handles, with_kwargs=True)
         for optimizer, parameters in self.options.updated:
             before = _BeforeUpdate(self, parameters)
-            self.hooks.handles.append(optimizer.register_step_pre_hook(before))
-            self.hooks.handles.append(optimizer.register_step_post_hook(_AfterUpdate(self, before)))
+            self.handles.append(optimizer.register_step_pre_hook(before))
+            self.handles.append(optimizer.register_step_post_hook(_AfterUpdate(self, before)))
 
     def close(self) -> None:
         try:
@@ -152,8 +152,8 @@ class _OnOutput(Hook):
 
     def __call__(self, module: nn.Module, args: Any, *rest: Any) -> None:
         session: MonitorSession = self.session
-        if (session.in_pass and not session.recording) or len(rest) != 2 or id(module) not in session.options.names:
-            return  # the names: a shallow copy of a module shares its hooks
+        if (session.in_pass and not session.recording) or len(rest) != 2 or module is not self.module:
+            return  # the last: a shallow copy of a module shares its hooks
         if not session.is_elsewhere():
             if not session.in_pass:
                 session.note_outside_call()

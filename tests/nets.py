@@ -10,6 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from hooklab import capture
+from hooklab.seen import Seen
+
 Pair = namedtuple("Pair", ["left", "right"])
 
 
@@ -157,3 +160,12 @@ class Recursive(nn.Module):
 
 def ones(*shape: int) -> Tensor:
     return torch.ones(*shape)
+
+
+def seen_of(model: nn.Module, *what: Any, x: Tensor | None = None, **options: Any) -> Seen:
+    """What one pass of the model shows to capture; with ``grads=True`` after a backward pass of its sum."""
+    with capture(model, *what, **options) as seen:
+        y = model(ones(2, 3) if x is None else x)
+        if options.get("grads"):
+            y.sum().backward()
+    return seen

@@ -2,14 +2,12 @@
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from hooklab.mixup import ManifoldMixup, Mixed, draw_lambda
 from tests.mixing import LAYERS, SmallCNN, digits_like, hooks_in, mixer, seeded
@@ -447,29 +445,6 @@ def test_hooks_of_the_user_stay(model: SmallCNN) -> None:
         model(mixed.x)
     assert len(seen) == 1
     assert hooks_in(model) == 1
-
-
-class HandsOnHooks(nn.Module):
-    """A wrapper that knows better where its hooks belong."""
-
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x).square()
-
-    def register_forward_hook(self, *args: Any, **kwargs: Any) -> RemovableHandle:
-        return self.inner.register_forward_hook(*args, **kwargs)
-
-
-def test_a_layer_that_has_its_own_way_of_taking_hooks_is_asked() -> None:
-    layer, x = HandsOnHooks(nn.Identity()), torch.arange(4.0)
-    model = nn.Sequential(layer)
-    with mixer(model, "0")(x, x) as mixed:
-        output = model(mixed.x)
-    assert torch.equal(output, (mixed.lam * x + (1 - mixed.lam) * x[mixed.permutation]).square())
-    assert hooks_in(model) == 0
 
 
 def test_a_thousand_blocks_leave_nothing_behind() -> None:

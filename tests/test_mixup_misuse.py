@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from hooklab import eager, mixing
+from hooklab import mixing
+from hooklab._shared import eager
 from hooklab.mixup import ManifoldMixup, Mixed
 from tests.mixing import SmallCNN, digits_like, hooks_in, mixer
 
@@ -106,16 +108,13 @@ def test_ending_a_block_that_is_not_open_is_an_error(model: SmallCNN, at: str) -
     assert eager._open_sessions == 0
 
 
-class Unhookable(nn.Identity):
-    """A layer that takes no hooks: it refuses them only when one comes."""
-
-    def register_forward_hook(self, *args: object, **kwargs: object) -> None:
-        raise RuntimeError("no hooks here")
-
-
-def test_a_layer_that_refuses_its_hook_leaves_compiled_code_as_it_was() -> None:
-    model, x = nn.Sequential(Unhookable()), torch.arange(4.0)
-    with pytest.raises(RuntimeError, match="no hooks here"), mixer(model, "0")(x, x):
+def test_an_interrupt_while_the_hook_is_registered_leaves_compiled_code_as_it_was() -> None:
+    model, x = nn.Sequential(nn.Identity()), torch.arange(4.0)
+    with (
+        mock.patch.object(nn.Module, "register_forward_hook", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+        mixer(model, "0")(x, x),
+    ):
         pytest.fail("the block must not begin")
     assert eager._open_sessions == 0
 
@@ -123,7 +122,7 @@ def test_a_layer_that_refuses_its_hook_leaves_compiled_code_as_it_was() -> None:
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 def test_a_scripted_layer_is_refused_by_name() -> None:
     model = nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(3, 4)))
-    with pytest.raises(RuntimeError, match=r"'1' was compiled by torch\.jit\.script .* select around it"):
+    with pytest.raises(TypeError, match=r"'1' was compiled by torch\.jit .* select around"):
         ManifoldMixup(model, ["*"])
 
 
@@ -184,104 +183,12 @@ class TwoStages(nn.Module):
         return self.layer2(self.layer1(x))
 
 
-class Attending(nn.Module):
-    """As in a transformer: the branch stands in a method of its own, the sum is written in place, layers in a list."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList([nn.Linear(2, 2) for _ in range(2)])
-        self.attention, self.shortcut, self.norm = nn.Linear(2, 2), nn.Linear(2, 2), nn.LayerNorm(2)
-        self.position = nn.Parameter(torch.zeros(2))
-
-    def attend(self, x: Tensor) -> Tensor:
-        return self.attention(x)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.norm(x) + self.position
-        out = self.attend(x)
-        out += self.shortcut(x)
-        for block in self.blocks:
-            out = torch.add(block(out), out)
-        return out
-
-
 def test_a_glob_that_selects_insides_warns_and_offers_the_outermost_ones() -> None:
     with pytest.warns(UserWarning, match=r"layers=\['layer1', 'layer2'\]; `mix.choices`") as warned:
         mix = ManifoldMixup(TwoStages(), "layer*")
-    assert "features go past 8 of the 14 layers" in str(warned[0].message)
-    assert "12 of the 14 lie inside another one" in str(warned[0].message)
+    assert "12 of the 14 layers lie inside another one" in str(warned[0].message)
     assert warned[0].filename == __file__
     assert len(mix.choices) == 15
-
-
-def test_a_layer_of_a_residual_branch_warns_and_offers_the_block() -> None:
-    with pytest.warns(UserWarning, match=r"one part of a sum .*forward of Block.*layers=\['layer1\.1'\]"):
-        ManifoldMixup(TwoStages(), "layer1.1.layer1")
-
-
-@pytest.mark.parametrize("name", ["attention", "shortcut", "blocks.0"])
-def test_a_branch_is_seen_through_methods_loops_and_sums_in_place(name: str) -> None:
-    with pytest.warns(UserWarning, match="Choose layers after the sum"):
-        ManifoldMixup(Attending(), name)
-
-
-class Forms(nn.Module):
-    """The ways in which a branch and what goes past it are written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        for name in FORMS:
-            self.add_module(name, nn.Linear(2, 2))
-
-    def inside_a_helper(self, x: Tensor) -> Tensor:
-        return x + self.helper(x)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        branch: Tensor = self.annotated(x)
-        if self.training:
-            hidden = self.chosen(x)
-            chosen = hidden
-        else:
-            chosen = x
-
-        def nested(h: Tensor) -> Tensor:
-            return self.inner(h)
-
-        return (
-            x - self.minus(x),
-            torch.add(input=x, other=self.keywords(x)),
-            torch.lerp(x, self.lerp(x), 0.5),
-            sum([x, self.listed(x)]),
-            torch.stack([x, self.stacked(x)]).sum(0),
-            branch + x,
-            chosen + x,
-            nested(x) + x,
-            self.inside_a_helper(x),
-        )
-
-
-FORMS = ["minus", "keywords", "lerp", "listed", "stacked", "annotated", "chosen", "inner", "helper"]
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_a_branch_is_seen_in_each_way_of_writing_it(name: str) -> None:
-    with pytest.warns(UserWarning, match="features go past 1 of the 1 layers"):
-        ManifoldMixup(Forms(), name)
-
-
-def test_a_function_that_is_called_sum_may_be_called_with_nothing() -> None:
-    class Total(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(2, 2)
-
-        def forward(self, x: Tensor) -> Tensor:
-            def sum() -> Tensor:
-                return x
-
-            return self.layer(sum())  # type: ignore[no-any-return]
-
-    assert ManifoldMixup(Total(), "layer").choices == ["input", "layer"]
 
 
 def test_layers_one_after_the_other_get_no_warning(model: SmallCNN) -> None:
@@ -289,7 +196,6 @@ def test_layers_one_after_the_other_get_no_warning(model: SmallCNN) -> None:
         warnings.simplefilter("error")
         assert ManifoldMixup(model, ["stage1", "stage2", "hidden"]).choices == ["input", "stage1", "stage2", "hidden"]
         assert ManifoldMixup(TwoStages(), ["layer1", "layer2"]).choices == ["input", "layer1", "layer2"]
-        ManifoldMixup(Attending(), "norm")  # a parameter that is added is no feature that goes past
 
 
 def test_a_module_list_by_name_stands_for_its_modules() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -14,7 +12,6 @@ import torch
 from torch import nn
 
 from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, run_until, timeline
-from hooklab.bypassing import goes_past
 from tests.mixing import SmallCNN, digits_like, mixer
 
 
@@ -47,14 +44,6 @@ def threads_that_switch_often() -> Iterator[None]:
 
 def small() -> nn.Sequential:
     return nn.Sequential(nn.Linear(2, 2), nn.ReLU()).train()
-
-
-class Branching(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        a = x * (1 + (2 + (3 + (4 + (5 + (6 + (7 + (8 + 9))))))))
-        b = a * (1 + (2 + (3 + (4 + (5 + (6 + (7 + (8 + 9))))))))
-        c = b * (1 + (2 + (3 + (4 + (5 + (6 + (7 + (8 + 9))))))))
-        return x + self.branch(c)
 
 
 def errors_of(*threads: threading.Thread) -> None:
@@ -191,28 +180,6 @@ def test_another_threads_forward_is_not_mixed() -> None:
         model(mixed.x)
     assert len(got) == 1
     assert torch.equal(got[0], expected)
-
-
-def test_threads_may_make_mixers_at_the_same_time() -> None:
-    """Python 3.11's parser raises SystemError when another thread begins to parse in the middle, as the garbage
-    collector lets it; the warning of a residual branch reads the source of forward."""
-
-    def give_way(phase: str, info: dict[str, int]) -> None:
-        time.sleep(0.0005)
-
-    thresholds, told = gc.get_threshold(), []
-
-    def read() -> None:
-        told.extend(goes_past.__wrapped__(Branching, "branch") for _ in range(10))
-
-    gc.callbacks.append(give_way)
-    gc.set_threshold(20)
-    try:
-        errors_of(*(threading.Thread(target=read) for _ in range(4)))
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.callbacks.remove(give_way)
-    assert told == [True] * 40
 
 
 def test_threads_may_mix_batches_of_their_own_at_the_same_time() -> None:

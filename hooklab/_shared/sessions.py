@@ -1,0 +1,334 @@
+"""What capture, edit, timeline and monitor share: a :class:`Session`, one run of a ``with`` block.
+
+A session registers hooks with torch's own methods, knows where a pass of the model begins, and removes its hooks when
+the block ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, ClassVar, TypeAlias
+
+import torch
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from hooklab._shared.eager import never_compile, run_eagerly, stop_running_eagerly
+from hooklab._shared.stale import require_unchanged, steps_to
+from hooklab._shared.torch_private import backward_number, call_code, saves_through_hooks
+from hooklab.selecting import first_few, named_modules, uncompiled
+
+Handle: TypeAlias = Any  # of torch: it has a method remove
+
+
+class Hook:
+    """A hook on one module, or on another object with hooks, such as an optimizer.
+
+    A copy of a hooked model gets an :class:`InertHook` instead, which the block removes from the copy when it ends. A
+    pickle gets one as well, and keeps it.
+
+    A hook that is registered with kwargs takes the arguments after ``args`` as ``*rest``: another thread that is inside
+    a forward pass while the block begins or ends may find the hook, but not torch's note that it expects kwargs.
+    """
+
+    __slots__ = ("handle", "handles", "module", "session")
+
+    session: Any
+    module: Any
+    handle: Handle
+    handles: list[Handle]  # of the session, which removes them
+
+    def __init__(self, session: Any, module: Any = None) -> None:
+        self.session = session
+        self.module = module
+
+    def __init_subclass__(cls) -> None:
+        never_compile(cls.__call__)
+
+    def register(self, handles: list[Handle], *, with_kwargs: bool = False, always_call: bool = False) -> None:
+        """Register this as a forward hook of its module, and put the handle into the list.
+
+        The method is ``nn.Module``'s, not that of the module's class, which may register the hook on another module or
+        forget to return the handle.
+        """
+        # no **options: Python 3.11 lets an interrupt in between such a call and the append
+        self.handles = handles
+        register: Callable[..., Handle] = nn.Module.register_forward_hook
+        self.handle = register(self.module, self, with_kwargs=with_kwargs, always_call=always_call)
+        handles.append(self.handle)
+
+    def register_pre(self, handles: list[Handle], *, with_kwargs: bool = False, prepend: bool = False) -> None:
+        """The same for a forward pre-hook."""
+        self.handles = handles
+        register: Callable[..., Handle] = nn.Module.register_forward_pre_hook
+        self.handle = register(self.module, self, with_kwargs=with_kwargs, prepend=prepend)
+        handles.append(self.handle)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> InertHook:
+        # a copy of torch's handle belongs to the copied table of hooks
+        self.handles[:] = [handle for handle in self.handles if not is_dead(handle)]
+        self.handles.append(copy.deepcopy(self.handle, memo))
+        return InertHook()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InertHook, ()
+
+
+class InertHook:
+    """The hook of a copied model whose original had a hook of an open session. It does nothing."""
+
+    def __call__(self, *args: Any) -> None:
+        return None
+
+
+def is_dead(handle: Any) -> bool:
+    """Whether the object that this handle's hook was registered on is gone."""
+    return isinstance(handle, RemovableHandle) and handle.hooks_dict_ref() is None
+
+
+def remove_all(handles: list[Any]) -> None:
+    """Remove every handle and empty the list. What is raised on the way, an interrupt for instance, is raised last."""
+    errors: list[BaseException] = []
+    while handles:
+        try:
+            while handles:
+                handles[-1].remove()
+                handles.pop()
+        except Exception as error:
+            handles.pop()
+            errors.append(error)
+        except BaseException as interrupt:  # the handle stays in the list: removing it twice is harmless
+            errors.append(interrupt)
+    if errors:
+        raise errors[0]
+
+
+class Session:
+    """Hooks that live as long as a ``with`` block.
+
+    Subclasses register theirs in :meth:`attach`; :meth:`new_pass` is called at the beginning of each pass. A pass
+    begins when ``root`` is called, unless that call comes from inside a pass (a model that calls itself) or from a
+    backward pass (a checkpoint that recomputes its part).
+
+    A part of the model may also be called from outside any call of ``root``. The first call counts to the previous
+    pass; the second call of the same part begins a new pass. So passes stay apart where ``root`` is never called, as
+    by a trainer that calls ``model.training_step(x)``. For this a hook calls ``session.note_outside_call()`` if
+    ``session.in_pass`` is False.
+
+    Only the thread that opened the session takes part.
+    """
+
+    def __init__(self, root: nn.Module) -> None:
+        self.root = root
+        self.thread: int | None = threading.get_ident()
+        self.is_open = False
+        self.eagerly = False
+        self.handles: list[Handle] = []
+        self.pass_of_root = False
+        # True only in a call of root, or after one that an interrupt ended
+        self.in_pass = False
+        # by id: the names of all parts, and of those called from outside in this pass; which have a hook for that
+        self.parts: dict[int, str] = {}
+        self.called_in_pass: dict[int, str] = {}
+        self.called_before: set[int] = set()
+
+    def attach(self) -> None:
+        raise NotImplementedError
+
+    def new_pass(self) -> None:
+        """Called at the beginning of each pass."""
+
+    def open(self) -> None:
+        try:
+            self.is_open = True
+            self.eagerly = run_eagerly()
+            _PassBegins(self, self.root).register_pre(self.handles)
+            self.attach()
+            _PassEnds(self, self.root).register(self.handles, always_call=True)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Remove the hooks. A hook that cannot be removed does nothing from now on, as in any foreign thread."""
+        try:
+            self.is_open = False
+            self.thread = None
+            remove_all(self.handles)
+        finally:
+            if self.eagerly:
+                self.eagerly = False
+                stop_running_eagerly()
+
+    def is_elsewhere(self) -> bool:
+        """True in another thread, and during a backward pass, where nothing counts to this session's passes."""
+        return threading.get_ident() != self.thread or backward_number() != -1
+
+    def is_foreign(self) -> bool:
+        """True in another thread, except for autograd's own threads, which run a GPU's part of a backward pass."""
+        return is_foreign(self.thread)
+
+    def call_begins(self, module: nn.Module) -> None:
+        """Begin a pass if this is a call of ``root``, or of a part that was called from outside in this pass."""
+        is_root = module is self.root
+        if is_root:
+            calls = [call for call in _running_calls() if call is module]
+        elif id(module) in self.called_in_pass:
+            calls = self._outside_calls()
+        else:
+            return
+        if len(calls) == 1:  # more: it calls itself, or another part calls it
+            self.in_pass = self.pass_of_root = is_root
+            self.called_in_pass = {}
+            self.new_pass()
+
+    def note_outside_call(self) -> None:
+        """Find the part that was called from outside, if there is one, so that its next call begins a pass."""
+        if self.is_elsewhere() or not (calls := self._outside_calls()):
+            return
+        part = calls[-1]
+        self.called_in_pass[id(part)] = self.parts[id(part)]
+        if id(part) not in self.called_before:
+            self.called_before.add(id(part))
+            _PassBegins(self, part).register_pre(self.handles, prepend=True)  # before the hooks that are waiting
+
+    def what_was_called(self) -> str:
+        """A sentence about the parts that were called instead of ``root``; "" if this is a pass of ``root``."""
+        if self.pass_of_root or not self.called_in_pass:
+            return ""
+        names = list(self.called_in_pass.values())
+        return (
+            f"{type(self.root).__name__} itself was not called, but {first_few(names)}: a pass lasts until the same "
+            f"part is called again. To choose the passes, give a part as the model: model.get_submodule({names[0]!r})."
+        )
+
+    def _outside_calls(self) -> list[nn.Module]:
+        """The running calls of parts, the innermost first; none inside a call of ``root``."""
+        self.parts = self.parts or {id(module): name for name, module in named_modules(self.root)}
+        calls = [call for call in _running_calls() if id(call) in self.parts]
+        return [] if any(call is self.root for call in calls) else calls
+
+
+class Block:
+    """A context manager over sessions: it may be entered many times, also inside itself and in several threads.
+
+    It finds its modules when it is made; entering raises if one of their names means another module by then. In one
+    thread its blocks must end in the reverse order: ``__exit__`` ends the latest one. Where generators or asyncio tasks
+    take turns, make an object for each.
+    """
+
+    tool: ClassVar[str]  # the name of the function that makes it, for messages
+
+    def __init__(self, model: nn.Module, modules: dict[str, nn.Module]) -> None:
+        self.model = uncompiled(model)
+        self.modules = modules
+        self.steps = steps_to(self.model, modules)
+        self._open: list[Session] = []
+
+    def _enter(self, session: Session) -> None:
+        """Open a session. Nothing may follow this in ``__enter__`` but a return: an interrupt would leave the hooks."""
+        require_unchanged(self.steps, self.tool)
+        try:
+            self._open.append(session)
+            session.open()
+        except BaseException:
+            self._forget(session)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        session = None
+        try:
+            session = self._latest()
+            session.close()
+        except KeyboardInterrupt:
+            session = session or self._latest()
+            session.close()  # closing twice is harmless
+            raise
+        finally:
+            self._forget(session)
+        if kind is None:
+            self._over(session)
+
+    def _forget(self, session: Session | None) -> None:
+        if session in self._open:
+            self._open.remove(session)
+
+    def _latest(self) -> Session:
+        if not self._open:
+            raise RuntimeError(f"this {self.tool} is not open: begin its block by `with`.")
+        mine = [session for session in self._open if session.thread == threading.get_ident()]
+        # another thread may close a generator that holds the block
+        return (mine or self._open)[-1]
+
+    def _over(self, session: Session) -> None:
+        """Called when a block has ended without an error."""
+
+    def __repr__(self) -> str:
+        return f"{self.tool} of {len(self.modules)} modules of {type(self.model).__name__}: {', '.join(self.modules)}"
+
+
+class _PassBegins(Hook):
+    __slots__ = ()
+
+    def __call__(self, module: nn.Module, args: Any) -> None:
+        session: Session = self.session
+        if not session.is_elsewhere():
+            session.call_begins(module)
+
+
+class _PassEnds(Hook):
+    __slots__ = ()
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
+        if threading.get_ident() == self.session.thread:
+            self.session.in_pass = False
+
+
+def _running_calls() -> list[nn.Module]:
+    """The modules whose calls are running, the innermost first.
+
+    Read from the stack, since a count would be wrong after an interrupt, which ends a forward pass without running even
+    the hooks with ``always_call``.
+    """
+    calls = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is call_code:
+            calls.append(frame.f_locals["self"])
+        frame = frame.f_back
+    return calls
+
+
+def will_run_again() -> bool:
+    """Whether this code runs inside a checkpoint, whose part the backward pass will recompute.
+
+    A checkpoint saves tensors through hooks, or runs without gradients if it is reentrant. Otherwise the stack need not
+    be searched.
+    """
+    if torch.is_grad_enabled() and not saves_through_hooks():
+        return False
+    checkpoint = sys.modules.get("torch.utils.checkpoint")
+    if checkpoint is None:
+        return False
+    file, reentrant = checkpoint.__file__, checkpoint.CheckpointFunction.forward.__code__
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != file:
+        frame = frame.f_back
+    if frame is None:
+        return False
+    return any(frame.f_locals["ctx"].needs_input_grad) if frame.f_code is reentrant else torch.is_grad_enabled()
+
+
+def is_foreign(thread: int | None) -> bool:
+    """Whether this code runs in another thread than that one, and not in one of autograd's own for it."""
+    if threading.get_ident() == thread:
+        return False
+    return (
+        thread is None or backward_number() == -1 or not isinstance(threading.current_thread(), threading._DummyThread)
+    )
