@@ -62,11 +62,9 @@ def observed(exercise: Exercise, trial: Trial, world: Any) -> list[Seen]:
             seen.append(Seen(what, plain(value), label[0] if label else None, claim=claim))
     except StillTheStub:
         raise
-    except NotYet as fault:
-        seen += _faults(trial)
+    except NotYet as fault:  # before what it leaves behind: hooks that stay because of it, say
         seen.append(Seen(RAISED, _words(fault), fault=fault))
     except Exception as error:  # in the scene's own lines, by a hook of the answer's or by what it gave
-        seen += _faults(trial)
         unforeseen = _unforeseen(error, trial)
         seen.append(Seen(RAISED, unforeseen.label or _exception_words(error), fault=unforeseen))
     return seen + _faults(trial)

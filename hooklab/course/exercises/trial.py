@@ -179,6 +179,7 @@ def _hook_gone(place: str) -> NotYet:
     return NotYet(
         f"your code removed a hook that was already there: a {place}",
         expected="hooks that were there before stay: other code may rely on them",
+        likely="A handle's remove() takes off your own hook and no other one: don't empty a table of hooks.",
         label="hook-removed",
     )
 
