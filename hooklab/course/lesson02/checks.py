@@ -1,440 +1,417 @@
-"""Checks of lesson 2: reading, keeping and changing a gradient with tensor hooks.
-
-The longer ones stand in modules of their own: `check_memory` (2.5) and `check_clipping` (2.6).
-"""
+"""The exercises of lesson 2: reading, keeping and changing a gradient with tensor hooks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import (
-    error_comes_out,
-    expect_handle,
-    expect_returned,
-    hidden_error,
-    is_used_up,
-)
-from hooklab.course.exercises.faults import PlannedError
+from hooklab.course.exercises.expectations import error_comes_out, expect_handle, is_used_up
+from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
 from hooklab.course.exercises.frames import kind_of
-from hooklab.course.exercises.gradients import all_same, expect_arrived, misconception_named, stop_at_fault, why_empty
 from hooklab.course.exercises.guards import of_the_answer
-from hooklab.course.exercises.misconceptions import alike
-from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
-from hooklab.course.lesson02.check_clipping import clip_inside_somebody_elses_loop
-from hooklab.course.lesson02.check_memory import a_hook_with_a_memory
+from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.trial import Trial
+from hooklab.course.exercises.values import same, tensor_text
 
-__all__ = [
-    "a_hook_with_a_memory",
-    "clip_inside_somebody_elses_loop",
-    "gradients_by_name",
-    "half_the_gradient",
-    "one_gradient_for_each_loss",
-    "turn_a_gradient_up_or_down",
-]
+Pairs = Iterator[tuple[Any, ...]]
 
 
-FACTORS = (3.0, -0.5, 0.0)
-WRITTEN = "written in place: `grad *= 0.5` changes the tensor that you have kept"
-HALVED = "halved before it was kept"
+def leaf(*values: float, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.tensor(values, dtype=dtype, requires_grad=True)
 
 
-@exercise("2.1", "One gradient for each loss")
-@misconception_named()
-def one_gradient_for_each_loss(trial: Trial) -> str:
-    for weights in ([1.0, 4.0, -2.0], [3.0], [0.5, 0.0, 2.0, math.inf, 1.0]):
-        x = torch.tensor([1.0, 2.0], requires_grad=True)
-        y = x + 1  # saves nothing: each loss can send its gradient through it
-        hooked: list[int] = []  # how many hooks of the answer's are on y as each loss comes back
-        order: list[int] = []  # the numbers of the losses, as they come back
-        losses = [weight * (y**2).sum() for weight in weights]
-        for number, loss in enumerate(losses):
-            _count_hooks(y, loss, hooked, number, order)
-        with _backward_called() as called:
-            got = trial.call(y, losses)
-        wanted = [2 * weight * y for weight in weights]
-        shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
-        expect_returned(got, shown["expected"])
-        if not isinstance(got, list | tuple):
-            raise NotYet("that is one tensor, not a list" if isinstance(got, Tensor) else "that is not a list", **shown)
-        if not got:
-            raise NotYet("your list is empty", **shown, likely=why_empty(x.grad is not None))
-        if all(one is None for one in got):
-            raise NotYet("your list holds None", **shown, likely="y.grad of a non-leaf is not kept; a hook sees it")
-        if not all(isinstance(one, Tensor) for one in got):
-            raise NotYet("your list holds other things than tensors", expected="tensors", got=type(got[0]).__name__)
-        if len(got) > len(wanted):
-            raise NotYet(
-                f"{len(got)} gradients for {len(wanted)} losses",
-                **shown,
-                likely="hooks pile up: one that is registered for each loss also runs for every later loss",
-            )
-        sums = [sum(wanted[:count], torch.zeros(2)) for count in range(1, len(wanted) + 1)]
-        if len(wanted) > 1 and (all_same(got, sums) or all_same(got, [sums[-1]] * len(wanted))):
-            raise NotYet(
-                "later losses were added to your gradients",
-                **shown,
-                likely="reads .grad, where passes add up; what a hook gets is the gradient of this pass alone",
-            )
-        if len(wanted) > 1 and all_same(got, sums[-1:]):
-            raise NotYet(
-                "there is one gradient for all losses together",
-                **shown,
-                likely="one pass for a sum of losses: call backward() on each",
-            )
-        if len(got) < len(wanted) and all_same(got, wanted[: len(got)]):
-            raise NotYet(
-                f"{len(got)} {'gradient' if len(got) == 1 else 'gradients'} for {len(wanted)} losses",
-                **shown,
-                likely=None
-                if all(hooked)
-                else "removed too early: the hook must stay until the last loss is sent back",
-            )
-        if len(got) < len(wanted) and all_same(got, wanted[-len(got) :]):
-            raise NotYet(
-                "only the last gradients are in your list",
-                **shown,
-                likely="a list made anew for each loss" if all(hooked) else None,
-            )
-        if not all_same(got, wanted):
-            zeroed = not any(one.any() for one in got)
-            raise NotYet(
-                "these are not the gradients of y",
-                **shown,
-                likely="zeroed in place: `y.grad.zero_()` writes into the tensor that you kept" if zeroed else None,
-            )
-        if order != sorted(order):
-            raise NotYet("the losses were not sent back in order", expected="the first one first", got=f"{order}")
-        is_y_alone = x.grad is None and len(called) == len(losses)  # backward(inputs=[y]), which goes no further
-        if len(order) > len(losses) and not same(x.grad, sum(wanted, torch.zeros(2))):
-            raise NotYet(f"{len(order)} passes for {len(losses)} losses", expected="one backward() for each")
-        if not is_y_alone:
-            expect_arrived("x", x.grad, sum(wanted, torch.zeros(2)))
-        stop_at_fault(trial)
-    return "one gradient of y for each loss, kept apart, and no hook left"
+def noted(tensor: Tensor, losses: Sequence[Tensor]) -> list[tuple[int, int]]:
+    """Have it noted when a loss is sent back: its number, and how many hooks of the answer's are on the tensor then."""
+    passes: list[tuple[int, int]] = []
+
+    def note(number: int, *_: Any) -> None:
+        passes.append((number, len(of_the_answer(tensor._backward_hooks))))
+
+    for number, loss in enumerate(losses):
+        assert loss.grad_fn is not None
+        loss.grad_fn.register_hook(partial(note, number))
+    return passes
 
 
-def _count_hooks(y: Tensor, loss: Tensor, counts: list[int], number: int, order: list[int]) -> None:
-    """Have the number of hooks on y, and the loss's own number, noted when the loss is sent back."""
-    assert loss.grad_fn is not None
-
-    def note(*_: Any) -> None:
-        order.append(number)
-        counts.append(len(of_the_answer(y._backward_hooks)))
-
-    loss.grad_fn.register_hook(note)
+def kind_returned(got: Any, kinds: Any, words: str) -> Pairs:
+    told = words if isinstance(got, kinds) else f"a {kind_of(got)}"
+    yield "what your function returns", told, "forgotten-return" if got is None else None
 
 
-@contextmanager
-def _backward_called() -> Iterator[list[Any]]:
-    """Note each call of backward() in the block, to tell it from torch.autograd.grad()."""
-    calls: list[Any] = []
-    backward = torch.autograd.backward
-
-    def noting(*args: Any, **kwargs: Any) -> None:
-        calls.append(args)
-        backward(*args, **kwargs)
-
-    torch.autograd.backward = noting
-    try:
-        yield calls
-    finally:
-        torch.autograd.backward = backward
+def gradients_listed(got: Any, earlier: Any, passes: Sequence[tuple[int, int]], losses: int) -> Pairs:
+    """Pairs about a list with a gradient for each loss; `earlier` is a copy of what an earlier call has returned."""
+    yield from kind_returned(got, list | tuple, "a list")
+    yield "~your list", got
+    yield "~was a hook on the tensor, for each pass", [bool(hooks) for _, hooks in passes]
+    old = sum(isinstance(one, Tensor) and any(one is other for other in earlier) for one in got)
+    yield "the number of tensors in your list that are from an earlier call", old, "earlier-list"
+    why = why_too_many(passes) if len(got) > losses else why_too_few(len(got), passes, losses)
+    yield f"the number of gradients in your list, for {losses} losses", len(got), why
+    yield "your list", got
 
 
-@exercise("2.2", "Turn a gradient up or down")
-@misconception_named()
-def turn_a_gradient_up_or_down(trial: Trial) -> str:
-    for factor in FACTORS:
-        a, b = (torch.tensor(values, requires_grad=True) for values in ([1.0, 2.0], [3.0, -1.25]))
-        hidden_a, hidden_b = a * 1, b * 1
-        handle = trial.call(hidden_b, factor, may_hook=True)
-        stop_at_fault(trial)
-        hooked = bool(hidden_b._backward_hooks)
-        trial.run(((hidden_a + hidden_b) ** 2).sum().backward)
-        gradient = 2 * (a + b).detach()  # the sum hands this very gradient to both; the later, b, gets it first
-        if not hooked:
-            raise NotYet(
-                "there is no hook on the tensor when your function has returned",
-                expected=f"factor {factor:g}: {tensor_text(factor * gradient)}",
-                got=tensor_text(b.grad),
-                likely=_why_not_hooked(handle, hidden_b),
-            )
-        _expect_only_b_scaled(factor, gradient, a.grad, b.grad)
-        expect_handle(handle, "register_hook")
-    w = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
-    handle = trial.call(w, 2.0, may_hook=True)
-    trial.run(w.sum().backward)  # sends one number, expanded
-    expect_arrived("w", w.grad, torch.full_like(w, 2.0))
-    w.grad = None
+def why_too_many(passes: Sequence[tuple[int, int]]) -> str | None:
+    return "hooks-pile-up" if any(hooks > 1 for _, hooks in passes) else None
+
+
+def why_too_few(count: int, passes: Sequence[tuple[int, int]], losses: int) -> str | None:
+    hooks = [number for _, number in passes]
+    if not passes:
+        return "no-backward"
+    if len({number for number, _ in passes}) < losses:
+        return "losses-left-out"
+    if not any(hooks):
+        return "never-hooked"
+    if all(hooks):
+        return None if count else "kept-nothing"
+    return "removed-too-early" if hooks[0] and not hooks[-1] else None
+
+
+def hooks_left(trial: Trial, registered: int) -> tuple[int, str]:
+    """Return how many hooks the last call left behind, and the reason's label; they're no faults any more."""
+    left = [fault for fault in trial.faults if fault.label == "hook-left"]
+    trial.faults[:] = [fault for fault in trial.faults if fault.label != "hook-left"]
+    return len(left), "one-handle" if len(left) == registered - 1 else "hook-left"
+
+
+@exercise(
+    "2.1",
+    "One gradient for each loss",
+    worlds=([1.0, 4.0, -2.0], [3.0], [0.5, 0.0, 2.0, math.inf, 1.0]),
+    verified="one gradient of y for each loss, kept apart, and no hook left",
+)
+def one_gradient_for_each_loss(trial: Trial, weights: list[float]) -> Pairs:
+    w = leaf(1.0, 2.0, 3.0, dtype=torch.float64)
+    first = trial.call(w, [5 * w.sum()])
+    earlier = list(first) if isinstance(first, list | tuple) else []
+    x = leaf(1.0, 2.0)
+    y = x + 1  # saves nothing, so each loss can send its gradient through it
+    losses = [weight * (y**2).sum() for weight in weights]
+    passes = noted(y, losses)
+    with mock.patch.object(torch.autograd, "backward", wraps=torch.autograd.backward) as backward:
+        got = trial.call(y, losses)
+    yield from gradients_listed(got, earlier, passes, len(losses))
+    yield "your list for a leaf tensor and one loss", earlier
+    yield "the losses, in the order in which they were sent back", list(dict.fromkeys(number for number, _ in passes))
+    is_y_alone = x.grad is None and backward.call_count == len(losses)  # backward(inputs=[y]) goes no further than y
+    yield (
+        "x.grad, where y is computed from x",
+        sum(weights) * torch.tensor([4.0, 6.0]) if is_y_alone else x.grad,
+        why_not_arrived(x.grad, passes, len(losses)),
+    )
+    yield "the list of an earlier call, looked at again after this one", first, "earlier-list"
+
+
+def why_not_arrived(got: Tensor | None, passes: Sequence[tuple[int, int]], losses: int) -> str | None:
+    if got is None:
+        return "not-sent-to-the-leaves"
+    return "changes-the-gradient" if len(passes) == losses else "sent-twice"
+
+
+@exercise(
+    "2.2",
+    "Turn a gradient up or down",
+    worlds=((3.0, torch.float64), (-0.5, torch.float16), (0.0, torch.bfloat16)),
+    verified="the tensor's own gradient was scaled, no other one, and the handle takes the hook off again",
+)
+def turn_a_gradient_up_or_down(trial: Trial, world: tuple[float, torch.dtype]) -> Pairs:
+    factor, dtype = world
+    a, b = leaf(1.0, 2.0), leaf(3.0, -1.25)
+    hidden_a, hidden_b = a * 1, b * 1
+    handle = trial.call(hidden_b, factor, may_hook=True)
+    hooked = Claim(bool(hidden_b._backward_hooks), "a hook", "no hook")
+    yield "is there a hook on the tensor when your function has returned?", hooked, why_not_hooked(handle, hidden_b)
+    trial.run(((hidden_a + hidden_b) ** 2).sum().backward)  # a sum hands one gradient to both; the later, b, is first
+    yield "a.grad, where z uses a + b and only b has the hook", a.grad, "in-place"
+    yield f"b.grad, of the hooked tensor, with factor {factor:g}", b.grad
+    expect_handle(handle, "register_hook")
+    w, other = leaf(1.0, 2.0, 3.0, dtype=dtype), leaf(1.0)
+    handle = trial.call(w, factor, may_hook=True)
     trial.run(w.sum().backward)
-    if not same(w.grad, torch.full_like(w, 2.0)):
-        raise NotYet(
-            "in the second pass the gradient is not scaled by the factor",
-            expected="factor 2: w.grad = [2, 2, 2] in every pass, until the caller removes the handle",
-            got=f"w.grad = {tensor_text(w.grad)}",
-            likely="a hook that removes itself"
-            if is_used_up(handle)
-            else "a hook that remembers something from pass to pass",
-        )
-    w.grad = None
-    extreme = torch.tensor([1e300, -math.inf, math.nan], dtype=torch.float64)
-    trial.run((extreme * w).sum().backward)
-    if not alike(w.grad, 2 * extreme):
-        raise NotYet(
-            "a gradient with very large numbers, an infinity and a NaN is not scaled by the factor",
-            expected=f"factor 2: w.grad = {tensor_text(2 * extreme)}",
-            got=f"w.grad = {tensor_text(w.grad)}",
-        )
+    yield f"w.grad, of a leaf tensor, with factor {factor:g}", taken(w)
+    trial.run(w.sum().backward)
+    yield "w.grad in a second pass", taken(w), "removes-itself" if is_used_up(handle) else "remembers"
+    others_handle = trial.call(other, 7.0, may_hook=True)
+    trial.run(w.sum().backward)
+    yield "w.grad after your function was called for another tensor, with factor 7", taken(w), "shared-factor"
+    if dtype == torch.float64:
+        trial.run((torch.tensor([1e300, -math.inf, math.nan], dtype=dtype) * w).sum().backward)
+        yield "w.grad for a gradient of a very large number, an infinity and a NaN", taken(w)
     handle.remove()
-    w.grad = None
+    others_handle.remove()
     trial.run(w.sum().backward)
-    if not same(w.grad, torch.ones_like(w)):
-        raise NotYet(
-            "after handle.remove() the gradient is still scaled",
-            expected="w.grad = [1, 1, 1]",
-            got=f"w.grad = {tensor_text(w.grad)}",
-            likely="two hooks, one handle: register a single hook and return its handle",
-        )
+    yield "w.grad after handle.remove()", taken(w), "two-hooks"
     trial.expect_none_left()
-    return "the tensor's own gradient was scaled, no other one, and the handle takes the hook off again"
 
 
-def _why_not_hooked(handle: Any, tensor: Tensor) -> str:
+def why_not_hooked(handle: Any, tensor: Tensor) -> str:
     if not isinstance(handle, RemovableHandle):
-        return "not registered: nobody called tensor.register_hook"
-    if handle.hooks_dict_ref() is not tensor._backward_hooks:
-        return "a hook on another tensor: register it on the one that you are given"
-    return "removed too early: `with` and handle.remove() take the hook off before backward() comes"
+        return "not-registered"
+    return "removed-too-early" if handle.hooks_dict_ref() is tensor._backward_hooks else "another-tensor"
 
 
-def _expect_only_b_scaled(factor: float, gradient: Tensor, a: Tensor | None, b: Tensor | None) -> None:
-    if not same(a, gradient):
-        raise NotYet(
-            "the gradient of another tensor changed too",
-            expected=f"z is made of a + b and only b is hooked: a.grad = {tensor_text(gradient)}",
-            got=f"a.grad = {tensor_text(a)}",
-            likely="in place: `*=` and `mul_` write into a buffer that other tensors share; return a new tensor",
-        )
-    if same(b, factor * gradient):
-        return
-    shown = {"expected": f"factor {factor:g}: {tensor_text(factor * gradient)}", "got": tensor_text(b)}
-    if same(b, gradient):
-        raise NotYet(
-            "the gradient is as it would be without the hook",
-            **shown,
-            likely="forgotten return: the hook made a new tensor and threw it away, so None came back"
-            if factor == FACTORS[0]  # later, the hook has returned something else already
-            else None,
-        )
-    if same(b, torch.full_like(gradient, factor)):
-        raise NotYet("the gradient was replaced by the factor", **shown, likely="the result is the factor alone")
-    raise NotYet("the gradient is not scaled by the factor", **shown)
+def taken(tensor: Tensor) -> Tensor | None:
+    """Return a tensor's .grad and clear it."""
+    grad, tensor.grad = tensor.grad, None
+    return grad
 
 
-@exercise("2.3", "Mend it: half the gradient")
-@misconception_named()
-def half_the_gradient(trial: Trial) -> str:
-    for weights in ([4.0, -2.0, 8.0], [3.0]):
-        x = torch.tensor([1.0, 2.0], requires_grad=True)
-        tensor, beside = x + 1, x + 2
-        theirs: list[Tensor] = []
-        tensor.register_hook(lambda grad, seen=theirs: seen.append(grad.clone()))
-        # the sum hands the same gradient to both: written to in place, it changes for `beside` as well
-        losses = [weight * (tensor + beside).sum() + weight * (tensor * beside.detach()).sum() for weight in weights]
-        got = trial.call(tensor, losses)
-        arriving = [weight * (1 + beside.detach()) for weight in weights]
-        shown = {"expected": tensor_text(arriving), "got": tensor_text(got)}
-        expect_returned(got, shown["expected"])
-        if not isinstance(got, list | tuple):
-            raise NotYet(f"that is not a list of gradients, but a {kind_of(got)}", **shown)
-        if not all(isinstance(one, Tensor) for one in got):
-            raise NotYet("your list holds other things than tensors", expected="tensors", got=kind_of(got[0]))
-        if not got:
-            raise NotYet("your list is empty", **shown, likely=why_empty(bool(theirs)))
-        if len(got) > len(arriving):
-            raise NotYet(
-                f"{len(got)} gradients for {len(arriving)} losses",
-                **shown,
-                likely="hooks pile up: one that is registered for each loss also runs for every later loss",
-            )
-        if all_same(got, [one / 2 for one in arriving]):
-            raise NotYet(
-                "these are halves of what arrived", **shown, likely=WRITTEN if _writes_in_place(trial) else HALVED
-            )
-        if not all_same(got, arriving):
-            raise NotYet("these are not the gradients that arrived", **shown)
-        passed = sum((one / 2 + weight for one, weight in zip(arriving, weights, strict=True)), torch.zeros(2))
-        everything = sum((one + weight for one, weight in zip(arriving, weights, strict=True)), torch.zeros(2))
-        if x.grad is None:
-            raise NotYet("nothing arrived at x, behind the tensor", expected=tensor_text(passed), got="None")
-        if not same(x.grad, passed):
-            raise NotYet(
-                "what passes the tensor is not half of what arrived",
-                expected=f"x.grad = {tensor_text(passed)}",
-                got=f"x.grad = {tensor_text(x.grad)}",
-                likely="the whole gradient passed: what the hook makes, it must return"
-                if same(x.grad, everything)
-                else None,
-            )
-        stop_at_fault(trial)
-    _expect_not_in_place(trial)
-    _expect_half_at_a_leaf(trial)
-    return "what arrived for each loss, half of it passed on, nobody else's gradient touched, and no hook left"
+@exercise(
+    "2.3",
+    "Mend it: half the gradient",
+    worlds=([4.0, -2.0, 9.0], [3.0]),
+    verified="what arrived for each loss, half of it passed on, nobody else's gradient touched, and no hook left",
+)
+def half_the_gradient(trial: Trial, weights: list[float]) -> Pairs:
+    a, b = leaf(1.0, 2.0), leaf(3.0, 5.0)
+    hidden_a, hidden_b = a * 1, b * 1
+    received: list[tuple[Tensor, Tensor]] = []
+    hidden_b.register_hook(lambda grad: received.append((grad, grad.clone())))
+    first = trial.call(hidden_b, [((hidden_a + hidden_b) ** 2).sum()])  # a sum hands the same gradient to both
+    earlier = list(first) if isinstance(first, list | tuple) else []
+    x = leaf(1.0, 2.0)
+    tensor = x + 1
+    losses = [weight * (torch.tensor([0.5, 1.5]) * tensor**2).sum() for weight in weights]
+    passes = noted(tensor, losses)
+    got = trial.call(tensor, losses)
+    yield "~a.grad", a.grad
+    yield from gradients_listed(got, earlier, passes, len(losses))
+    yield "x.grad, where `tensor` is computed from x", x.grad, "not-sent-to-the-leaves" if x.grad is None else None
+    unchanged = Claim(all(same(*one) for one in received), "unchanged", tensor_text([one for one, _ in received]))
+    yield "the gradient that your hook receives, after the pass", unchanged, "in-place"
+    yield "a.grad, where the loss uses a + b and only b has the hook", a.grad
+    old = leaf(1.0, 1.0, dtype=torch.float64)
+    old.grad = torch.tensor([10.0, 10.0], dtype=torch.float64)
+    large = torch.tensor([1e300, -4.0], dtype=torch.float64)
+    yield "your list for a leaf tensor, with large numbers", trial.call(old, [(large * old).sum()])
+    yield "the .grad of that leaf, which was [10, 10] before", old.grad
+    loss = old.sum()
+    loss.register_hook(refuse)
+    came_out = Claim(error_comes_out(trial, lambda: trial.answer(old, [loss])), "it does", "it was hidden")
+    yield "does an exception in loss.backward() reach the caller?", came_out, "swallowed"
+    yield "the list of an earlier call, looked at again after this one", first, "earlier-list"
 
 
-def _expect_half_at_a_leaf(trial: Trial) -> None:
-    """In double precision, with very large numbers, and where an older gradient is in .grad already."""
-    old = torch.tensor([10.0, 10.0], dtype=torch.float64)
-    arriving = [torch.tensor(values, dtype=torch.float64) for values in ([1e300, -4.0], [2.0, 6.0])]
-    leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
-    leaf.grad = old.clone()
-    got = trial.call(leaf, [(one * leaf).sum() for one in arriving])
-    if not all_same(got, arriving):
-        raise NotYet(
-            "these are not the gradients that arrived at a leaf",
-            expected=tensor_text(arriving),
-            got=tensor_text(got),
-        )
-    halves = sum((one / 2 for one in arriving), torch.zeros_like(old))
-    if not same(leaf.grad, old + halves):
-        raise NotYet(
-            "what was added to the .grad of a leaf is not half of what arrived",
-            expected=f"tensor.grad = {tensor_text(old + halves)}, with the {tensor_text(old)} from before",
-            got=f"tensor.grad = {tensor_text(leaf.grad)}",
-            likely="cleared .grad: it is the caller's, and you do not need to"
-            if leaf.grad is None or same(leaf.grad, halves)
-            else None,
-        )
-    stop_at_fault(trial)
-    loss = leaf.sum()
-    loss.register_hook(_refuse)
-    if not error_comes_out(trial, lambda: trial.answer(leaf, [loss])):
-        raise hidden_error("loss.backward()")
-
-
-def _refuse(grad: Tensor) -> None:
+def refuse(grad: Tensor) -> None:
     raise PlannedError
 
 
-def _expect_not_in_place(trial: Trial) -> None:
-    """Where a sum gives the same gradient to two tensors, the one served later must get it whole."""
-    got, whole = _gradient_beside(trial)
-    if not same(got, whole):
-        raise NotYet(
-            "another tensor's gradient has changed as well",
-            expected=f"a.grad = {tensor_text(whole)}, since only b is hooked",
-            got=f"a.grad = {tensor_text(got)}",
-            likely="in place: `*=` writes into a gradient that others share; return a new tensor",
-        )
-    stop_at_fault(trial)
+@exercise(
+    "2.4",
+    "Gradients by name",
+    worlds=(
+        ["w", "data", "hidden", "again", "out", "still", "z", "unused"],
+        ["unused", "out", "z", "w", "hidden", "data", "again", "still"],
+    ),
+    verified="each gradient under its own name, the frozen and the unreached tensor left out, no hook left",
+)
+def gradients_by_name(trial: Trial, order: list[str]) -> Pairs:
+    other = leaf(1.0, 2.0, dtype=torch.float64)
+    first = trial.call({"other": other}, (torch.tensor([1e300, -2.0], dtype=torch.float64) * other).sum())
+    w, unused, still, data = leaf(1.0, -1.0), leaf(7.0), leaf(5.0), torch.tensor([3.0, 5.0])
+    w.grad = torch.tensor([100.0, 100.0])
+    hidden = w * data
+    out = hidden * 2
+    z = (out**2).sum() + 0 * still.sum()  # depends on `still`, with a gradient of zero
+    tensors = {"w": w, "data": data, "hidden": hidden, "again": hidden, "out": out, "still": still, "z": z}
+    tensors["unused"] = unused
+    passes = noted(out, [z])
+    got = trial.call({name: tensors[name] for name in order}, z)
+    left, why = hooks_left(trial, registered=7)
+    yield from kind_returned(got, dict, "a dictionary")
+    yield "~your dictionary", got
+    yield "the number of your hooks that are left (the check removed them)", left, why
+    yield "the names of an earlier call in your dictionary", [n for n in got if n == "other"], "earlier-dictionary"
+    yield "the names in your dictionary", sorted(map(str, got)), why_no_names(passes) if not got else None
+    yield "your dictionary", got
+    yield "how many times z was sent back", len(passes), "sent-again" if passes else "no-backward"
+    nothing_added = same(w.grad, torch.tensor([100.0, 100.0]))
+    yield "w.grad, which was [100, 100] before", w.grad, "nothing-added" if nothing_added else None
+    yield "the dictionary of an earlier call, looked at again after this one", first, "earlier-dictionary"
 
 
-def _writes_in_place(trial: Trial) -> bool:
-    return not same(*_gradient_beside(trial))
+def why_no_names(passes: Sequence[tuple[int, int]]) -> str | None:
+    if not passes:
+        return "no-backward"
+    return "kept-nothing" if passes[0][1] else "never-hooked"
 
 
-def _gradient_beside(trial: Trial) -> tuple[Tensor | None, Tensor]:
-    """The gradient that another tensor gets from the same sum, and the one that it should get."""
-    a, b = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([3.0, 5.0], requires_grad=True)
-    hidden_a, hidden_b = a * 1, b * 1
-    trial.call(hidden_b, [((hidden_a + hidden_b) ** 2).sum()])
-    return a.grad, 2 * (a + b).detach()
+@exercise(
+    "2.5",
+    "A hook with a memory",
+    worlds=(
+        (torch.tensor([[3.0, 4.0], [0.0, 2.0]]), PlannedError),
+        (torch.tensor([[[1.0, 1.0], [1.0, 1.0]], [[3.0, 0.0], [0.0, 4.0]]], dtype=torch.float64), PlannedInterrupt),
+        (torch.tensor([[0.0, 0.0], [math.inf, 0.0], [0.0, 4096.0]], dtype=torch.bfloat16), PlannedError),
+    ),
+    verified="norms kept while the block runs and only then, the gradients unchanged, "
+    "removed even when the block raises",
+)
+def a_hook_with_a_memory(trial: Trial, world: tuple[Tensor, type[BaseException]]) -> Pairs:
+    gradients, error = world[0].clone(), world[1]
+    x = torch.ones_like(gradients[0]).requires_grad_()
+    y, other_y = x + 1, x + 2
+    log, other = trial.call(y, may_hook=True), trial.call(other_y, may_hook=True)
+    theirs = y.register_hook(lambda grad: None)
+    with trial.watch(y, other_y):
+        kind = type(getattr(log, "norms", None)).__name__
+        yield "the type of log.norms", kind, None if hasattr(log, "norms") else "no-norms"
+        yield "the norms of a new object", log.norms, "class-attribute"
+        send(trial, y, gradients[:1])
+        yield "log.norms before the block, after a first pass", log.norms, "registered-in-init"
+        x.grad = None
+        block = Block(log, y, gradients)
+        error_comes_out(trial, block)
+        is_log = Claim(block.entered is log, "your object", tensor_text(block.entered))
+        yield "what `with … as log` gives", is_log, "enter-returns-nothing" if block.entered is None else None
+        yield "log.norms after the block", log.norms, why_no_norms(log.norms, block.hooks)
+        yield "x.grad after the block, where y is computed from x", x.grad, "changes-the-gradient"
+        send(trial, y, gradients[:1])
+        yield "log.norms after one more pass, without a block", log.norms, "not-removed"
+        before = list(log.norms)
+        error_comes_out(trial, Block(log, y, gradients[-1:]))
+        now = list(log.norms)  # a block may go on with the list, or begin a new one
+        added = now[len(before) :] if now[: len(before)] == before else now
+        yield "the norms that a second block on the same object adds", added
+        yield "the norms of another object, which has seen no gradient", other.norms, "class-attribute"
+        trial.run(other.keep, gradients[-1])
+        yield "log.norms of a new object after log.keep(grad)", other.norms, "keep-is-not-the-hook"
+        other = trial.call(other_y, may_hook=True)
+        came_out = error_comes_out(trial, Block(other, other_y, gradients[:1], error))
+        send(trial, other_y, gradients[:1])
+        why = "except-exception" if error is PlannedInterrupt else "removed-on-success-only"
+        yield f"log.norms after a block that raised {words_of(error)}, and one more pass", other.norms, why
+        reached = Claim(came_out, "it does", "it was hidden")
+        yield f"does {words_of(error)} in the block reach the caller?", reached, "swallowed"
+    theirs.remove()
 
 
-@exercise("2.4", "Gradients by name")
-@misconception_named()
-def gradients_by_name(trial: Trial) -> str:
-    names = ["w", "data", "hidden", "again", "out", "still", "z", "unused"]
-    for order in (names, ["unused", "out", "z", "w", "hidden", "data", "again", "still"]):
-        w, unused = torch.tensor([1.0, -1.0], requires_grad=True), torch.tensor([7.0], requires_grad=True)
-        still = torch.tensor([5.0], requires_grad=True)  # z depends on it, with a gradient of zero
-        data = torch.tensor([3.0, 5.0])
-        hidden = w * data
-        out = hidden * 2
-        old = torch.tensor([100.0, 100.0])
-        w.grad = old.clone()
-        z = (out**2).sum() + 0 * still.sum()
-        tensors = dict(zip(names, (w, data, hidden, hidden, out, still, z, unused), strict=True))
-        got = trial.call({name: tensors[name] for name in order}, z)
-        out_gradient = 2 * out.detach()
-        wanted = {"w": 2 * data * out_gradient, "hidden": 2 * out_gradient, "again": 2 * out_gradient}
-        wanted |= {"out": out_gradient, "still": torch.zeros(1), "z": torch.tensor(1.0)}
-        _expect_by_name(got, wanted, passed=not same(w.grad, old), old=old)
-        _expect_sent_once(w.grad, old, wanted["w"])
-        if data.requires_grad:
-            raise NotYet(
-                "a tensor that was frozen requires grad now",
-                expected="requires_grad as before",
-                likely="thawed to be hooked: leave out what does not require grad",
-            )
-        _expect_no_hook_left(trial, hooked=7)
-    return "each gradient under its own name, the frozen and the unreached tensor left out, no hook left"
+class Block:
+    """Lines of a caller's: a `with` block in which gradients are sent to y, and which may raise an exception."""
+
+    def __init__(self, log: Any, y: Tensor, gradients: Tensor, error: type[BaseException] | None = None):
+        self.log, self.y, self.gradients, self.error = log, y, gradients, error
+        self.entered: Any = None
+        self.hooks = 0
+
+    def __call__(self) -> None:
+        with self.log as self.entered:
+            self.hooks = len(self.y._backward_hooks or ())
+            for gradient in self.gradients:
+                (gradient * self.y).sum().backward()
+            if self.error:
+                raise self.error
 
 
-def _expect_sent_once(got: Tensor | None, old: Tensor, gradient: Tensor) -> None:
-    shown = {"expected": f"w.grad = {tensor_text(old + gradient)}", "got": f"w.grad = {tensor_text(got)}"}
-    if same(got, old):
-        raise NotYet("nothing was added to w.grad", **shown, likely="z.backward() did not run")
-    for times in range(2, 9):
-        if same(got, old + times * gradient):
-            raise NotYet(f"{times} passes were added to w.grad", **shown, likely=f"z.backward() ran {times} times")
-    if same(got, gradient):
-        raise NotYet("the old w.grad is gone", **shown, likely="cleared .grad: it is not yours, and you do not need to")
-    expect_arrived("w", got, old + gradient)
+def send(trial: Trial, y: Tensor, gradients: Tensor) -> None:
+    for gradient in gradients:
+        trial.run((gradient * y).sum().backward)
 
 
-def _expect_no_hook_left(trial: Trial, hooked: int) -> None:
-    left = len(trial.faults)
-    if 1 < left < hooked:
-        trial.faults.clear()
-        raise NotYet(
-            f"{left} hooks of yours are still there (they were removed)",
-            expected="no hook is left when your function returns",
-            likely="one name for many handles: the loop overwrites `handle`, so remove() reaches only the last one",
-        )
-    stop_at_fault(trial)
+def why_no_norms(norms: Sequence[Any], hooks: int) -> str | None:
+    if norms:
+        return None
+    return "kept-nothing" if hooks > 1 else "never-hooked"  # one is the check's own
 
 
-def _expect_by_name(got: Any, wanted: dict[str, Tensor], passed: bool, old: Tensor) -> None:
-    shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
-    expect_returned(got, shown["expected"])
-    if not isinstance(got, dict):
-        raise NotYet("that is not a dictionary", **shown)
-    if not got:
-        raise NotYet("your dictionary is empty", **shown, likely=why_empty(passed))
-    if not all(isinstance(name, str) for name in got):
-        raise NotYet("the keys are not names", expected=sorted(wanted), got=type(next(iter(got))).__name__)
-    only = next(iter(got))
-    if len(got) == 1 and not (only in wanted and same(got[only], wanted[only])):
-        raise NotYet(
-            f"every gradient went under one name, {only!r}",
-            **shown,
-            likely="late binding: the hook looks the loop's variable up when it runs, and then the loop is over",
-        )
-    if any(value is None for value in got.values()):
-        raise NotYet(
-            "a tensor that no gradient reached is in your dictionary",
-            **shown,
-            likely="None is not a gradient: a hook does not run where nothing arrives, so no entry is made",
-        )
-    if set(got) != set(wanted):
-        raise NotYet(f"the names are {sorted(map(str, got))}", expected=sorted(wanted), got=sorted(map(str, got)))
-    if same(got["w"], old + wanted["w"]):
-        raise NotYet(
-            "w had an old .grad, and it is part of your answer",
-            **shown,
-            likely="reads .grad, which adds up; what a hook gets is the gradient of this pass alone",
-        )
-    if same(got["w"], old):
-        raise NotYet("that is w's old .grad", **shown, likely="inside its hook, w.grad is not yet written")
-    wrong = [name for name in wanted if not same(got[name], wanted[name])]
-    if wrong:
-        raise NotYet(f"the gradient under {wrong[0]!r} is another one", **shown)
+def words_of(error: type[BaseException]) -> str:
+    return "an interrupt" if error is PlannedInterrupt else "an exception"
+
+
+X = torch.tensor([[0.001, 0.002], [0.003, 0.004]])
+# The gradients that arrive at the model's output: directions of length 1, times lengths.
+# Matrices, so that a norm of each row, or the largest singular value, is another number.
+DIRECTIONS = torch.tensor(
+    [[[0.48, 0.64], [0.6, 0.0]], [[0.48, 0.64], [0.6, 0.0]], [[1.0, 0.0], [0.0, 0.0]], [[-0.48, 0.64], [0.6, 0.0]]]
+)
+AT_OUT = [length * direction for length, direction in zip((50.0, 0.5, 0.0, 100.0), DIRECTIONS, strict=True)]
+
+
+class Model(nn.Module):
+    """out = scale·x + shift + frozen + root + deep: parameters on the root and at several depths, of several shapes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        names = {"scale": torch.ones(2, 2), "shift": torch.zeros(2, 2), "frozen": torch.ones(2, 2)}
+        self.inner = nn.ParameterDict(names)
+        self.inner["frozen"].requires_grad_(False)
+        self.root = nn.Parameter(torch.zeros(2))
+        self.blocks = nn.ModuleList([nn.ModuleDict({"last": nn.ParameterDict({"deep": torch.tensor(0.0)})})])
+
+    def forward(self) -> Tensor:
+        out: Tensor = self.inner["scale"] * X.to(self.root.dtype) + self.inner["shift"] + self.inner["frozen"]
+        return out + self.root + self.get_parameter("blocks.0.last.deep")
+
+
+class Loop:
+    """A training loop: it sends each gradient to the model's output and notes what is stored."""
+
+    def __init__(self, model: Model):
+        self.model, self.result, self.calls = model, object(), 0
+        self.hooked: set[str] = set()
+        self.stored: list[dict[str, Tensor]] = []
+
+    def __call__(self) -> object:
+        self.calls += 1
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
+        for at_out in AT_OUT:
+            optimizer.zero_grad()
+            (at_out * self.model()).sum().backward()
+            optimizer.step()
+            named = list(self.model.named_parameters())
+            self.stored.append({name: one.grad.clone() for name, one in named if one.grad is not None})
+            self.hooked |= {
+                name for name, one in named if of_the_answer(one._backward_hooks) or one._post_accumulate_grad_hooks
+            }
+        return self.result
+
+
+@exercise(
+    "2.6",
+    "Clip inside somebody else's loop",
+    worlds=((5.0, torch.float32, PlannedError), (1.0, torch.float64, PlannedInterrupt)),
+    verified="long gradients shortened, short ones untouched, the frozen parameter skipped, "
+    "no hook left even after an error",
+)
+def clip_inside_somebody_elses_loop(trial: Trial, world: tuple[float, torch.dtype, type[BaseException]]) -> Pairs:
+    limit, dtype, error = world
+    model = Model().to(dtype)
+    train = Loop(model)
+    got = trial.call(model, limit, train, may_change=True)
+    left, why = hooks_left(trial, registered=4)
+    why_calls = "trains-twice" if train.calls else "no-train"
+    yield "the number of times that your function calls train()", train.calls, why_calls
+    yield "~the parameters with a hook", sorted(train.hooked)
+    yield "the parameters that got a gradient in train()", sorted(set().union(*train.stored)), "thawed"
+    yield "~the norm of the short gradient", float(train.stored[1].get("inner.shift", torch.zeros(1)).norm())
+    arriving = {"inner.shift": AT_OUT, "inner.scale": [one * X for one in AT_OUT]}
+    arriving |= {"root": [one.sum(dim=0) for one in AT_OUT], "blocks.0.last.deep": [one.sum() for one in AT_OUT]}
+    for name, whole in arriving.items():
+        stored = [one.get(name) for one in train.stored]
+        is_whole = name not in train.hooked and all(map(same, stored, whole))
+        why_whole = ("some-not-hooked" if train.hooked else "none-hooked") if is_whole else None
+        for one, grad in zip(whole, stored, strict=True):
+            yield f"the gradient {tensor_text(one)} of {name!r}, clipped to {limit:g}", grad, why_whole
+    yield "the number of your hooks that are left (the check removed them)", left, why
+    returned = Claim(got is train.result, "the very object that train() returned", tensor_text(got))
+    yield "what your function returns", returned, "forgotten-return" if got is None else None
+    yield "the model's parameters after train()", dict(model.named_parameters()), "weights-changed"
+
+    def failing() -> None:
+        raise error
+
+    with trial.watch(model):
+        came_out = error_comes_out(trial, partial(trial.answer, model, limit, failing))
+    left, _ = hooks_left(trial, registered=4)
+    why = "except-exception" if error is PlannedInterrupt else "removed-on-success-only"
+    yield f"the number of your hooks that are left after train() raised {words_of(error)}", left, why
+    reached = Claim(came_out, "it does", "it was hidden")
+    yield f"does {words_of(error)} in train() reach the caller?", reached, "swallowed"
