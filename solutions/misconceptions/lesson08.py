@@ -156,7 +156,6 @@ MISCONCEPTIONS: dict[str, dict[str, Any]] = {
         "takes-it-for-frozen": treating(("encoder.0", "frozen"), unhook),
         "takes-it-for-never-called": treating(("encoder.0", "never called"), unhook),
         "names-the-reader": treating(("reader.0", "detached"), unhook),
-        "new-optimizer-only": treating(("encoder", "detached"), adam),
     },
     "8.7": {
         "names-where-it-arrives": treating(("act1", "nan in the backward"), mend_head),

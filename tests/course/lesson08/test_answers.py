@@ -221,7 +221,7 @@ def a_hook_that_returns_the_output_itself(training):
     return "encoder.2", "detached"
 
 
-@wrong("8.6", says="parameters that get no gradient", likely="A hook still returns")
+@wrong("8.6", says="parameters that get no gradient", likely="Your change has no effect")
 def takes_the_hook_along(training):
     training.model = nn.Sequential(training.model.encoder, training.model.reader)
     return "encoder", "detached"
