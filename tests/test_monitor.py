@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hooklab import capture, leftover_hooks, monitor, watching
 from hooklab.health import Health
-from hooklab.tallies import Row, range_of, read, sample_later, sample_now
+from hooklab.tallies import Row, measure, range_of, read, sample_now
 from tests.nets import Branch, Checkpointed, Emit, Raises, Reuse, Shared, Wrap, mlp, ones
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
