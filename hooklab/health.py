@@ -119,10 +119,11 @@ class Health:
                 f"{row.mean:>10.3g} {row.std:>10.3g} {row.largest:>10.3g} {row.zeros:>6.0%} {row.nonfinite:>11.0%}"
             )
             lines.append(f"  {row.kind:<8}  {row.module or repr(''):<{wide}} {numbers}")
+        arrived = self._with_gradient()
         notes = {
             "silent (never ran)": self.silent,
             "without a gradient": self.without_gradient,
-            "no gradient arrived at the output of": sorted(session.awaited - self._with_gradient()),
+            "no gradient arrived at the output of": sorted(session.awaited - arrived) if arrived else [],
             "no numbers to read": sorted(session.unreadable),
         }
         lines += [f"  {what}: {', '.join(map(repr, names))}" for what, names in notes.items() if names]

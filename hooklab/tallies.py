@@ -178,10 +178,10 @@ def measure(values: Tensor, bounds: Range | None) -> tuple[Tensor, Tensor]:
     std = torch.linalg.vector_norm((scaled - mean).where(is_finite, 0)) / count.sqrt()
     saturated = finite * 0 if bounds is None else bounds.near_the_ends(values)
     counts = torch.stack([finite, torch.count_nonzero(clean), saturated])
-    return counts, torch.stack([mean * largest, std * largest, largest])
+    return counts, torch.stack([mean, std, largest])
 
 
 def read(counts: list[int], numbers: list[float], values: int, bounds: Range | None) -> Sample:
     """The Sample of a tensor with so many values that :func:`measure` was called with."""
     (finite, nonzero, saturated), (mean, std, largest) = counts, numbers
-    return Sample(values, finite, mean, std, largest, nonzero, None if bounds is None else saturated)
+    return Sample(values, finite, mean * largest, std * largest, largest, nonzero, None if bounds is None else saturated)

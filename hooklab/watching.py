@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hooklab.sessions import Hook, Session, remove_all
-from hooklab.tallies import GRADIENT, OUTPUT, UPDATE, Sample, measure, numbers_of, read, sample_now
+from hooklab.tallies import GRADIENT, OUTPUT, UPDATE, Range, Sample, measure, numbers_of, read, sample_now
 from hooklab.trees import tensors
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Key = tuple[int, str, str]  # step, kind, module
 Held = tuple[str, str, nn.Parameter]  # a watched module, a parameter's name in it, and the parameter
+Waiting = tuple[Key, int, Tensor, Tensor]  # still on a device: whose, of how many values, and what `measure` gave
 WEIGHTS = "weights"  # the parameters before an update: what the ratio needs, and no kind of row
 _LIBRARIES = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))
 
@@ -58,8 +59,7 @@ class MonitorSession(Session):
         self.awaited: set[str] = set()  # modules whose outputs have a hook for their gradient
         self.unreadable: set[str] = set()
         self.gradient_handles: list[Any] = []
-        # numbers that are still on a device: whose, of how many values, and what `measure` gave
-        self.waiting: list[tuple[Key, int, Tensor, Tensor]] = []
+        self.waiting: list[Waiting] = []
 
     def attach(self) -> None:
         for name, module in self.options.hooked.items():
@@ -152,11 +152,10 @@ class MonitorSession(Session):
             values = None if is_being_traced() else numbers_of(tensor)
             if values is None:
                 return None
-            bounds = self.options.ranges[key[2]] if key[1] == OUTPUT else None
             if must_wait(values.device) and self.options.on_nonfinite != "raise":
-                self.waiting.append((key, values.numel(), *measure(values, bounds)))
+                self.waiting.append((key, values.numel(), *measure(values, self.bounds(key))))
                 return None
-            sample = sample_now(values, bounds)
+            sample = sample_now(values, self.bounds(key))
             self.samples[key] = self.samples[key].merged(sample)
             return sample
         return None
@@ -164,18 +163,30 @@ class MonitorSession(Session):
     def fetch(self) -> None:
         """Read the numbers that wait on a device, all at once."""
         waiting, self.waiting = self.waiting, []
-        alike: defaultdict[Any, list[tuple[Key, int, Tensor, Tensor]]] = defaultdict(list)
+        alike: defaultdict[Any, list[Waiting]] = defaultdict(list)
         for one in waiting:
             alike[one[3].device, one[3].dtype].append(one)
         for group in alike.values():
+            self.read_together(group)
+
+    def read_together(self, group: list[Waiting]) -> None:
+        try:
             counts = torch.stack([one[2] for one in group]).tolist()
             numbers = torch.stack([one[3] for one in group]).tolist()
-            for (key, values, *_), its_counts, its_numbers in zip(group, counts, numbers, strict=True):
-                bounds = self.options.ranges[key[2]] if key[1] == OUTPUT else None
-                sample = read(its_counts, its_numbers, values, bounds)
-                self.samples[key] = self.samples[key].merged(sample)
-                if sample.nonfinite and key[1] != WEIGHTS:
-                    self.found(key, sample, str)
+        except Exception:  # not all of them can be read, such as those of a vmap that is over
+            if len(group) == 1:
+                self.unreadable.add(group[0][0][2])
+            for one in group if len(group) > 1 else ():
+                self.read_together([one])
+            return
+        for (key, values, *_), its_counts, its_numbers in zip(group, counts, numbers, strict=True):
+            sample = read(its_counts, its_numbers, values, self.bounds(key))
+            self.samples[key] = self.samples[key].merged(sample)
+            if sample.nonfinite and key[1] != WEIGHTS:
+                self.found(key, sample, str)
+
+    def bounds(self, key: Key) -> Range | None:
+        return self.options.ranges[key[2]] if key[1] == OUTPUT else None
 
     def found(self, key: Key, sample: Sample, explain: Callable[[], str], detail: str = "") -> None:
         """Report the first of each kind. It is explained only then, since a broken training is broken often."""
