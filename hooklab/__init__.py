@@ -4,18 +4,17 @@ What it does, and the files where each is:
 
     capture          keep the outputs of modules, and their inputs and gradients    capturing, recording, seen
     edit, run_until  replace outputs; stop half-way                                 editing
-    monitor          statistics of each step; the first inf or nan, by name             monitoring, watching, health
+    monitor          statistics of each step; the first inf or nan, by name         monitoring, watching, health
     timeline         who runs when, forward and backward                            tracing
     leftover_hooks   which hooks are still registered                               leftover
-    ManifoldMixup    train with mixed hidden layers                                 mixup, and from there: places,
-                                                                                    drawing, mixing, blending, mixed
+    ManifoldMixup    train with mixed hidden layers                                 mixup, mixing, mixed
     select           parts of a model by name, glob, type, object or predicate      selecting
     mini             the machinery of hooks once more, small enough to read         mini/
 
-What they share: ``sessions`` (hooks that live as long as a ``with`` block, and what a pass is), ``stale`` (names that
-mean another module than before), ``trees`` (tensors in tuples, dicts and so on), ``eager`` (torch.compile stays away
-while a block is open) and ``torch_private`` (the private names of torch that all this needs). The course's machinery
-is in ``course/``; nothing of the above imports it.
+What they share is in ``_shared/``: ``sessions`` (hooks that live as long as a ``with`` block, and what a pass is),
+``stale`` (names that mean another module than before), ``trees`` (tensors in tuples, dicts and so on), ``eager``
+(no torch.compile while a block is open) and ``torch_private`` (the private names of torch that all this needs). The
+course is in ``course/``; nothing of the above imports it.
 
 The public names are loaded on first use (PEP 562), so that ``import hooklab`` imports no torch and
 ``python -m hooklab lab`` can run on a machine where nothing is installed yet. This file and ``__main__`` keep to

@@ -15,12 +15,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from hooklab._shared.sessions import Block, Handle, Hook, Session, remove_all
+from hooklab._shared.torch_private import backward_number
+from hooklab._shared.trees import is_tensor, map_tensors
 from hooklab.recording import Gradient, Record, Versioned, Versions
 from hooklab.seen import Seen
 from hooklab.selecting import What, each_once, named_modules, select_for_hooks
-from hooklab.sessions import Block, Handle, Hook, Session, remove_all
-from hooklab.torch_private import backward_number
-from hooklab.trees import is_tensor, map_tensors
 
 _thread = threading.get_ident
 
@@ -68,6 +68,8 @@ def capture(
     copied: the graph lives as long as the value, and if the model changes the object later, as the steps of
     ``generate`` do with their cache, every pass shows its last state.
 
+    - *Cost*: a capture that is reused costs about as much as hooks written by hand, see
+      ``tests/benchmarks/compare.py``.
     - *Train mode*: a captured forward pass is like any other. In train mode it updates the statistics of BatchNorm,
       under ``no_grad`` too: call ``model.eval()`` to look.
     - *In place*: a later in-place change of a value is noticed by the tensor's version counter. Tensors made in
@@ -147,7 +149,7 @@ class CaptureSession(Session):
         self.grads = capture.options.grads
         self.clones = capture.options.clone
         # nothing to do but detach: the case that must be fast
-        self.is_plain = capture.options.detach and not self.clones
+        self.is_plain = capture.options.detach and not (self.clones or capture.options.grads)
         self.gradient_handles: list[Handle] = []
         self.passes: list[Record] = []
         self.calls_elsewhere = 0
@@ -157,9 +159,9 @@ class CaptureSession(Session):
     def attach(self) -> None:
         if self.options.inputs:
             for module in self.modules:
-                _OnInput(self, module).before(self.handles, with_kwargs=True)
+                _OnInput(self, module).register_pre(self.handles, with_kwargs=True)
         for module in self.modules:
-            _OnOutput(self, module).after(self.handles)
+            _OnOutput(self, module).register(self.handles)
 
     def close(self) -> None:
         try:
@@ -232,13 +234,11 @@ class _OnOutput(Hook):
             return
         if not session.in_pass:
             session.note_outside_call()
-        gradients = None
-        if session.grads:
-            gradients = (session.watch(output) if type(output) is Tensor else map_tensors(session.watch, output),)
         if session.is_plain and type(output) is Tensor:
             try:
-                session.append((module, output.detach(), output._version, gradients))
+                session.append((module, output.detach(), output._version, None))
                 return
             except RuntimeError:  # an inference tensor counts no versions: copied below
                 pass
+        gradients = (map_tensors(session.watch, output),) if session.grads else None
         session.append((module, *session.keep_tree(output), gradients))

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hooklab._shared.sessions import Block, Hook, Session, will_run_again
+from hooklab._shared.stale import what_changed
+from hooklab._shared.torch_private import backward_number
+from hooklab._shared.trees import DEEPEST, children, describe, is_tensor, shape_of, tensors
 from hooklab.selecting import MissingName, What, each_once, first_few, require_module, select_for_hooks, uncompiled
-from hooklab.sessions import Block, Hook, Session, will_run_again
-from hooklab.stale import what_changed
-from hooklab.torch_private import backward_number
-from hooklab.trees import DEEPEST, children, describe, is_tensor, shape_of, tensors
 
 
 def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> Edit:
@@ -189,7 +189,7 @@ class _EditSession(Session):
 
     def attach(self) -> None:
         for name, module in self.modules.items():
-            _OnOutput(self, module, name).after(self.handles, with_kwargs=True)
+            _OnOutput(self, module, name).register(self.handles, with_kwargs=True)
 
     def new_pass(self) -> None:
         self.uses.clear()
@@ -250,7 +250,7 @@ class _StopSession(Session):
         self.output: list[Any] = []
 
     def attach(self) -> None:
-        _StopHere(self, self.target).after(self.handles)
+        _StopHere(self, self.target).register(self.handles)
 
 
 class _StopHere(Hook):

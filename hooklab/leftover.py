@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from hooklab._shared.torch_private import WrappedHook, global_hooks
 from hooklab.selecting import all_modules, require_module, without_compile_prefix
-from hooklab.torch_private import WrappedHook, global_hooks
 
 # kind, in the words of the method that registers it -> the module's attribute that holds it
 MODULE_TABLES = {

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hooklab.trees import describe, map_tensors, passed_over, tensors
+from hooklab._shared.trees import describe, map_tensors, passed_over, tensors
 
 INPUT = "input"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hooklab.eager import run_eagerly, stop_running_eagerly
+from hooklab._shared.eager import run_eagerly, stop_running_eagerly
+from hooklab._shared.sessions import Handle, Hook, is_foreign, remove_all, will_run_again
+from hooklab._shared.torch_private import backward_number, may_have_compiled
+from hooklab._shared.trees import tensors
 from hooklab.mixed import INPUT, Mixed, blend_all
-from hooklab.sessions import Hook, is_foreign, remove_all, will_run_again
-from hooklab.torch_private import backward_number, may_have_compiled
-from hooklab.trees import tensors
 
 # A block is entered once: its batch has been drawn, and one batch is mixed once.
 _NEW, _OPEN, _OVER = "new", "open", "over"
@@ -21,7 +21,18 @@ _NEW, _OPEN, _OVER = "new", "open", "over"
 class MixBlock(Hook):
     """One batch, mixed at a layer or at the input. For a layer, the block is that layer's forward hook."""
 
-    __slots__ = ("batch_dim", "eagerly", "given_x", "mixed", "model", "must_run_again", "runs", "state", "thread")
+    __slots__ = (
+        "batch_dim",
+        "eagerly",
+        "given_x",
+        "handles",
+        "mixed",
+        "model",
+        "must_run_again",
+        "runs",
+        "state",
+        "thread",
+    )
 
     def __init__(self, model: nn.Module, mixed: Mixed, given_x: Any, layer: nn.Module | None, batch_dim: int) -> None:
         super().__init__(session=None, module=layer)
@@ -29,6 +40,7 @@ class MixBlock(Hook):
         self.mixed = mixed
         self.given_x = given_x
         self.batch_dim = batch_dim
+        self.handles: list[Handle] = []
         self.runs = 0
         self.must_run_again = False
         self.eagerly = False
@@ -51,9 +63,9 @@ class MixBlock(Hook):
             self.eagerly = self.module is not None and run_eagerly()
             # compiled code would have to trace the watching hook
             if self.module is not None or not may_have_compiled():
-                _WatchCalls(self).before(self.handles, with_kwargs=True, prepend=True)
+                _WatchCalls(self).register_pre(self.handles, with_kwargs=True, prepend=True)
             if self.module is not None:
-                self.after(self.handles)
+                self.register(self.handles)
         except BaseException:
             self._close()
             raise

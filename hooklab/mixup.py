@@ -21,6 +21,8 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
+from hooklab._shared.stale import require_unchanged, steps_to
+from hooklab._shared.trees import describe, tensors
 from hooklab.mixed import INPUT, Mixed, blend_all, check_mixable, require_a_tensor
 from hooklab.mixing import MixBlock
 from hooklab.selecting import (
@@ -32,8 +34,6 @@ from hooklab.selecting import (
     require_module,
     select_for_hooks,
 )
-from hooklab.stale import require_unchanged, steps_to
-from hooklab.trees import describe, tensors
 
 __all__ = ["ManifoldMixup", "Mixed", "draw_lambda"]
 

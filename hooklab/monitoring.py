@@ -15,6 +15,7 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from hooklab._shared.sessions import Block
 from hooklab.health import Health
 from hooklab.selecting import (
     What,
@@ -26,7 +27,6 @@ from hooklab.selecting import (
     select_for_hooks,
     uncompiled,
 )
-from hooklab.sessions import Block
 from hooklab.tallies import range_of
 from hooklab.watching import Held, MonitorSession
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
+from hooklab._shared.trees import describe, map_tensors, nbytes, objects, passed_over, tensors
 from hooklab.selecting import first_few
-from hooklab.trees import describe, map_tensors, nbytes, objects, passed_over, tensors
 
 if TYPE_CHECKING:
     from hooklab.capturing import CaptureSession
@@ -57,24 +56,28 @@ class Record:
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
-        self._uses: dict[int, list[Use]] = {}
-        self._events_read = 0
+        self._uses: dict[int, tuple[int, list[Use]]] = {}  # with the number of events at that time
 
-    def uses(self) -> dict[int, list[Use]]:
-        """The uses of each module, by its id."""
-        if self._events_read != len(self.events):
-            uses, running = defaultdict(list), defaultdict(list)
-            for place, event in enumerate(self.events):
-                module = id(event[0])
-                if len(event) == 3:
-                    running[module].append([place, None])
-                    uses[module].append(running[module][-1])
-                elif running[module]:
-                    running[module].pop()[1] = place
-                else:
-                    uses[module].append([None, place])
-            self._uses, self._events_read = dict(uses), len(self.events)
-        return self._uses
+    def modules(self) -> set[int]:
+        """The modules that ran, by their ids."""
+        return {id(event[0]) for event in self.events}
+
+    def uses(self, module: int) -> list[Use]:
+        """The uses of a module, by its id."""
+        read, uses = self._uses.get(module, (0, []))
+        if read == len(self.events):
+            return uses
+        uses, running = [], []
+        for place in [place for place, event in enumerate(self.events) if id(event[0]) == module]:
+            if len(self.events[place]) == 3:
+                uses.append([place, None])
+                running.append(uses[-1])
+            elif running:
+                running.pop()[1] = place
+            else:
+                uses.append([None, place])
+        self._uses[module] = len(self.events), uses
+        return uses
 
     def gradients(self) -> list[Gradient]:
         """Those of all outputs."""

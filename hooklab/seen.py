@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from hooklab._shared.stale import what_changed
 from hooklab.recording import Call, Inputs, Record
 from hooklab.selecting import MissingName, near_names, without_compile_prefix
-from hooklab.stale import what_changed
 
 if TYPE_CHECKING:
     from hooklab.capturing import Capture, CaptureSession
@@ -55,12 +55,12 @@ class Pass(Mapping[str, Any]):
         plain, _, index = plain.rpartition("#")
         if plain not in known or not index.isdecimal():
             raise MissingName(f"{name!r} was not selected for capture. {near_names(name, known)}")
-        return self._calls_of(known[plain])[int(index) : int(index) + 1]
+        return self._calls_of(known[plain], slice(int(index), int(index) + 1))
 
     @property
     def silent(self) -> list[str]:
         """The selected modules that did not run: never called, or called by ``.forward(x)``, which runs no hooks."""
-        ran = self._record.uses()
+        ran = self._record.modules()
         return [name for name, module in self._capture.modules.items() if id(module) not in ran]
 
     def __contains__(self, name: object) -> bool:
@@ -84,7 +84,7 @@ class Pass(Mapping[str, Any]):
     def __repr__(self) -> str:
         rows = [("name", "output", "bytes")]
         rows += [(name, output, f"{size:,}") for name, output, size in (call.row() for call in self._all_calls())]
-        ran, modules = len(self._record.uses()), self._capture.modules
+        ran, modules = len(self._record.modules()), self._capture.modules
         lines = [f"{ran} of {len(modules)} selected modules of {type(self._capture.model).__name__} ran"]
         wide, wider = (max(len(row[column]) for row in rows) for column in (0, 1))
         lines += [f"  {name:<{wide}}  {output:<{wider}}  {size:>9}" for name, output, size in rows if len(rows) > 1]
@@ -98,12 +98,12 @@ class Pass(Mapping[str, Any]):
     def _record(self) -> Record:
         return self._own_record or self._session.record
 
-    def _calls_of(self, module: int) -> list[Call]:
-        uses, name = self._record.uses().get(module, []), self._capture.names[module]
-        return [Call(name, index, uses, self._record, self._session) for index in range(len(uses))]
+    def _calls_of(self, module: int, which: slice = slice(None)) -> list[Call]:
+        uses, name = self._record.uses(module), self._capture.names[module]
+        return [Call(name, index, uses, self._record, self._session) for index in range(len(uses))[which]]
 
     def _all_calls(self) -> list[Call]:
-        calls = [call for module in self._record.uses() for call in self._calls_of(module)]
+        calls = [call for module in self._record.modules() for call in self._calls_of(module)]
         return sorted(calls, key=lambda call: call.place)
 
     def _only_call(self, name: str) -> Call:

@@ -38,10 +38,9 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
             - a module of the model, the object itself (``model.fc``);
             - a predicate ``f(name, module) -> bool``.
 
-            Without any: all layers. A layer is a module with a ``forward`` and without children that have one. What
-            torch hangs on a layer to make its weight or to watch it (parametrizations, the observers and packed
-            weights of quantization) counts neither as a child nor as a layer, and an ``nn.MultiheadAttention`` is one
-            layer: it uses the weights of its ``out_proj`` and never calls it.
+            Without any: all layers. A layer is a module with a ``forward`` and without children that have one.
+            Parametrizations and the observers and packed weights of quantization do not count, and an
+            ``nn.MultiheadAttention`` is one layer: it uses the weights of its ``out_proj`` and never calls it.
 
     Returns:
         The names and modules, in the order of ``model.named_modules()``. A module that has several names (a shared
@@ -50,7 +49,7 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing, with the nearest names; without any, if the
             model has no layers.
-        TypeError: if one of ``what`` is none of these things, or if ``model`` is no module.
+        TypeError: if one of ``what`` is none of these things, or if ``model`` is not a module.
 
     Example:
         >>> from torch import nn
@@ -106,7 +105,7 @@ def each_once(modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
 
 
 def require_module(model: object) -> None:
-    """Raise unless ``model`` is a module; its class in place of an object of it is the usual slip."""
+    """Raise unless ``model`` is a module. The usual mistake is its class."""
     if not isinstance(model, nn.Module):
         got = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise TypeError(f"the model comes first, and is an nn.Module object, not {got}.")
@@ -165,8 +164,7 @@ class _ById(set[Any]):
         super().add(id(module))
 
 
-# Modules that refer to each other have names without end, nearly: 12 of them that all do have half a billion. What is
-# inside a module is listed under so many names of it, no more.
+# 12 modules that all refer to each other have half a billion names. A module's inside is listed under this many.
 _NAMES_WALKED = 1000
 
 

@@ -184,4 +184,6 @@ def measure(values: Tensor, bounds: Range | None) -> tuple[Tensor, Tensor]:
 def read(counts: list[int], numbers: list[float], values: int, bounds: Range | None) -> Sample:
     """The Sample of a tensor with so many values that :func:`measure` was called with."""
     (finite, nonzero, saturated), (mean, std, largest) = counts, numbers
-    return Sample(values, finite, mean * largest, std * largest, largest, nonzero, None if bounds is None else saturated)
+    return Sample(
+        values, finite, mean * largest, std * largest, largest, nonzero, None if bounds is None else saturated
+    )

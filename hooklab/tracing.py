@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, overload
 
 from torch import Tensor, nn
 
+from hooklab._shared.sessions import Block, Hook, Session
+from hooklab._shared.torch_private import backward_number
+from hooklab._shared.trees import tensors
 from hooklab.selecting import What, each_once, select_for_hooks
-from hooklab.sessions import Block, Hook, Session
-from hooklab.torch_private import backward_number
-from hooklab.trees import tensors
 
 FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD = "forward-pre", "forward", "backward-pre", "backward"
 
@@ -27,9 +27,8 @@ def timeline(model: nn.Module, *what: What) -> Tracer:
         *what: which modules, as in :func:`hooklab.select`; without any, all modules, containers included.
 
     Returns:
-        A context manager, which gives a :class:`Timeline`: a sequence of :class:`Event` (plain data, to plot or to
-        test), whose ``str`` is a readable table. It grows until the block ends: meant for a few passes. It may be
-        entered any number of times, and leaves no hooks behind.
+        A context manager, which gives a :class:`Timeline`: a sequence of :class:`Event` whose ``str`` is a table. It
+        grows until the block ends: meant for a few passes. It may be entered any number of times.
 
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
@@ -37,17 +36,16 @@ def timeline(model: nn.Module, *what: What) -> Tracer:
     The four kinds of event are
 
     - ``forward-pre`` and ``forward``: the module starts, and has its output;
-    - ``backward-pre``: the gradient of its output arrives (of the first part of it, if there are several);
+    - ``backward-pre``: the gradient of its output arrives (the first one, if the output has several tensors);
     - ``backward``: the gradients of its inputs are complete and all events inside the module are over.
 
     The backward events are read by tensor hooks on the module's inputs and outputs. So they come for any structure of
-    tensors (see :func:`hooklab.capture`; not for those inside an object of the model's own) and for in-place modules,
-    where full backward hooks fail or stay silent. A module's inputs are complete
-    only when every other user of the same tensor has done its part: where a model branches, a full backward hook may
-    run earlier than the ``backward`` event here.
+    tensors (see :func:`hooklab.capture`) and for in-place modules, where full backward hooks fail or do not run. The
+    gradient of an input is complete when every user of the same tensor has added its part: where a model branches, a
+    full backward hook may run earlier than the ``backward`` event here.
 
-    A module that a checkpoint runs again during the backward has forward events there, marked ``again``. Only calls
-    from the thread that opened the block are recorded.
+    Forward events in the backward pass are those of a checkpoint, marked ``again``. Only calls from the thread that
+    opened the block are recorded.
 
     Example:
         >>> import torch
@@ -99,11 +97,8 @@ class Timeline(Sequence[Event]):
     @property
     def events(self) -> list[Event]:
         """The events as a list of plain data."""
-        marks = _with_backward_ends(self._session.marks)
-        return [
-            Event(order, mark.kind, mark.call.name, mark.call.depth, mark.call.index, mark.call.again)
-            for order, mark in enumerate(marks)
-        ]
+        marks = enumerate(_with_backward_ends(self._session.marks))
+        return [Event(order, kind, call.name, call.depth, call.index, call.again) for order, (kind, call, _) in marks]
 
     @overload
     def __getitem__(self, index: int) -> Event: ...
@@ -119,9 +114,9 @@ class Timeline(Sequence[Event]):
         return iter(self.events)
 
     def __str__(self) -> str:
-        model = type(self._session.root).__name__
+        model = f"({type(self._session.root).__name__})"
         return "\n".join(
-            f"{event.order:>2}  {event.kind:<12}  {'  ' * event.depth}{event.name or f'({model})'}"
+            f"{event.order:>2}  {event.kind:<12}  {'  ' * event.depth}{event.name or model}"
             f"{'  (again)' if event.again else ''}"
             for event in self.events
         )
@@ -145,21 +140,21 @@ class Tracer(Block):
         return events
 
 
+@dataclass(eq=False)
 class _Call:
-    """One call of a module, for as long as its events come in."""
+    """One call of a module. ``handling`` is the exception that was being handled when it began."""
 
-    def __init__(self, module: nn.Module, name: str, index: int, parent: _Call | None, depth: int, again: bool) -> None:
-        self.module = module
-        self.name = name
-        self.index = index
-        self.parent = parent
-        self.depth = depth
-        self.again = again
-        self.handling: BaseException | None = None
+    module: nn.Module
+    name: str
+    index: int
+    parent: _Call | None
+    depth: int
+    again: bool
+    handling: BaseException | None
 
 
 class _Mark(NamedTuple):
-    """Something that happened to a call. ``kind`` is one of the four, ``backward`` the number of the backward."""
+    """An event of one of the four kinds; ``backward`` is the number of the backward pass."""
 
     kind: str
     call: _Call
@@ -167,10 +162,10 @@ class _Mark(NamedTuple):
 
 
 class _Arrival:
-    """A tensor hook, one per tensor however many modules give or take it.
+    """A tensor hook, one per tensor however many modules return or take it.
 
-    Its parts speak in reverse order of the forward: a container's output is noted after its last child's, though the
-    two are one tensor, and in the backward the container comes first.
+    It notes them in the reverse order of the forward pass: if a container and its last child return the same tensor,
+    the child returned it first, and in the backward pass the container comes first.
     """
 
     def __init__(self, tensor: Tensor, marks: list[_Mark]) -> None:
@@ -191,7 +186,6 @@ class _TraceSession(Session):
     def __init__(self, options: Tracer) -> None:
         super().__init__(options.model)
         self.modules = each_once(options.modules)
-        self.names = {id(module): name for name, module in self.modules.items()}
         self.marks: list[_Mark] = []
         self.calls: Counter[int] = Counter()
         self.depths: dict[int, int] = {}
@@ -199,10 +193,10 @@ class _TraceSession(Session):
         self.arrivals: dict[int, _Arrival] = {}
 
     def attach(self) -> None:
-        for module in self.modules.values():
-            _OnStart(self, module).before(self.handles, with_kwargs=True)
+        for name, module in self.modules.items():
+            _OnStart(self, module, name).register_pre(self.handles, with_kwargs=True)
         for module in self.modules.values():  # always_call: a call that raises must leave the list of running calls
-            _OnEnd(self, module).after(self.handles, always_call=True)
+            _OnEnd(self, module).register(self.handles, always_call=True)
 
     def close(self) -> None:
         super().close()
@@ -212,16 +206,15 @@ class _TraceSession(Session):
         self.running.clear()  # an interrupt ends a forward without any hook
         self.arrivals.clear()
 
-    def start(self, module: nn.Module, inputs: Any) -> None:
+    def start(self, module: nn.Module, name: str, inputs: Any) -> None:
         if not self.in_pass:
             self.note_outside_call()
-        again = backward_number() != -1
+        again, key = backward_number() != -1, id(module)
         parent = self.running[-1] if self.running else None
-        depth = self.depths.get(id(module), 0) if again else (parent.depth + 1 if parent else 0)
-        self.depths[id(module)] = depth
-        call = _Call(module, self.names[id(module)], self.calls[id(module)], parent, depth, again)
-        call.handling = sys.exc_info()[1]
-        self.calls[id(module)] += 1
+        depth = self.depths.get(key, 0) if again else (parent.depth + 1 if parent else 0)
+        call = _Call(module, name, self.calls[key], parent, depth, again, sys.exc_info()[1])
+        self.depths[key] = depth
+        self.calls[key] += 1
         self.running.append(call)
         self.marks.append(_Mark(FORWARD_PRE, call, -1))
         self.expect(inputs, BACKWARD, call)
@@ -250,12 +243,16 @@ class _TraceSession(Session):
 
 
 class _OnStart(Hook):
-    __slots__ = ()
+    __slots__ = ("name",)
+
+    def __init__(self, session: _TraceSession, module: nn.Module, name: str) -> None:
+        super().__init__(session, module)
+        self.name = name
 
     def __call__(self, module: nn.Module, args: Any, *rest: Any) -> None:
         session: _TraceSession = self.session
         if rest and module is self.module and not session.is_foreign():
-            session.start(module, (args, rest[0]))
+            session.start(module, self.name, (args, rest[0]))
 
 
 class _OnEnd(Hook):
@@ -268,10 +265,10 @@ class _OnEnd(Hook):
 
 
 def _with_backward_ends(raw: list[_Mark]) -> list[_Mark]:
-    """The events in order, from all that arrived: per call and backward, one ``backward-pre`` and one ``backward``.
+    """The events in order; for each call and backward pass one ``backward-pre`` and one ``backward``.
 
     Of several gradients of an output the first counts, of several gradients of the inputs the last. A call without an
-    input that needs a gradient ends with the last event inside it.
+    input that requires grad ends with the last event inside it.
     """
     begins: dict[tuple[_Call, int], int] = {}
     ends: dict[tuple[_Call, int], int] = {}

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hooklab.sessions import Hook, Session, remove_all
+from hooklab._shared.sessions import Hook, Session, remove_all
+from hooklab._shared.trees import tensors
 from hooklab.tallies import GRADIENT, OUTPUT, UPDATE, Range, Sample, measure, numbers_of, read, sample_now
-from hooklab.trees import tensors
 
 if TYPE_CHECKING:
     from hooklab.monitoring import Monitor
@@ -63,7 +63,7 @@ class MonitorSession(Session):
 
     def attach(self) -> None:
         for name, module in self.options.hooked.items():
-            _OnOutput(self, module, name).after(self.handles, with_kwargs=True)
+            _OnOutput(self, module, name).register(self.handles, with_kwargs=True)
         for optimizer, parameters in self.options.updated:
             steps = _OptimizerSteps(self, parameters)
             self.handles.append(optimizer.register_step_pre_hook(steps.before))

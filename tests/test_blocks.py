@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from hooklab import capture, edit, leftover_hooks, monitor, run_until, timeline
+from hooklab._shared.sessions import Session
 from hooklab.editing import Edit
-from hooklab.sessions import Session
 from tests.nets import Wrap, mlp, ones
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")

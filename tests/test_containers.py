@@ -12,13 +12,11 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, run_until, timeline
-from hooklab.trees import describe, map_tensors, tensors
-from tests.nets import ModelOutput, Pair, Result
+from hooklab._shared.trees import describe, map_tensors, tensors
+from tests.nets import ModelOutput, Pair
 from tests.test_odd_modules import Empty, Equal, Refusing, Unhashable, refuse
 
 
@@ -203,16 +201,35 @@ def all_blocks(model: nn.Module) -> contextlib.ExitStack:
     return blocks
 
 
+def alone(thing: Any) -> Any:
+    return thing
+
+
+def inside_others(thing: Any) -> Any:
+    x = torch.ones(2, 3, requires_grad=True)
+    return [x, ModelOutput([("a", Pair(thing, x)), ("b", Slotted(Boxes("t", [thing, torch.arange(3), None])))])]
+
+
 @pytest.fixture(params=MAKERS)
 def thing(request: pytest.FixtureRequest) -> Any:
     return MAKERS[request.param]()
 
 
-def test_the_model_gives_the_same_object_with_our_blocks_open(thing: Any) -> None:
-    model = Hand(Give(thing), Give(thing))
-    with all_blocks(model):
-        assert model() is thing
-    assert run_until(model, "first") is thing
+@pytest.mark.parametrize("placed", [alone, inside_others])
+@pytest.mark.parametrize("odd", [nn.Module, Empty, Equal, Refusing, Unhashable])
+def test_the_model_gives_the_same_unchanged_object_with_our_blocks_open(thing: Any, odd: type, placed: Any) -> None:
+    tree = placed(thing)
+    kind = type("Odd", (Give,), {name: value for name, value in vars(odd).items() if odd is not nn.Module})
+    model = Hand(kind(tree), kind(tree))
+    before = [(tensor, tensor.requires_grad, tensor._version) for tensor in tensors(tree)]
+    with all_blocks(model), capture(model, everything, inputs=True, grads=True) as seen:
+        assert model() is tree
+        assert repr(seen)
+    assert all(type(value) is type(tree) for value in seen.values())
+    for (tensor, grad, version), now in zip(before, tensors(tree), strict=True):
+        assert now is tensor and (tensor.requires_grad, tensor._version) == (grad, version)
+        assert not tensor._backward_hooks
+    assert run_until(model, "first") is tree
     assert leftover_hooks(model) == []
 
 
@@ -278,67 +295,6 @@ def test_a_line_about_a_structure_ends_somewhere() -> None:
     assert describe(holding_itself(list)) == "[(2,) float32, ..., ...]"
     assert describe(nested(20)) == "[[[[[[[[...]]]]]]]]"
     assert describe({RefusingKey(): 1}) == "{RefusingKey: int}"
-
-
-LEAVES: dict[str, Callable[[], Any]] = MAKERS | {
-    "none": lambda: None,
-    "text": lambda: "text",
-    "nan": lambda: float("nan"),
-    "not implemented": lambda: NotImplemented,
-    "tensor": lambda: torch.ones(2, 3),
-    "needs a gradient": lambda: torch.ones(2, 3, requires_grad=True),
-    "no element": lambda: torch.ones(0, requires_grad=True),
-    "integers": lambda: torch.arange(3),
-}
-CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
-    "tuple": tuple,
-    "list": list,
-    "dict": lambda parts: dict(enumerate(parts)),
-    "ordered dict": lambda parts: OrderedDict(zip("abc", parts, strict=False)),
-    "model output": lambda parts: ModelOutput(zip("abc", parts, strict=False)),
-    "named tuple": lambda parts: Pair(parts, None),
-    "dataclass": lambda parts: Result(parts, "note"),  # type: ignore[arg-type]
-    "list subclass": lambda parts: Boxes("t", parts),
-    "tuple subclass": lambda parts: Two(parts, parts),
-    "read-only dict": lambda parts: Frozen(zip("abc", parts, strict=False)),
-    "items as attributes": lambda parts: Attributes(**dict(zip("abc", parts, strict=False))),
-    "field not set": Partly,
-    "frozen with slots": Slotted,
-    "liar": Liar,
-    "endless": Endless,
-    "refusing tuple": RefusingTuple,
-    "refusing dict": lambda parts: RefusingDict(zip("abc", parts, strict=False)),
-}
-# recipes: hypothesis itself could not handle the things
-RECIPES = st.recursive(
-    st.sampled_from(sorted(LEAVES)),
-    lambda parts: st.tuples(st.sampled_from(sorted(CONTAINERS)), st.lists(parts, max_size=3)),
-    max_leaves=8,
-)
-
-
-def cook(recipe: Any) -> Any:
-    if isinstance(recipe, str):
-        return LEAVES[recipe]()
-    return CONTAINERS[recipe[0]]([cook(part) for part in recipe[1]])
-
-
-@settings(deadline=None, max_examples=200)
-@given(recipe=RECIPES, odd=st.lists(st.sampled_from([Empty, Equal, Refusing, Unhashable]), min_size=2, max_size=2))
-def test_no_container_and_no_module_is_changed_or_broken_by_our_blocks(recipe: Any, odd: list[type[nn.Module]]) -> None:
-    tree = cook(recipe)
-    first, second = (type("Odd", (Give,), {**vars(kind)})(tree) for kind in odd)
-    model = Hand(first, second)
-    before = [(tensor, tensor.requires_grad, tensor._version) for tensor in tensors(tree)]
-    with all_blocks(model), capture(model, everything, inputs=True, grads=True) as seen:
-        assert model() is tree
-        repr(seen)
-    assert all(type(value) is type(tree) for value in seen.values())
-    for (tensor, grad, version), now in zip(before, tensors(tree), strict=True):
-        assert now is tensor
-        assert (tensor.requires_grad, tensor._version) == (grad, version)
-        assert not tensor._backward_hooks
-    assert leftover_hooks(model) == []
 
 
 # objects that are no containers, but hold tensors

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from hooklab import eager, mixing
+from hooklab import mixing
+from hooklab._shared import eager
 from hooklab.mixup import ManifoldMixup, Mixed
 from tests.mixing import SmallCNN, digits_like, hooks_in, mixer
 

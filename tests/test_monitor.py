@@ -187,7 +187,7 @@ class Doubled(nn.Module):
         self.odd = odd if isinstance(odd, Hostile) else nn.Parameter(odd, requires_grad=False)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.odd, x / 0
+        return self.odd if isinstance(self.odd, Hostile) else self.odd.data, x / 0
 
 
 class Hostile(Tensor):

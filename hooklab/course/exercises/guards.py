@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from hooklab._shared.torch_private import global_hooks
 from hooklab.course.exercises.frames import name_of
 from hooklab.leftover import GLOBAL_TABLES, MODULE_TABLES, TENSOR_TABLES
-from hooklab.torch_private import global_hooks
 
 optimizer = importlib.import_module("torch.optim.optimizer")  # torch.optim takes the name for a class
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hooklab.trees import tensors
+from hooklab._shared.trees import tensors
 
 Shape = tuple[int, ...]
 

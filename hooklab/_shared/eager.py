@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from hooklab.torch_private import may_have_compiled, skip_when_compiling
+from hooklab._shared.torch_private import may_have_compiled, skip_when_compiling
 
 # torch.compile's stance belongs to the process, not to a session: two sessions in two threads may end in either
 # order. So the stance is set when the first session opens and restored when the last one closes.

@@ -9,21 +9,20 @@ from __future__ import annotations
 import copy
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from hooklab.eager import never_compile, run_eagerly, stop_running_eagerly
+from hooklab._shared.eager import never_compile, run_eagerly, stop_running_eagerly
+from hooklab._shared.stale import require_unchanged, steps_to
+from hooklab._shared.torch_private import backward_number, call_code, saves_through_hooks
 from hooklab.selecting import first_few, named_modules, uncompiled
-from hooklab.stale import require_unchanged, steps_to
-from hooklab.torch_private import backward_number, call_code, saves_through_hooks
 
-
-class Handle(Protocol):
-    def remove(self) -> None: ...
+Handle: TypeAlias = Any  # of torch: it has a method remove
 
 
 class Hook:
@@ -38,16 +37,19 @@ class Hook:
 
     __slots__ = ("handle", "handles", "module", "session")
 
+    session: Any
+    module: Any
+    handle: Handle
+    handles: list[Handle]  # of the session, which removes them
+
     def __init__(self, session: Any, module: Any = None) -> None:
         self.session = session
         self.module = module
-        self.handle: Any = None
-        self.handles: list[Handle] = []
 
     def __init_subclass__(cls) -> None:
         never_compile(cls.__call__)
 
-    def after(self, handles: list[Handle], *, with_kwargs: bool = False, always_call: bool = False) -> None:
+    def register(self, handles: list[Handle], *, with_kwargs: bool = False, always_call: bool = False) -> None:
         """Register this as a forward hook of its module, and put the handle into the list.
 
         The method is ``nn.Module``'s, not that of the module's class, which may register the hook on another module or
@@ -55,15 +57,15 @@ class Hook:
         """
         # no **options: Python 3.11 lets an interrupt in between such a call and the append
         self.handles = handles
-        self.handle = nn.Module.register_forward_hook(
-            self.module, self, with_kwargs=with_kwargs, always_call=always_call
-        )
+        register: Callable[..., Handle] = nn.Module.register_forward_hook
+        self.handle = register(self.module, self, with_kwargs=with_kwargs, always_call=always_call)
         handles.append(self.handle)
 
-    def before(self, handles: list[Handle], *, with_kwargs: bool = False, prepend: bool = False) -> None:
+    def register_pre(self, handles: list[Handle], *, with_kwargs: bool = False, prepend: bool = False) -> None:
         """The same for a forward pre-hook."""
         self.handles = handles
-        self.handle = nn.Module.register_forward_pre_hook(self.module, self, with_kwargs=with_kwargs, prepend=prepend)
+        register: Callable[..., Handle] = nn.Module.register_forward_pre_hook
+        self.handle = register(self.module, self, with_kwargs=with_kwargs, prepend=prepend)
         handles.append(self.handle)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> InertHook:
@@ -144,9 +146,9 @@ class Session:
         try:
             self.is_open = True
             self.eagerly = run_eagerly()
-            _PassBegins(self, self.root).before(self.handles)
+            _PassBegins(self, self.root).register_pre(self.handles)
             self.attach()
-            _PassEnds(self, self.root).after(self.handles, always_call=True)
+            _PassEnds(self, self.root).register(self.handles, always_call=True)
         except BaseException:
             self.close()
             raise
@@ -192,7 +194,7 @@ class Session:
         self.called_in_pass[id(part)] = self.parts[id(part)]
         if id(part) not in self.called_before:
             self.called_before.add(id(part))
-            _PassBegins(self, part).before(self.handles)
+            _PassBegins(self, part).register_pre(self.handles, prepend=True)  # before the hooks that are waiting
 
     def what_was_called(self) -> str:
         """A sentence about the parts that were called instead of ``root``; "" if this is a pass of ``root``."""

@@ -1,8 +1,8 @@
-"""Outputs are trees: the tensors inside tuples, lists, dicts, named tuples and dataclasses, and subclasses of these.
+"""Outputs as trees: the tensors inside tuples, lists, dicts, named tuples, dataclasses, and subclasses of these.
 
-Whatever is none of these (None, a number, an object of the model's own) is a leaf and stays as it is. So is what holds
-itself, at the place where it does, what is nested deeper than ``DEEPEST``, and what cannot be built again from its
-parts. No method that a subclass defines is called: one that raises, or says what is not so, must break no model.
+Anything else (None, a number, an object of the model's own) is a leaf and stays as it is. So does a container inside
+itself, one that is nested deeper than ``DEEPEST``, and one that cannot be rebuilt from its parts. No method that a
+subclass defines is called: a method that raises, or lies, must not break the model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_VALUES = (type, nn.Module)
 
 
 def is_tensor(thing: Any) -> bool:
-    """True for a tensor that can be asked; an uninitialized parameter (of ``nn.LazyLinear``) cannot, and is a leaf."""
+    """True for a tensor with a shape; an uninitialized parameter (of ``nn.LazyLinear``) has none, and is a leaf."""
     kind = type(thing)
     if kind is Tensor or not issubclass(kind, Tensor):
         return kind is Tensor
@@ -53,12 +53,12 @@ def tensors(tree: Any, is_one: Callable[[Any], bool] = is_tensor) -> Iterator[An
 
 
 def objects(tree: Any) -> list[str]:
-    """The types of what is neither a tensor nor a container that is walked, nor a plain value, and may hold tensors."""
-    return list(dict.fromkeys(type(one).__name__ for one in tensors(tree, _is_object)))
+    """The types of leaves that may hold tensors: neither tensors nor plain values."""
 
+    def is_object(thing: Any) -> bool:
+        return not is_tensor(thing) and _parts(thing) is None and not issubclass(type(thing), _PLAIN)
 
-def _is_object(thing: Any) -> bool:
-    return not is_tensor(thing) and _parts(thing) is None and not issubclass(type(thing), _PLAIN)
+    return list(dict.fromkeys(type(one).__name__ for one in tensors(tree, is_object)))
 
 
 def passed_over(tree: Any, met: set[int] | None = None) -> Iterator[tuple[str, Any]]:

@@ -11,7 +11,7 @@ from hooklab.selecting import named_modules, uncompiled
 
 
 class Step(NamedTuple):
-    """One step on the way from a model down to a module: which child, and what it was when the tool was made."""
+    """One child on the way from a model down to a module, as it was when the tool was made."""
 
     parent: nn.Module
     key: str
