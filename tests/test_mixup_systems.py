@@ -91,17 +91,6 @@ def test_after_the_block_the_compiled_model_is_plain_again() -> None:
     assert torch.equal(model(x), plain)
 
 
-def test_a_model_compiled_in_place_is_mixed() -> None:
-    model, (x, y) = three_stages(), batch()
-    torch._dynamo.reset()
-    mix = ManifoldMixup(model, ["0"], include_input=False, generator=seeded())
-    model.compile(backend="eager")
-    model(x)
-    with mix(x, y) as mixed:
-        logits = model(mixed.x)
-    assert torch.equal(logits, mixed_by_hand(three_stages(), x, mixed))
-
-
 @pytest.mark.parametrize("whole", ["wrapped", "in place"])
 def test_a_compiled_stage_of_a_compiled_model_is_mixed(whole: str) -> None:
     model, (x, y) = three_stages(), batch()
