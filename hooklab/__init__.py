@@ -7,8 +7,7 @@ What it does, and the files where each is:
     monitor          statistics of each step; the first inf or nan, by name         monitoring, watching, health
     timeline         who runs when, forward and backward                            tracing
     leftover_hooks   which hooks are still registered                               leftover
-    ManifoldMixup    train with mixed hidden layers                                 mixup, and from there: places,
-                                                                                    drawing, mixing, blending, mixed
+    ManifoldMixup    train with mixed hidden layers                                 mixup, mixing, mixed
     select           parts of a model by name, glob, type, object or predicate      selecting
     mini             the machinery of hooks once more, small enough to read         mini/
 

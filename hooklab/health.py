@@ -1,15 +1,14 @@
-"""Reading what :func:`hooklab.monitor` wrote down: :class:`Health`."""
+"""Reading what :func:`hooklab.monitor` recorded: :class:`Health`, and the figure of :meth:`Health.plot`."""
 
 from __future__ import annotations
 
-import csv
 import math
-import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hooklab.findings import Finding
 from hooklab.selecting import MissingName, near_names
-from hooklab.tallies import KINDS, OUTPUT, UPDATE, Row
+from hooklab.tallies import OUTPUT, UPDATE, Row, Sample
+from hooklab.watching import WEIGHTS, Finding
 
 if TYPE_CHECKING:
     from hooklab.monitoring import Monitor
@@ -17,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Health:
-    """What a ``with monitor(...)`` block gives. It can be read inside the block and after it, and holds numbers only.
+    """What ``with monitor(...) as health`` gives. It can be read inside the block and after it, and holds numbers only.
 
-    ``print`` shows the last recorded step as a table, with what else is worth knowing.
+    ``print`` shows the last recorded step as a table, and below it the modules that need a look.
     """
 
     def __init__(self, session: MonitorSession) -> None:
@@ -29,34 +28,39 @@ class Health:
     def rows(self) -> list[Row]:
         """One :class:`hooklab.tallies.Row` for each step, kind and module, in the order in which they first came."""
         self._session.fetch()
-        return [tally.row(*key) for key, tally in self._session.tallies.items() if tally.total.values]
+        samples, calls = self._session.samples, self._session.calls
+        return [
+            sample.row(step, kind, module, calls[step, kind, module], samples.get((step, WEIGHTS, module), Sample()))
+            for (step, kind, module), sample in samples.items()
+            if kind != WEIGHTS
+        ]
 
     @property
     def steps(self) -> list[int]:
-        """The steps that were recorded."""
+        """The recorded steps."""
         return list(self._session.steps)
 
     @property
     def silent(self) -> list[str]:
         """The selected modules that did not run in any recorded step."""
-        ran = {module for _, kind, module in self._session.tallies if kind == OUTPUT}
+        ran = {module for _, kind, module in self._session.calls if kind == OUTPUT}
         return [name for name in self._options.hooked if name not in ran]
 
     @property
     def without_gradient(self) -> list[str]:
-        """The parameters whose ``.grad`` was None at each recorded update: nothing that the loss depends on used them.
-        A frozen parameter is among them if the optimizer has it. Empty without ``updates``."""
+        """The parameters whose ``.grad`` was None at each recorded update, because the loss does not depend on them.
+        Frozen parameters are among them if the optimizer has them. Empty without ``updates``."""
         return [name for name, had in self._session.had_gradient.items() if not had]
 
     @property
     def findings(self) -> list[Finding]:
-        """The first non-finite value of each kind (outputs, gradients, updates), in the order of coming."""
+        """The first non-finite value of each kind (outputs, gradients, updates), in the order in which they came."""
         self._session.fetch()
         return list(self._session.findings)
 
     @property
     def first_nonfinite(self) -> Finding | None:
-        """The first of all, or None: ``finding.module``, ``finding.step``, ``finding.kind``, ``finding.text``."""
+        """The first of :attr:`findings`, or None: it has ``module``, ``step``, ``kind`` and ``text``."""
         return next(iter(self.findings), None)
 
     def series(self, kind: str, module: str, statistic: str) -> tuple[list[int], list[float]]:
@@ -64,87 +68,66 @@ class Health:
 
         Args:
             kind: ``"output"``, ``"gradient"`` or ``"update"``.
-            module: a name that was selected.
+            module: the name of a watched module.
             statistic: a field of :class:`hooklab.tallies.Row`, such as ``"std"`` or ``"zeros"``.
 
         Raises:
-            MissingName: (a ``LookupError``) if that module was not selected, or there is nothing of this kind.
-            ValueError: for a kind or statistic that is none.
+            MissingName: (a ``LookupError``) if that module is not watched, or nothing of this kind was recorded.
         """
-        require(kind, statistic)
         if module not in self._options.hooked:
             raise MissingName(
-                f"{module!r} was not selected for this monitor. {near_names(module, self._options.names.values())}"
+                f"{module!r} was not selected for this monitor. {near_names(module, self._options.hooked)}"
             )
         found = [row for row in self.rows if (row.kind, row.module) == (kind, module)]
         if not found:
-            raise MissingName(f"nothing was recorded as {kind} of {module!r}. {self._why_nothing(kind)}")
+            raise MissingName(f"nothing was recorded as {kind} of {module!r}. {self._why_nothing(kind, module)}")
         return [row.step for row in found], [getattr(row, statistic) for row in found]
 
-    def to_csv(self, file: str | os.PathLike[str]) -> None:
-        """Write the rows as comma-separated values, with a line of names; what has no meaning is left empty."""
-        with open(file, "w", newline="", encoding="utf-8") as stream:
-            csv.writer(stream).writerows([Row._fields, *self.rows])
-
-    def frame(self) -> Any:
-        """The rows as a ``pandas.DataFrame``, with nan where a statistic has no meaning; needs pandas."""
-        import pandas as pd  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-        rows = [[math.nan if one is None else one for one in row] for row in self.rows]  # None is no number
-        return pd.DataFrame(rows, columns=Row._fields)
-
     def plot(self, *statistics: str, kind: str = OUTPUT) -> Any:
-        """A picture of statistics, steps across and modules down, and where there is an inf or nan.
+        """Draw statistics, steps across and modules down, and where there is an inf or nan. Needs matplotlib.
 
         Args:
-            *statistics: fields of :class:`hooklab.tallies.Row`, one picture each. Without any, what is usually looked
-                at first: zeros and standard deviation of the outputs, and of the gradients and updates if they
-                were recorded.
-            kind: of these statistics.
+            *statistics: fields of :class:`hooklab.tallies.Row`, one panel each. Without any: zeros and standard
+                deviation of the outputs, and those of the gradients and updates if they were recorded.
+            kind: the kind that these statistics belong to.
 
         Returns:
-            A ``matplotlib`` figure, made by pyplot. Needs matplotlib.
+            A ``matplotlib`` figure, made by pyplot.
 
         Raises:
-            ValueError: for a kind or statistic that is none.
             RuntimeError: if nothing of that kind was recorded.
         """
-        from hooklab.health_figure import draw  # imports matplotlib
-
         rows = self.rows
         kinds = {row.kind for row in rows}
         usual = [(OUTPUT, "zeros"), (OUTPUT, "std"), ("gradient", "std"), (UPDATE, "ratio")]
         panels = [(kind, one) for one in statistics] or [panel for panel in usual if panel[0] in kinds]
-        for panel in panels:
-            require(*panel)
         if not panels or any(panel[0] not in kinds for panel in panels):
             raise RuntimeError(f"nothing was recorded as {kind}. {self._why_nothing(kind)}")
         return draw(rows, panels, list(self._options.hooked))
 
     def __str__(self) -> str:
-        rows = self.rows
+        rows, session = self.rows, self._session
         model = type(self._options.model).__name__
         lines = [f"{len(self.steps)} steps of {model} recorded, {len(self._options.hooked)} modules watched"]
-        last = [row for row in rows if row.step == self._session.last_recorded]
+        last = [row for row in rows if row.step == session.last_recorded]
         if last:
             wide = max(6, *(len(repr(row.module)) for row in last))
-            lines.append(
-                f"  {f'step {last[0].step}':<8}  {'module':<{wide}} {'mean':>10} {'std':>10} {'largest':>10} "
-                f"{'zeros':>6} {'not finite':>11}"
+            head = f"  {f'step {last[0].step}':<8}  {'module':<{wide}} {'mean':>10} {'std':>10} {'largest':>10}"
+            lines.append(f"{head} {'zeros':>6} {'not finite':>11}")
+        for row in last:
+            numbers = (
+                f"{row.mean:>10.3g} {row.std:>10.3g} {row.largest:>10.3g} {row.zeros:>6.0%} {row.nonfinite:>11.0%}"
             )
-            lines += [
-                f"  {row.kind:<8}  {row.module or repr(''):<{wide}} {row.mean:>10.3g} {row.std:>10.3g} "
-                f"{row.largest:>10.3g} {row.zeros:>6.0%} {row.nonfinite:>11.0%}"
-                for row in last
-            ]
+            lines.append(f"  {row.kind:<8}  {row.module or repr(''):<{wide}} {numbers}")
+        arrived = self._with_gradient()
         notes = {
             "silent (never ran)": self.silent,
             "without a gradient": self.without_gradient,
-            "no numbers to read": sorted(self._session.unreadable),
+            "no gradient arrived at the output of": sorted(session.awaited - arrived) if arrived else [],
+            "no numbers to read": sorted(session.unreadable),
         }
         lines += [f"  {what}: {', '.join(map(repr, names))}" for what, names in notes.items() if names]
-        lines += [f"  {finding.text}" for finding in self.findings]
-        return "\n".join(lines)
+        return "\n".join(lines + [f"  {finding.text}" for finding in self.findings])
 
     def __repr__(self) -> str:
         return f"<health of {type(self._options.model).__name__}: {len(self.steps)} steps recorded>"
@@ -153,19 +136,97 @@ class Health:
     def _options(self) -> Monitor:
         return self._session.options
 
-    def _why_nothing(self, kind: str) -> str:
+    def _with_gradient(self) -> set[str]:
+        return {module for _, kind, module in self._session.calls if kind == "gradient"}
+
+    def _why_nothing(self, kind: str, module: str | None = None) -> str:
         if kind == "gradient" and not self._options.grads:
             return "Open the block with monitor(..., grads=True)."
-        if kind == UPDATE and not self._options.optimizers:
+        if kind == UPDATE and not self._options.updated:
             return "Open the block with monitor(..., updates=optimizer)."
-        called = {OUTPUT: "the model", "gradient": "backward", UPDATE: "optimizer.step"}[kind]
-        return f"Call {called} inside the block. {self._session.what_was_called()}".rstrip()
+        if kind == "gradient" and module in self._session.awaited and self._with_gradient():
+            return (
+                "A backward pass ran, and no gradient arrived at this output: the loss does not depend on it, or the "
+                "output is a view that the next module changes in place, as nn.ReLU(inplace=True) does."
+            )
+        called = {OUTPUT: "the model", "gradient": "backward", UPDATE: "optimizer.step"}
+        if kind not in called:
+            return f"A kind is one of {', '.join(map(repr, called))}."
+        return f"Call {called[kind]} inside the block. {self._session.what_was_called()}".rstrip()
 
 
-def require(kind: str, statistic: str) -> None:
-    """Raise ValueError unless these are a kind and a statistic."""
-    if kind not in KINDS:
-        raise ValueError(f"kind is {', '.join(map(repr, KINDS))}; not {kind!r}.")
-    statistics = Row._fields[3:]
-    if statistic not in statistics:
-        raise ValueError(f"a statistic is one of {', '.join(map(repr, statistics))}; not {statistic!r}.")
+# The figure. Only here is matplotlib imported, when it is drawn.
+
+NONFINITE, NOTHING = "#D55E00", "#DDDDDD"  # colours
+SMALLEST, LARGEST = 1e-8, 1e8  # the ends of a logarithmic scale; what lies outside is drawn as these are
+MOST_NAMES = 30
+_TITLES = {
+    "zeros": "share of zeros",
+    "nonfinite": "share of inf and nan",
+    "saturated": "share of saturated values",
+    "std": "standard deviation",
+    "largest": "largest magnitude",
+    "ratio": "|Δw| / |w|",
+}
+_OF = {OUTPUT: "outputs", "gradient": "gradients of the outputs", UPDATE: "updates of the parameters"}
+
+
+def draw(rows: Sequence[Row], panels: Sequence[tuple[str, str]], modules: Sequence[str]) -> Any:
+    """One panel for each kind and statistic; a module without any such row has no line."""
+    from matplotlib import pyplot as plt
+
+    shown = []
+    for kind, statistic in panels:
+        there = [row for row in rows if row.kind == kind and getattr(row, statistic) is not None]
+        shown.append((there, [name for name in modules if any(row.module == name for row in there)]))
+    heights = [0.9 + 0.2 * min(max(len(names), 2), MOST_NAMES) for _, names in shown]
+    with plt.rc_context({"figure.facecolor": "white", "savefig.facecolor": "white", "font.size": 10}):
+        figure, axes = plt.subplots(
+            len(panels), 1, figsize=(8, sum(heights)), squeeze=False, layout="constrained", height_ratios=heights
+        )
+        for (kind, statistic), (there, names), ax in zip(panels, shown, axes[:, 0], strict=True):
+            _draw_panel(ax, there, names, statistic)
+            ax.set_title(f"{_OF[kind]}: {_TITLES.get(statistic, statistic)}", loc="left", fontsize=11)
+        axes[-1, 0].set_xlabel("step")
+    return figure
+
+
+def _draw_panel(ax: Any, rows: Sequence[Row], names: Sequence[str], statistic: str) -> None:
+    from matplotlib.colors import ListedColormap, LogNorm, Normalize
+    from matplotlib.patches import Patch
+
+    steps = sorted({row.step for row in rows})
+    line, column = ({one: number for number, one in enumerate(several)} for several in (names, steps))
+    values = [[math.nan] * len(steps) for _ in names]
+    broken = [[math.nan] * len(steps) for _ in names]
+    for row in rows:
+        values[line[row.module]][column[row.step]] = getattr(row, statistic)
+        if row.nonfinite and statistic != "nonfinite":
+            broken[line[row.module]][column[row.step]] = 1.0
+    finite = [one for line_of_values in values for one in line_of_values if math.isfinite(one)]
+    norm: Any
+    if statistic in ("zeros", "nonfinite", "saturated"):
+        norm, label = Normalize(0, 1), "share"
+    elif statistic in ("std", "largest", "ratio"):
+        known = [min(max(one, SMALLEST), LARGEST) for one in finite if one > 0] or [1.0]
+        norm, label = (
+            LogNorm(min(known), max(known) if max(known) > min(known) else min(known) * 10),
+            f"{statistic} (log)",
+        )
+    else:
+        limit = max((abs(one) for one in finite), default=0.0) or 1.0
+        norm, label = Normalize(-limit if statistic == "mean" else 0, limit), statistic
+    # zero and infinity have no place on a logarithmic scale; here they lie at its ends
+    drawn = [[one if math.isnan(one) else min(max(one, norm.vmin), norm.vmax) for one in each] for each in values]
+    edges = [*steps, steps[-1] + (steps[-1] - steps[-2] if len(steps) > 1 else 1)]
+    lines = [number - 0.5 for number in range(len(names) + 1)]
+    ax.set_facecolor(NOTHING)
+    colours = "PuOr" if statistic == "mean" else "cividis"
+    image = ax.pcolormesh(edges, lines, drawn, norm=norm, cmap=colours)
+    if any(one == 1.0 for each in broken for one in each):
+        ax.pcolormesh(edges, lines, broken, cmap=ListedColormap([NONFINITE]))
+        ax.legend(handles=[Patch(color=NONFINITE, label="inf or nan")], loc="upper left", fontsize=8)
+    ax.figure.colorbar(image, ax=ax, label=label)
+    ticks = range(0, len(names), math.ceil(len(names) / MOST_NAMES) or 1)
+    ax.set_yticks(list(ticks), [names[number] or "(model)" for number in ticks])
+    ax.invert_yaxis()

@@ -1,4 +1,4 @@
-"""The mixed batch that ``with mix(x, y) as mixed`` gives: :class:`Mixed`."""
+"""The batch that ``with mix(x, y) as mixed`` gives, :class:`Mixed`, and how tensors are mixed."""
 
 from __future__ import annotations
 
@@ -9,128 +9,166 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hooklab.blending import Lam, blend, on_device_of, take_partners
+from hooklab._shared.trees import describe, map_tensors, passed_over, tensors
 
 INPUT = "input"
-NOWHERE = "nowhere"
 
 
 class Mixed:
-    """One mixed batch, as ``with mix(x, y) as mixed`` gives it.
+    """One mixed batch.
 
     Attributes:
-        x: the mixed input if the input was chosen, else the ``x`` that came.
-        y: the targets as they came: a tensor of length n, or a nesting of such tensors.
-        lam: λ, a float in [0, 1], the share of each example itself; 1-λ is the share of its partner. With
-            ``lam_per_example=True`` a tensor of shape (n,).
+        x: the mixed input if the input was chosen, otherwise the ``x`` that you passed.
+        y: the targets that you passed: a tensor of length n, or a nesting of such tensors.
+        lam: λ, a float in [0, 1]: the share of each example itself. Its partner has the share 1-λ.
         permutation: int64 tensor of length n on the targets' device; ``permutation[i]`` is the partner of example i.
-        layer: name of the chosen layer, or ``"input"``, or ``"nowhere"`` if this batch is not mixed.
+        layer: the name of the chosen layer, or ``"input"``.
     """
 
-    __slots__ = ("_box", "_masks", "_x", "_x_was_read", "lam", "layer", "permutation", "y")
+    __slots__ = ("_masks", "_x", "_x_was_read", "lam", "layer", "permutation", "y")
 
-    def __init__(self, x: Any, y: Any, lam: Lam, permutation: Tensor, layer: str) -> None:
+    def __init__(self, x: Any, y: Any, lam: float, permutation: Tensor, layer: str) -> None:
         self._x = x
         self.y = y
         self.lam = lam
         self.permutation = permutation
         self.layer = layer
         self._x_was_read = False
-        self._box: tuple[slice, slice] | None = None
         self._masks: list[Tensor] = []
 
     @property
     def x(self) -> Any:
-        """What the model is to be called with."""
+        """The input to call the model with."""
         self._x_was_read = True
         return self._x
 
     def loss(self, fn: Callable[[Any, Any], Tensor], prediction: Any) -> Tensor:
-        """λ·fn(prediction, y) + (1-λ)·fn(prediction, partners' y), in whatever shape ``fn`` returns.
+        """λ·fn(prediction, y) + (1-λ)·fn(prediction, partners' y), in the shape that ``fn`` returns.
 
         ``y`` may be class indices, soft targets, or a tuple or dict of several targets: whatever ``fn`` takes.
 
         For cross entropy this equals the loss against :meth:`soft_targets`, because cross entropy is linear in its
-        target. With ``weight=`` or ``ignore_index`` that holds for each example (``reduction="none"``), not for the
-        mean: PyTorch divides it by the summed weights of the targets where they are class indices, and by n where they
-        are soft. A mean that weighs each example alike is ``mixed.loss(fn_with_reduction_none, logits).mean()``.
-
-        Raises:
-            ValueError: there is a λ for each example, and ``fn`` returns no loss for each example.
+        target. With ``weight=`` or ``ignore_index`` that holds for each example (``reduction="none"``) but not for the
+        mean: PyTorch divides it by the summed weights of the targets if they are class indices, and by n if they are
+        soft. For a mean in which each example counts the same, use ``mixed.loss(fn_without_reduction, logits).mean()``.
         """
-        if self.layer == NOWHERE:
-            return fn(prediction, self.y)
-        own, partner = fn(prediction, self.y), fn(prediction, take_partners(self.y, self.permutation))
-        if not isinstance(self.lam, Tensor):
-            return self.lam * own + (1 - self.lam) * partner
-        if own.ndim == 0 or len(own) != len(self.lam):
-            raise ValueError(
-                f"with a λ for each example the loss function must return {len(self.lam)} losses, one for each, but it "
-                f'returned shape {tuple(own.shape)}: use reduction="none", and then .mean()'
-            )
-        lam = self.lam.to(own.device, own.dtype).view(-1, *[1] * (own.ndim - 1))
-        return lam * own + (1 - lam) * partner
+        partners = map_tensors(lambda one: _partners(one, self.permutation), self.y)
+        return self.lam * fn(prediction, self.y) + (1 - self.lam) * fn(prediction, partners)
 
-    def soft_targets(self, num_classes: int | None = None, *, smoothing: float = 0.0) -> Tensor:
+    def soft_targets(self, num_classes: int | None = None) -> Tensor:
         """The mixed targets, λ·y + (1-λ)·partners' y, as floating-point numbers.
 
-        With ``num_classes``, y holds class indices, of shape (n,) or, for maps and sequences, (n, H, W) and the like;
-        the result has the classes as its second dimension, as cross entropy takes them: (n, classes, H, W). Without,
-        y is mixed as it is: soft, one-hot or 0/1 targets, or numbers of a regression.
-
         Args:
-            num_classes: how many classes the indices stand for.
-            smoothing: this share of each target is spread evenly over all classes.
+            num_classes: the number of classes, if y holds class indices, of shape (n,) or, for maps and sequences,
+                (n, H, W) and the like. The classes become the second dimension, where cross entropy expects them:
+                (n, classes, H, W). Without it, y itself is mixed: soft, one-hot or 0/1 targets, or numbers to regress.
 
         Raises:
-            ValueError: ``y`` holds class indices and ``num_classes`` is missing.
-            TypeError: ``y`` is no single tensor.
+            ValueError: ``y`` holds class indices and ``num_classes`` is missing, or indices outside of
+                0 … num_classes-1, such as an ignored -100.
+            TypeError: ``y`` isn't a single tensor.
         """
         y = self.y
         if not isinstance(y, Tensor):
             raise TypeError(f"soft_targets mixes one tensor, but y is a {type(y).__name__}: use mixed.loss(...)")
-        if num_classes is not None and not y.is_floating_point():
-            y = F.one_hot(y, num_classes).movedim(-1, 1)
         if not y.is_floating_point():
-            if y.numel() and (y.min() < 0 or y.max() > 1):
-                raise ValueError("targets that are class indices need soft_targets(num_classes=...)")
-            if y.ndim == 1:
+            low, high = (int(y.min()), int(y.max())) if y.numel() else (0, 0)
+            if num_classes is not None:
+                if low < 0 or high >= num_classes:
+                    raise ValueError(
+                        f"y has labels from {low} to {high}, and soft targets need 0 to {num_classes - 1}. For labels "
+                        "that the loss ignores, use mixed.loss(nn.CrossEntropyLoss(ignore_index=...), logits)"
+                    )
+                y = F.one_hot(y.long(), num_classes).movedim(-1, 1)
+            elif y.ndim == 1 or low < 0 or high > 1:
                 raise ValueError("targets that are class indices need soft_targets(num_classes=...)")
             y = y.to(torch.get_default_dtype())
-        if smoothing:
-            y = (1 - smoothing) * y + smoothing / y.shape[1]
         return blend(y, self.lam, self.permutation)
-
-    def bce_loss(self, logits: Tensor) -> Tensor:
-        """Binary cross entropy between softmax(logits) and :meth:`soft_targets`, mean over examples and classes.
-
-        This is the loss of the authors' own training script (``supervised/main.py`` in
-        github.com/vikasverma1077/manifold_mixup), where Equation 1 leaves the loss open. It is computed in float32
-        at least, outside autocast.
-        """
-        with torch.autocast(logits.device.type, enabled=False):
-            dtype = torch.promote_types(logits.dtype, torch.float32)
-            probabilities = logits.to(dtype).softmax(dim=1)
-            are_indices = isinstance(self.y, Tensor) and self.y.ndim < logits.ndim
-            targets = self.soft_targets(logits.shape[1] if are_indices else None)
-            return F.binary_cross_entropy(probabilities, targets.to(dtype))
 
     def union(self, mask: Tensor, *, marks: str = "kept") -> Tensor:
         """A mask of shape (n, ...) for the mixed examples: a position counts if it does in an example or its partner.
 
-        ``marks``: "kept", if the mask is true (or 1) where tokens are, as ``attention_mask``; "padding", if it is true
-        where there are none, as ``key_padding_mask``.
+        ``marks``: "kept" if the mask is true (or 1) where tokens are, like ``attention_mask``; "padding" if it is true
+        where there are none, like ``key_padding_mask``.
         """
         if marks not in ("kept", "padding"):
             raise ValueError(f'marks is "kept" or "padding", not {marks!r}')
-        if self.layer == NOWHERE:
-            joined = mask
-        else:
-            partner = mask.index_select(0, on_device_of(mask, self.permutation))
-            joined = mask.maximum(partner) if marks == "kept" else mask.minimum(partner)
+        partners = _partners(mask, self.permutation)
+        joined = mask.maximum(partners) if marks == "kept" else mask.minimum(partners)
         self._masks.append(joined)
         return joined
 
     def __repr__(self) -> str:
-        lam = "one per example" if isinstance(self.lam, Tensor) else f"{self.lam:.3f}"
-        return f"Mixed(layer={self.layer!r}, lam={lam}, examples={len(self.permutation)})"
+        return f"Mixed(layer={self.layer!r}, lam={self.lam:.3f}, examples={len(self.permutation)})"
+
+
+def blend(tensor: Tensor, lam: float, permutation: Tensor, dim: int = 0) -> Tensor:
+    """λ·a + (1-λ)·b, where b is a, shuffled along its batch dimension; never detached."""
+    partners = _partners(tensor, permutation, dim)
+    if type(partners) is not Tensor:
+        return lam * tensor + (1 - lam) * partners
+    # the same bits in two allocations instead of four; no node of the graph saves what is overwritten
+    return (lam * tensor).add_(partners.mul_(1 - lam))
+
+
+def _partners(tensor: Tensor, permutation: Tensor, dim: int = 0) -> Tensor:
+    # index_select gives the bits of tensor[permutation], and of its gradient, and is faster in both directions
+    return tensor.index_select(dim, permutation.to(tensor.device))
+
+
+def blend_all(tree: Any, lam: float, permutation: Tensor, what: str, dim: int = 0) -> Any:
+    """Blend every tensor of a nesting; ``what`` names it in errors."""
+    require_a_tensor(tree, what, "choose a layer that returns a tensor, or a tuple, list or dict of tensors")
+    if type(tree) is not Tensor:
+        for owner, tensor in passed_over(tree):
+            if not tensor.is_nested and tensor.ndim > dim and tensor.shape[dim] == len(permutation):
+                raise ValueError(
+                    f"{what} holds a tensor of shape {tuple(tensor.shape)} in an attribute of a {owner}, which mixing "
+                    "would leave unchanged: choose another layer"
+                )
+    done: dict[int, Tensor] = {}  # a tensor that comes twice stays one
+
+    def check_and_blend(tensor: Tensor) -> Tensor:
+        if id(tensor) not in done:
+            check_mixable(tensor, len(permutation), what, dim)
+            done[id(tensor)] = _blend_if_torch_can(tensor, lam, permutation, what, dim)
+        return done[id(tensor)]
+
+    return map_tensors(check_and_blend, tree, copies=False)
+
+
+def _blend_if_torch_can(tensor: Tensor, lam: float, permutation: Tensor, what: str, dim: int) -> Tensor:
+    try:
+        return blend(tensor, lam, permutation, dim)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, TypeError) as error:  # not all: a checkpoint ends its recomputation with an exception
+        raise ValueError(
+            f"{what} holds a {type(tensor).__name__} of dtype {tensor.dtype} and layout {tensor.layout}, which torch "
+            f"cannot mix ({str(error).splitlines()[0] if str(error) else type(error).__name__}); choose another layer"
+        ) from error
+
+
+def require_a_tensor(tree: Any, what: str, advice: str) -> None:
+    if type(tree) is not Tensor and next(tensors(tree), None) is None:
+        raise ValueError(f"{what} is {describe(tree)}, which holds no tensor that could be mixed; {advice}")
+
+
+def check_mixable(tensor: Tensor, length: int, what: str, dim: int = 0, *, must_be_float: bool = True) -> None:
+    """Raise ValueError unless the tensor has the batch where it should be, and floating-point numbers."""
+    if tensor.is_nested:
+        raise ValueError(f"{what} holds a nested tensor, whose examples have different lengths; choose another layer")
+    if tensor.ndim <= dim or tensor.shape[dim] != length:
+        others = [number for number, size in enumerate(tensor.shape) if size == length]
+        advice = "it holds a part of the batch, or several dimensions in one: choose another layer"
+        if others:
+            advice = f"if dimension {others[0]} is, say batch_dim={others[0]}"
+        raise ValueError(
+            f"{what} holds a tensor of shape {tuple(tensor.shape)}, but y has length {length}, so dimension {dim} is "
+            f"not the batch; {advice}"
+        )
+    if must_be_float and not (tensor.is_floating_point() or tensor.is_complex()):
+        raise ValueError(
+            f"{what} holds a tensor of dtype {tensor.dtype}, which cannot be mixed; choose a layer that returns "
+            "floating-point numbers only, and for an integer input set include_input=False"
+        )

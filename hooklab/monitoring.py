@@ -1,10 +1,10 @@
-"""Watching a training from inside: :func:`monitor` keeps statistics of every step, and never a tensor.
+"""Watching a training from inside: :func:`monitor` records statistics of every step, and never a tensor.
 
     with monitor(model, grads=True, updates=optimizer) as health:
         train()
     health.plot()
 
-How the numbers get there is in ``watching.py``, what they are in ``tallies.py``, how they are read in ``health.py``.
+The hooks are in ``watching.py``, the statistics in ``tallies.py``; ``health.py`` shows them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,18 @@ from torch.optim import Optimizer
 
 from hooklab._shared.sessions import Block
 from hooklab.health import Health
-from hooklab.selecting import What, all_modules, each_once, first_few, select_for_hooks
+from hooklab.selecting import (
+    What,
+    all_modules,
+    each_once,
+    first_few,
+    has_forward,
+    named_modules,
+    select_for_hooks,
+    uncompiled,
+)
 from hooklab.tallies import range_of
-from hooklab.watching import MonitorSession
+from hooklab.watching import Held, MonitorSession
 
 
 def monitor(
@@ -30,44 +39,45 @@ def monitor(
     every: int = 1,
     on_nonfinite: str = "warn",
 ) -> Monitor:
-    """Keep statistics of modules, step by step, while a ``with`` block is open; optionally of gradients and updates.
+    """Record statistics of modules, step by step, while a ``with`` block is open; optionally of gradients and updates.
 
     Args:
-        model: the module whose calls are the steps, counted from 0. What counts as one is told at
-            :func:`hooklab.capture`: a call of ``model``, or of the same part of it once more.
-        *what: which modules, as in :func:`hooklab.select`; without any, all layers.
+        model: the module whose calls are the steps, counted from 0. What counts as a call is described at
+            :func:`hooklab.capture`.
+        *what: which modules, as in :func:`hooklab.select`. Without any: all layers, and the modules around them that
+            have parameters of their own, such as a vision transformer with its position embedding.
         grads: also the gradients of the outputs, when ``backward`` runs inside the block.
-        updates: the optimizer (or several): also what its steps do to the parameters of each module.
-        every: record the steps 0, ``every``, 2 * ``every``, …. Between them a hook does next to nothing.
-        on_nonfinite: at the first inf or nan of each kind, ``"warn"`` by name, ``"raise"`` a ``FloatingPointError`` on
-            the spot, or ``"ignore"``. What was found is in ``health.first_nonfinite`` in any case.
+        updates: the optimizer, or several: also how much each optimizer step changes the parameters. A parameter counts
+            to the innermost of the watched modules that hold it.
+        every: record the steps 0, ``every``, 2 * ``every``, …. In the other steps the hooks do almost nothing.
+        on_nonfinite: at the first inf or nan of each kind, ``"warn"`` with the module's name, ``"raise"`` a
+            ``FloatingPointError`` on the spot, or ``"ignore"``. ``health.first_nonfinite`` has it in all three cases.
 
     Returns:
-        A context manager, which gives a :class:`hooklab.health.Health` at each ``with``: ``health.rows`` is plain data,
-        ``health.plot()`` a picture with steps across and modules down, ``health.to_csv(file)`` and ``health.frame()``
-        hand them on. It leaves no hooks behind, however the block ends.
+        A context manager. Each ``with`` gives a :class:`hooklab.health.Health`: ``health.rows`` is plain data,
+        ``health.plot()`` a figure with steps across and modules down. The hooks are removed when the block ends.
 
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
-        LookupError: if ``updates`` holds none of the parameters, as when it was made for another model.
+        LookupError: if ``updates`` has none of the parameters, for example because it was made for another model.
         TypeError, ValueError: for arguments of a wrong kind.
-        FloatingPointError: in the block, if ``on_nonfinite="raise"``.
+        FloatingPointError: in the block, if ``on_nonfinite="raise"``. Nothing else that the monitor computes raises
+            into the training: what it cannot read (a tensor on the meta device, under ``vmap``, …) it leaves out, and
+            ``print(health)`` lists the modules.
 
-    For each step and module there is one :class:`hooklab.tallies.Row` for each kind, whatever the size of the output:
-    its mean, standard deviation and largest magnitude, and its shares of zeros, of non-finite values and (for outputs
-    of Sigmoid, Tanh, Hardtanh and the like) of values within 1 % of an end of the range. All uses of a module in one
-    step, and all tensors of its output, are taken together. Integers have no statistics.
+    Each step and module has one :class:`hooklab.tallies.Row` for each kind, for all calls of the module in that step
+    and all tensors of its output together. Integers have no statistics. Of a tensor that is distributed over processes
+    (a DTensor, as under ``fully_shard``), each process reads its own part.
 
-    - *Cost*: a few reductions for each tensor. On a device that works ahead of Python, such as a GPU, the numbers wait
-      there until the step ends and are fetched together, so that training does not wait at each module; with
-      ``on_nonfinite="raise"`` it must. For updates, a copy of the parameters is held during ``optimizer.step()``.
-    - *Where it began*: a module's finding says whether its inputs and parameters were still finite. Only where the
-      numbers are read at once, as on the CPU.
-    - *Gradients* are those that flow: under a ``GradScaler`` scaled. *Updates* are what the parameters really moved by.
-      A step that a ``GradScaler`` skips has none.
-    - *Gradient accumulation*: several passes before one ``optimizer.step()`` are several steps; the update is
-      written to the last of them that was recorded. Passes for validation are steps as well: they are told apart only
-      if the block is closed meanwhile.
+    - *Cost*: a few reductions for each tensor. On a GPU the numbers stay there until the step ends and are then read
+      together, so that the training does not wait at each module; with ``on_nonfinite="raise"`` it must. For updates,
+      a copy of the parameters is held during ``optimizer.step()``.
+    - *Findings*: a module's finding says whether its inputs, parameters and buffers were finite, if the numbers are
+      read at once, as on the CPU.
+    - *Gradients* are those that flow: under a ``GradScaler``, scaled. *Updates* are what the parameters really moved
+      by. A step that a ``GradScaler`` skips has none.
+    - *Gradient accumulation*: several passes before one ``optimizer.step()`` are several steps. The update belongs to
+      the last recorded one. Validation passes inside the block are steps too.
     - *Checkpoints, threads, torch.compile*: as in :func:`hooklab.capture`.
 
     Example:
@@ -85,7 +95,11 @@ def monitor(
         >>> health.series("output", "1", "nonfinite")
         ([0, 1, 2], [0.0, 0.0, 0.0])
     """
-    return Monitor(model, *what, grads=grads, updates=updates, every=every, on_nonfinite=on_nonfinite)
+    if on_nonfinite not in ("warn", "raise", "ignore"):
+        raise ValueError(f"on_nonfinite is 'warn', 'raise' or 'ignore', not {on_nonfinite!r}.")
+    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        raise ValueError(f"every is a whole number of steps, 1 or more, not {every!r}.")
+    return Monitor(model, what, grads, _optimizers(updates), every, on_nonfinite)
 
 
 class Monitor(Block):
@@ -96,27 +110,27 @@ class Monitor(Block):
     def __init__(
         self,
         model: nn.Module,
-        *what: What,
-        grads: bool = False,
-        updates: Optimizer | Iterable[Optimizer] | None = None,
-        every: int = 1,
-        on_nonfinite: str = "warn",
+        what: tuple[What, ...],
+        grads: bool,
+        optimizers: list[Optimizer],
+        every: int,
+        on_nonfinite: str,
     ) -> None:
-        if on_nonfinite not in ("warn", "raise", "ignore"):
-            raise ValueError(f"on_nonfinite is 'warn', 'raise' or 'ignore', not {on_nonfinite!r}.")
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise ValueError(f"every is a whole number of steps, 1 or more, not {every!r}.")
-        super().__init__(model, select_for_hooks(model, *what))
+        selected = select_for_hooks(model, *what)
+        super().__init__(model, selected if what else _with_those_that_have_parameters(model, selected))
         self.hooked = each_once(self.modules)
-        self.names = {id(module): name for name, module in self.hooked.items()}
         self.ranges = {name: range_of(module) for name, module in self.hooked.items()}
         self.grads = grads
         self.every = every
         self.on_nonfinite = on_nonfinite
-        self.optimizers = _optimizers(updates)
-        self.updated = [(one, self._parameters_of(one)) for one in self.optimizers]
-        has_parameters = any(True for module in self.hooked.values() for _ in _parameters(module))
-        if self.updated and has_parameters and not any(parameters for _, parameters in self.updated):
+        watched = {id(module) for module in self.hooked.values()}
+        held: list[Held] = [
+            (module, name, parameter)
+            for module, part in self.hooked.items()
+            for name, parameter in _parameters(part, watched)
+        ]
+        self.updated = [(one, _those_of(one, held)) for one in optimizers]
+        if held and optimizers and not any(parameters for _, parameters in self.updated):
             raise LookupError(
                 f"updates: no parameter of {first_few(list(self.hooked))} is in the optimizer. Was it made for "
                 "another model, or before a layer was replaced?"
@@ -128,29 +142,48 @@ class Monitor(Block):
         self._enter(session)
         return health
 
-    def _parameters_of(self, optimizer: Optimizer) -> list[tuple[str, str, nn.Parameter]]:
-        """Module, own name and parameter, of all that the optimizer has."""
-        known = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        named = [
-            (module, name, parameter) for module, part in self.hooked.items() for name, parameter in _parameters(part)
-        ]
-        return [one for one in named if id(one[2]) in known]
+
+def _with_those_that_have_parameters(model: nn.Module, layers: dict[str, nn.Module]) -> dict[str, nn.Module]:
+    """The layers, and the modules around them with parameters that are in no layer."""
+    inside = {id(part) for layer in layers.values() for _, part in all_modules(layer)}
+    watched = {id(layer) for layer in layers.values()}
+    named = list(named_modules(model))
+    found = dict(layers)
+    for name, module in reversed(named):  # the inner modules before the outer ones
+        if id(module) not in inside and has_forward(module) and next(_parameters(module, watched), None):
+            found[name] = module
+            watched.add(id(module))
+    return {name: found[name] for name, _ in named if name in found}
 
 
-def _parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """``module.named_parameters()``, by the modules' identity."""
+def _parameters(module: nn.Module, watched: set[int]) -> Iterator[tuple[str, nn.Parameter]]:
+    """The module's parameters, except for those inside another watched module. By identity; a shared one once."""
     seen: set[int] = set()
-    for path, part in all_modules(module):
+
+    def walk(part: nn.Module, path: str) -> Iterator[tuple[str, nn.Parameter]]:
+        seen.add(id(part))
         for name, parameter in part._parameters.items():
             if parameter is not None and id(parameter) not in seen:
                 seen.add(id(parameter))
-                yield f"{path}.{name}" if path else name, parameter
+                yield path + name, parameter
+        for name, child in part._modules.items():
+            inner = None if child is None else uncompiled(child)
+            if inner is not None and id(inner) not in seen and id(inner) not in watched:
+                yield from walk(inner, f"{path}{name}.")
+
+    return walk(module, "")
+
+
+def _those_of(optimizer: Optimizer, held: list[Held]) -> list[Held]:
+    known = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    return [one for one in held if id(one[2]) in known]
 
 
 def _optimizers(updates: Any) -> list[Optimizer]:
     if updates is None or isinstance(updates, Optimizer):
         return [] if updates is None else [updates]
     found = list(updates) if isinstance(updates, Iterable) else [updates]
-    if not all(isinstance(one, Optimizer) for one in found):
-        raise TypeError(f"updates is an optimizer of torch.optim, or several; not {type(found[0]).__name__}.")
+    for one in found:
+        if not isinstance(one, Optimizer):
+            raise TypeError(f"updates is an optimizer of torch.optim, or several; not {type(one).__name__}.")
     return found

@@ -1,5 +1,7 @@
-"""The statistics that :func:`hooklab.monitor` keeps: a :class:`Sample` of one tensor, a :class:`Tally` of several, and
-the :class:`Row` that the user reads. Numbers only; no tensor is kept."""
+"""The statistics that :func:`hooklab.monitor` records: numbers only, never a tensor.
+
+:class:`Sample` holds those of one tensor, or of several together; :class:`Row` is what the user reads.
+"""
 
 from __future__ import annotations
 
@@ -11,67 +13,100 @@ from torch import Tensor, nn
 
 OUTPUT, GRADIENT, UPDATE = KINDS = "output", "gradient", "update"
 
-# how near an end of its range a value counts as saturated, as a part of the range
+# A value counts as saturated if it lies this close to an end of its range, as a share of the range.
 NEAR_THE_END = 0.01
-
-
-# float32 sums of more values than this have errors that show
+# float32 sums of more values than this have visible errors
 _AT_ONCE = 2**20
-# zero is the one magnitude without any bit
+# integers as wide as the floats: zero is the only magnitude without a bit
 _BITS = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
 class Row(NamedTuple):
-    """What one module put out (or got as gradients, or as an update of its parameters) in one step.
+    """Statistics of one module in one step: of its outputs, of their gradients, or of its parameters' updates.
 
     ``zeros``, ``nonfinite`` and ``saturated`` are shares from 0 to 1. ``mean``, ``std`` (of all values, not an
-    estimate) and ``largest`` (magnitude) are those of the finite values, nan if there are none.
+    estimate) and ``largest`` (magnitude) are those of the finite values, or nan if no value is finite.
     """
 
     step: int  # the number of the pass, from 0
-    kind: str  # "output", "gradient" (of the output), "update" (of the parameters)
+    kind: str  # "output", "gradient" (of the output) or "update" (of the parameters)
     module: str
-    calls: int  # uses of the module in this step; for an update, the parameters that moved or could have
+    calls: int  # uses of the module in this step; for updates, how often an optimizer stepped one of its parameters
     values: int
     mean: float
     std: float
     largest: float
     zeros: float
     nonfinite: float
-    saturated: float | None  # only of outputs of modules with a bounded range, such as nn.Sigmoid
-    ratio: float | None  # only of updates: |Δw| / |w|
+    saturated: float | None  # for outputs of modules with a bounded range only, such as nn.Sigmoid
+    ratio: float | None  # for updates only: |Δw| / |w|
 
 
 class Sample(NamedTuple):
-    """The statistics of one tensor; ``mean``, ``std`` and ``largest`` are 0 if no value is finite."""
+    """Statistics of a tensor; ``mean``, ``std`` and ``largest`` are 0 if no value is finite."""
 
-    values: int
-    finite: int
-    mean: float
-    std: float
-    largest: float
-    nonzero: int  # of the finite ones
+    values: int = 0
+    finite: int = 0
+    mean: float = 0.0
+    std: float = 0.0
+    largest: float = 0.0
+    nonzero: int = 0  # of the finite ones
     saturated: int | None = None
 
     @property
     def nonfinite(self) -> int:
         return self.values - self.finite
 
+    def merged(self, new: Sample) -> Sample:
+        """The statistics of both tensors' values together."""
+        if not self.values:
+            return new
+        finite = self.finite + new.finite
+        here, there = (self.finite / finite, new.finite / finite) if finite else (0.0, 0.0)
+        apart = math.sqrt(here * there)
+        # hypot: squares of very large and very small numbers are inf and 0
+        spread = self.std * math.sqrt(here), new.std * math.sqrt(there), new.mean * apart - self.mean * apart
+        return Sample(
+            self.values + new.values,
+            finite,
+            self.mean * here + new.mean * there,
+            math.hypot(*spread),
+            max(self.largest, new.largest),
+            self.nonzero + new.nonzero,
+            None if new.saturated is None else new.saturated + (self.saturated or 0),
+        )
+
+    def row(self, step: int, kind: str, module: str, calls: int, weights: Sample) -> Row:
+        """The row that the user reads; ``weights`` are the parameters before the update."""
+        none = math.nan if not self.finite else 0.0
+        numbers = self.mean + none, self.std + none, self.largest + none
+        shares = (self.finite - self.nonzero) / self.values, self.nonfinite / self.values
+        saturated = None if self.saturated is None else self.saturated / self.values
+        ratio = self.ratio_to(weights) if kind == UPDATE else None
+        return Row(step, kind, module, calls, self.values, *numbers, *shares, saturated, ratio)
+
+    def ratio_to(self, weights: Sample) -> float:
+        """|Δw| / |w|, by the Euclidean norm; nan if one of them has a value that is not finite."""
+        if self.nonfinite or weights.nonfinite:
+            return math.nan
+        moved, size = (math.sqrt(one.finite) * math.hypot(one.mean, one.std) for one in (self, weights))
+        return moved / size if size else math.inf if moved else 0.0
+
 
 class Range(NamedTuple):
-    """Where the outputs of a squashing module lie."""
+    """The range of a squashing module's outputs."""
 
     low: float
     high: float
 
     def near_the_ends(self, values: Tensor) -> Tensor:
-        """How many values are so near an end that the module is flat there."""
+        """The number of values so close to an end that the module is flat there."""
         middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
         return torch.count_nonzero((values - middle).abs() >= half * (1 - 2 * NEAR_THE_END))
 
 
 def range_of(module: nn.Module) -> Range | None:
-    """The range of a module that squashes its input into one, else None."""
+    """The range of a squashing module's outputs; None for other modules."""
     if isinstance(module, nn.Hardtanh):  # nn.ReLU6 is one
         return Range(module.min_val, module.max_val)
     if isinstance(module, nn.Sigmoid | nn.Hardsigmoid):
@@ -80,8 +115,14 @@ def range_of(module: nn.Module) -> Range | None:
 
 
 def numbers_of(tensor: Tensor) -> Tensor | None:
-    """The values that statistics can be made of, without a graph; None where there are none, as for integers."""
+    """The tensor's values as float32 or float64, without a graph; None if it is empty or holds integers.
+
+    Of a tensor that is distributed over processes (a DTensor) it is this process's part: reading more would wait for
+    processes that may not be reading. Raises for tensors without values and of a kind that torch cannot convert.
+    """
     values = tensor.detach()
+    if type(values) is not Tensor and hasattr(values, "to_local"):
+        values = values.to_local()
     if values.layout != torch.strided:
         values = values.coalesce().values() if values.layout == torch.sparse_coo else values.values()
     elif values.is_nested:
@@ -93,35 +134,28 @@ def numbers_of(tensor: Tensor) -> Tensor | None:
     return values.float() if values.dtype.itemsize < 4 else values  # sums of half precision overflow
 
 
-def sample_now(values: Tensor, bounds: Range | None) -> Sample:
+def sample_now(values: Tensor, bounds: Range | None = None) -> Sample:
     """Read the statistics at once. On an accelerator this waits until everything before it has been computed."""
-    if values.numel() <= _AT_ONCE:
-        return _sample(values, bounds)
-    tally = Tally()
-    for part in values.reshape(-1).split(_AT_ONCE):
-        tally.add(_sample(part, bounds))
-    return tally.total
+    total = Sample()
+    for part in (values,) if values.numel() <= _AT_ONCE else values.reshape(-1).split(_AT_ONCE):
+        total = total.merged(_sample(part, bounds))
+    return total
 
 
 def _sample(values: Tensor, bounds: Range | None) -> Sample:
-    # not std_mean, a norm of inf or count_nonzero of floats: on a large tensor of the CPU they take three times as long
-    count, mean = values.numel(), values.mean().item()
-    square = _mean_square(values)
-    if math.isfinite(square):
-        variance = square - mean * mean
-        if not variance > square / 4:  # the difference of two numbers that are nearly the same is not exact
-            variance = _mean_square(values - mean)
-        bits = values.abs().view(_BITS[values.dtype])  # of magnitudes: in the order of the magnitudes
-        largest, nonzero = bits.max().view(values.dtype).item(), int(torch.count_nonzero(bits))
-        sample = Sample(count, count, mean, math.sqrt(variance), largest, nonzero)
-    else:
-        finite = values[values.isfinite()].double()  # squares of large float32 overflow
-        sample = Sample(values.numel(), 0, 0.0, 0.0, 0.0, 0)
-        if len(finite):
-            mean, std = finite.mean().item(), finite.std(correction=0).item()
-            largest, nonzero = finite.abs().max().item(), int(torch.count_nonzero(finite))
-            sample = Sample(values.numel(), len(finite), mean, std, largest, nonzero)
-    return sample if bounds is None else sample._replace(saturated=int(bounds.near_the_ends(values)))
+    # std_mean, a norm of inf and count_nonzero of floats take three times as long for a large tensor on the CPU
+    count, mean, square = values.numel(), values.mean().item(), _mean_square(values)
+    variance = square - mean * mean
+    if math.isfinite(square) and not variance > square / 4:
+        variance = _mean_square(values - mean)  # the difference of two nearly equal numbers is not exact
+    smallest = torch.finfo(values.dtype).tiny * 1e8  # squares below it have lost digits
+    if not (math.isfinite(square) and min(square, variance) > smallest):
+        counts, numbers = measure(values.double(), bounds)
+        return read(counts.tolist(), numbers.tolist(), count, bounds)
+    bits = values.abs().view(_BITS[values.dtype])  # in the order of the magnitudes
+    largest, nonzero = bits.max().view(values.dtype).item(), int(torch.count_nonzero(bits))
+    saturated = None if bounds is None else int(bounds.near_the_ends(values))
+    return Sample(count, count, mean, math.sqrt(variance), largest, nonzero, saturated)
 
 
 def _mean_square(values: Tensor) -> float:
@@ -129,68 +163,27 @@ def _mean_square(values: Tensor) -> float:
     return length * length / values.numel()  # not **, which raises when it overflows
 
 
-def sample_later(values: Tensor, bounds: Range | None) -> Tensor:
-    """The same as a tensor of six numbers, computed without waiting; :func:`read` makes a Sample of it."""
+def measure(values: Tensor, bounds: Range | None) -> tuple[Tensor, Tensor]:
+    """The same statistics as two small tensors, counts and numbers, computed without waiting; for :func:`read`.
+
+    Sums are those of the values divided by the largest, so that none of them overflows or vanishes.
+    """
     is_finite = values.isfinite()
-    count = is_finite.sum()
+    finite = is_finite.sum()
+    count = finite.clamp(min=1).to(values.dtype)
     clean = values.where(is_finite, 0)
-    mean = clean.sum() / count.clamp(min=1)
-    spread = torch.linalg.vector_norm((clean - mean).where(is_finite, 0)) / count.clamp(min=1).sqrt()
-    saturated = count * 0 if bounds is None else bounds.near_the_ends(values)
-    parts = [count, mean, spread, clean.abs().max(), torch.count_nonzero(clean), saturated]
-    return torch.stack([part.to(values.dtype) for part in parts])
+    largest = clean.abs().max()
+    scaled = clean / largest.where(largest > 0, 1)
+    mean = scaled.sum() / count
+    std = torch.linalg.vector_norm((scaled - mean).where(is_finite, 0)) / count.sqrt()
+    saturated = finite * 0 if bounds is None else bounds.near_the_ends(values)
+    counts = torch.stack([finite, torch.count_nonzero(clean), saturated])
+    return counts, torch.stack([mean, std, largest])
 
 
-def read(numbers: list[float], values: int, bounds: Range | None) -> Sample:
-    """The Sample that :func:`sample_later` prepared for a tensor of so many values."""
-    finite, mean, spread, largest, nonzero, saturated = numbers
-    return Sample(values, int(finite), mean, spread, largest, int(nonzero), None if bounds is None else int(saturated))
-
-
-class Tally:
-    """Several samples as one: all uses of a module in a step, and all tensors of its output."""
-
-    __slots__ = ("calls", "change", "size", "squares", "total")
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.total = Sample(0, 0, 0.0, 0.0, 0.0, 0)
-        self.squares = 0.0  # sum of squared distances from the mean
-        self.change = self.size = 0.0  # of an update: |Δw|² and |w|²
-
-    def add(self, new: Sample) -> None:
-        old, finite = self.total, self.total.finite + new.finite
-        if not old.values:
-            self.total, self.squares = new, new.std * new.std * new.finite  # not **, which raises when it overflows
-            return
-        step = new.mean - old.mean
-        share = new.finite / finite if finite else 0.0
-        self.squares += new.std * new.std * new.finite + step * step * old.finite * share
-        self.total = Sample(
-            old.values + new.values,
-            finite,
-            old.mean + step * share,
-            math.sqrt(self.squares / finite) if finite else 0.0,
-            max(old.largest, new.largest),
-            old.nonzero + new.nonzero,
-            None if new.saturated is None else new.saturated + (old.saturated or 0),
-        )
-
-    def row(self, step: int, kind: str, module: str) -> Row:
-        """As the user reads it."""
-        total, count = self.total, self.total.values
-        none = math.nan if not total.finite else 0.0
-        return Row(
-            step,
-            kind,
-            module,
-            calls=self.calls,
-            values=count,
-            mean=total.mean + none,
-            std=total.std + none,
-            largest=total.largest + none,
-            zeros=(total.finite - total.nonzero) / count,
-            nonfinite=total.nonfinite / count,
-            saturated=None if total.saturated is None else total.saturated / count,
-            ratio=None if kind != UPDATE else (math.sqrt(self.change / self.size) if self.size else math.inf),
-        )
+def read(counts: list[int], numbers: list[float], values: int, bounds: Range | None) -> Sample:
+    """The Sample of a tensor with so many values that :func:`measure` was called with."""
+    (finite, nonzero, saturated), (mean, std, largest) = counts, numbers
+    return Sample(
+        values, finite, mean * largest, std * largest, largest, nonzero, None if bounds is None else saturated
+    )

@@ -1,7 +1,7 @@
 """ManifoldMixup against the same computation written into the model's forward, and its errors."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -54,14 +54,6 @@ def test_gradients_reach_both_the_example_and_its_partner() -> None:
     assert torch.allclose(x.grad, expected)
 
 
-def test_features_and_targets_use_the_same_permutation_and_lambda() -> None:
-    model = nn.Sequential(nn.Identity())
-    x = torch.arange(5.0)
-    with mixer(model, "0")(x, x) as mixed:
-        features = model(mixed.x)
-    assert torch.equal(features, mixed.soft_targets())
-
-
 def test_every_choice_comes_up_equally_often() -> None:
     model = nn.Sequential(nn.Identity(), nn.Identity())
     mix = ManifoldMixup(model, ["0", "1"], generator=seeded())
@@ -75,27 +67,12 @@ def test_every_choice_comes_up_equally_often() -> None:
     assert all(150 < count < 250 for count in counts.values()), counts
 
 
-def test_the_input_is_never_chosen_when_it_is_left_out(model: SmallCNN) -> None:
-    mix = ManifoldMixup(model, ["stage1", "head"], include_input=False, generator=seeded())
-    x, y = digits_like()
-    chosen = set()
-    for _ in range(40):
-        with mix(x, y) as mixed:
-            model(mixed.x)
-        chosen.add(mixed.layer)
-    assert chosen == {"stage1", "head"}
-
-
 def test_without_layers_it_is_input_mixup(model: SmallCNN) -> None:
     x, y = digits_like()
     with ManifoldMixup(model, [], generator=seeded())(x, y) as mixed:
         pass_through = mixed.x
     assert mixed.layer == "input"
     assert torch.equal(pass_through, mixed.lam * x + (1 - mixed.lam) * x[mixed.permutation])
-
-
-def test_one_name_may_come_without_a_list(model: SmallCNN) -> None:
-    assert ManifoldMixup(model, "stage1").choices == ["input", "stage1"]
 
 
 def test_one_module_type_or_predicate_may_come_without_a_list(model: SmallCNN) -> None:
@@ -108,10 +85,6 @@ def test_a_sequential_is_one_layer_and_a_module_list_stands_for_its_modules() ->
     model = nn.ModuleDict({"stage": nn.Sequential(nn.Linear(1, 1), nn.ReLU()), "blocks": nn.ModuleList([nn.Tanh()])})
     assert ManifoldMixup(model, model["stage"]).choices == ["input", "stage"]
     assert ManifoldMixup(model, model["blocks"]).choices == ["input", "blocks.0"]
-
-
-def test_layers_may_be_given_by_type(model: SmallCNN) -> None:
-    assert ManifoldMixup(model, [nn.Linear], include_input=False).choices == ["hidden", "head"]
 
 
 # Randomness
@@ -170,13 +143,6 @@ def test_lambda_is_beta_distributed(alpha: float) -> None:
     assert distance < 1.36 * (2 / n) ** 0.5  # Kolmogorov-Smirnov, two samples, 5 %; the seeds are fixed
 
 
-@pytest.mark.parametrize("alpha", [1.0, 4.0])
-def test_lambda_has_the_variance_of_its_beta_distribution(alpha: float) -> None:
-    n, generator = 20_000, seeded(12)
-    variance = sum((draw_lambda(alpha, generator) - 0.5) ** 2 for _ in range(n)) / n
-    assert variance == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.02)
-
-
 def test_a_tiny_alpha_gives_zero_or_one_and_no_nan() -> None:
     generator = seeded()
     sample = [draw_lambda(1e-6, generator) for _ in range(200)]
@@ -194,25 +160,11 @@ def test_alpha_must_be_above_zero(model: SmallCNN, alpha: float) -> None:
 # Targets and losses
 
 
-def test_one_hot_targets_give_the_loss_of_class_indices(model: SmallCNN) -> None:
-    x, y = digits_like()
-    losses = []
-    for targets in (y, F.one_hot(y, 10).float()):
-        with mixer(model, "stage1")(x, targets) as mixed:
-            losses.append(mixed.loss(F.cross_entropy, model(mixed.x)))
-    assert torch.allclose(*losses)
-
-
 def test_cross_entropy_against_soft_targets_equals_the_two_term_loss(model: SmallCNN) -> None:
     x, y = digits_like()
     with mixer(model, "stage1")(x, y) as mixed:
         logits = model(mixed.x)
     assert torch.allclose(F.cross_entropy(logits, mixed.soft_targets(10)), mixed.loss(F.cross_entropy, logits))
-
-
-def test_soft_targets_hold_the_shares_of_both_classes() -> None:
-    mixed = Mixed(None, torch.tensor([0, 1, 2]), 0.75, torch.tensor([1, 2, 0]), "layer")
-    assert mixed.soft_targets(3).tolist() == [[0.75, 0.25, 0], [0, 0.75, 0.25], [0.25, 0, 0.75]]
 
 
 def test_soft_targets_of_integer_one_hot_need_no_class_count() -> None:
@@ -224,28 +176,6 @@ def test_soft_targets_of_class_indices_ask_for_the_number_of_classes() -> None:
     mixed = Mixed(None, torch.tensor([0, 1]), 0.75, torch.tensor([1, 0]), "layer")
     with pytest.raises(ValueError, match="num_classes"):
         mixed.soft_targets()
-
-
-def test_bce_loss_is_bce_of_softmax_against_soft_targets() -> None:
-    mixed = Mixed(None, torch.tensor([0, 1]), 0.75, torch.tensor([1, 0]), "layer")
-    logits = torch.tensor([[2.0, 0.0], [0.0, 0.0]])
-    expected = nn.BCELoss()(nn.Softmax(dim=1)(logits), torch.tensor([[0.75, 0.25], [0.25, 0.75]]))
-    assert torch.equal(mixed.bce_loss(logits), expected)
-
-
-def test_bce_loss_works_inside_autocast_in_float32() -> None:
-    mixed = Mixed(None, torch.tensor([0, 1]), 0.75, torch.tensor([1, 0]), "layer")
-    logits = torch.tensor([[2.0, 0.0], [0.0, 0.0]], dtype=torch.bfloat16)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = mixed.bce_loss(logits)
-    assert torch.equal(loss, mixed.bce_loss(logits.float()))
-
-
-def test_loss_keeps_the_shape_that_the_function_returns(model: SmallCNN) -> None:
-    x, y = digits_like()
-    with mixer(model, "hidden")(x, y) as mixed:
-        each = mixed.loss(lambda logits, target: F.cross_entropy(logits, target, reduction="none"), model(mixed.x))
-    assert each.shape == (6,)
 
 
 # What layers may return
@@ -276,24 +206,6 @@ def test_every_tensor_of_a_nested_output_is_mixed(make: Callable, take: Callable
         first, second = take(model(mixed.x))
     assert torch.equal(first, mixed.soft_targets())
     assert torch.equal(second, mixed.lam * (x + 1) + (1 - mixed.lam) * (x + 1)[mixed.permutation])
-
-
-def test_none_in_a_tuple_output_stays_none() -> None:
-    model, x = nn.Sequential(Returning(lambda x: (x, None))), torch.arange(4.0)
-    with mixer(model, "0")(x, x) as mixed:
-        assert model(mixed.x)[1] is None
-
-
-def test_attention_with_its_weights_is_mixed() -> None:
-    torch.manual_seed(0)
-    model = nn.ModuleDict({"attention": nn.MultiheadAttention(4, 1, batch_first=True)})
-    x = torch.rand(3, 5, 4)
-    plain, plain_weights = model["attention"](x, x, x)
-    with mixer(model, "attention")(x, torch.zeros(3)) as mixed:
-        out, weights = model["attention"](mixed.x, mixed.x, mixed.x)
-    lam, permutation = mixed.lam, mixed.permutation
-    assert torch.equal(out, lam * plain + (1 - lam) * plain[permutation])
-    assert torch.equal(weights, lam * plain_weights + (1 - lam) * plain_weights[permutation])
 
 
 @pytest.mark.parametrize(
@@ -369,33 +281,7 @@ def test_an_input_of_integers_is_an_error_if_it_could_be_chosen() -> None:
         pass
 
 
-def test_an_input_of_integers_is_fine_if_only_layers_can_be_chosen() -> None:
-    model = nn.Sequential(nn.Embedding(5, 2))
-    tokens = torch.tensor([0, 1, 2])
-    plain = model(tokens)
-    with mixer(model, "0")(tokens, tokens) as mixed:
-        out = model(mixed.x)
-    assert torch.equal(out, mixed.lam * plain + (1 - mixed.lam) * plain[mixed.permutation])
-
-
-def test_a_batch_of_one_is_its_own_partner(model: SmallCNN) -> None:
-    x, y = digits_like(1)
-    plain = model(x)
-    with mixer(model, "hidden")(x, y) as mixed:
-        logits = model(mixed.x)
-    assert mixed.permutation.tolist() == [0]
-    assert torch.allclose(logits, plain, atol=1e-6)
-
-
 # The hook does not stay
-
-
-def test_no_hook_stays_after_the_block(model: SmallCNN) -> None:
-    x, y = digits_like()
-    with mixer(model, "stage1")(x, y) as mixed:
-        assert len(model.stage1._forward_hooks) == 1
-        model(mixed.x)
-    assert hooks_in(model) == 0
 
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt, GeneratorExit])
@@ -412,24 +298,6 @@ def test_an_exception_in_the_block_is_not_hidden_by_the_check_that_the_input_was
         raise ZeroDivisionError
 
 
-def test_no_hook_stays_after_break_from_a_generator_around_the_block(model: SmallCNN) -> None:
-    def batches() -> Iterator[Mixed]:
-        with mixer(model, "stage1")(*digits_like()) as mixed:
-            yield mixed
-
-    generator = batches()
-    next(generator)
-    assert len(model.stage1._forward_hooks) == 1
-    generator.close()
-    assert hooks_in(model) == 0
-
-
-def test_an_error_of_the_models_own_is_not_hidden_by_ours(model: SmallCNN) -> None:
-    x, y = digits_like()
-    with pytest.raises(RuntimeError, match="channels"), mixer(model, "stage2")(x.repeat(1, 2, 1, 1), y) as mixed:
-        model(mixed.x)
-
-
 def test_a_copy_of_the_model_made_in_the_block_does_not_mix(model: SmallCNN) -> None:
     plain, (x, y) = copy.deepcopy(model), digits_like()
     with mixer(model, "stage1")(x, y) as mixed:
@@ -438,20 +306,101 @@ def test_a_copy_of_the_model_made_in_the_block_does_not_mix(model: SmallCNN) -> 
     assert torch.equal(twin(x), plain(x))
 
 
-def test_hooks_of_the_user_stay(model: SmallCNN) -> None:
-    seen = []
-    model.stage1.register_forward_hook(lambda module, args, output: seen.append(output))
-    with mixer(model, "stage1")(*digits_like()) as mixed:
+# Where the batch is
+
+
+def blended(tensor: Tensor, mixed: Mixed, dim: int = 0) -> Tensor:
+    return mixed.lam * tensor + (1 - mixed.lam) * tensor.index_select(dim, mixed.permutation)
+
+
+# Where the batch is, and what is mixed
+
+
+@pytest.mark.parametrize("batch_dim", [1, {"0": 1}], ids=["one", "per layer"])
+def test_a_time_first_layer_is_mixed_along_its_batch(batch_dim: object) -> None:
+    model = nn.Sequential(nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0))
+    x, y = torch.rand(3, 3, 4), torch.zeros(3)
+    plain = model(x)
+    with ManifoldMixup(model, "0", include_input=False, batch_dim=batch_dim, generator=seeded())(x, y) as mixed:
+        out = model(mixed.x)
+    assert torch.equal(out, blended(plain, mixed, dim=1))
+
+
+def test_the_input_is_mixed_along_its_batch_dimension() -> None:
+    model, x = nn.Sequential(nn.Identity()), torch.rand(5, 3)
+    with ManifoldMixup(model, [], batch_dim=1, generator=seeded())(x, torch.zeros(3)) as mixed:
+        assert torch.equal(model(mixed.x), blended(x, mixed, dim=1))
+
+
+# One draw for two
+
+
+def test_a_second_view_is_mixed_like_the_first(model: SmallCNN) -> None:
+    x, y = digits_like()
+    mix = ManifoldMixup(model, ["stage1"], generator=seeded())
+    for _ in range(6):
+        with mix(x, y) as first:
+            out = model(first.x)
+        with mix(x.clone(), y, like=first) as second:
+            again = model(second.x)
+        assert (second.layer, second.lam) == (first.layer, first.lam)
+        assert torch.equal(second.permutation, first.permutation)
+        assert torch.allclose(out, again)
+
+
+def test_a_second_model_is_mixed_like_the_first_and_nothing_is_drawn(model: SmallCNN) -> None:
+    (x, y), teacher, generator = digits_like(), SmallCNN(), seeded(3)
+    mix, teach = mixer(model, "stage2"), ManifoldMixup(teacher, ["stage2", "hidden"], generator=generator)
+    before = generator.get_state()
+    with mix(x, y) as mixed, teach(x, y, like=mixed) as taught:
         model(mixed.x)
-    assert len(seen) == 1
-    assert hooks_in(model) == 1
+        teacher(taught.x)
+    assert taught.layer == "stage2" and taught.lam == mixed.lam
+    assert torch.equal(generator.get_state(), before)
 
 
-def test_a_thousand_blocks_leave_nothing_behind() -> None:
-    model = nn.Sequential(nn.Identity())
-    x = torch.zeros(1)
-    mix = mixer(model, "0")
-    for _ in range(1000):
-        with mix(x, x) as mixed:
-            model(mixed.x)
-    assert hooks_in(model) == 0
+def test_like_must_be_possible(model: SmallCNN) -> None:
+    x, y = digits_like()
+    with mixer(model, "stage2")(x, y) as mixed:
+        model(mixed.x)
+    with pytest.raises(ValueError, match="like was mixed at 'stage2', where this one cannot mix"):
+        mixer(model, "stage1")(x, y, like=mixed)
+    with pytest.raises(ValueError, match="like has 6 examples, y has 5"):
+        mixer(model, "stage2")(x[:5], y[:5], like=mixed)
+
+
+# Targets
+
+
+def test_soft_targets_of_maps_have_the_classes_second_and_hold_shares() -> None:
+    y = torch.tensor([[[0, 2]], [[1, 1]]])
+    mixed = Mixed(None, y, 0.75, torch.tensor([1, 0]), "layer")
+    soft = mixed.soft_targets(3)
+    assert soft.shape == (2, 3, 1, 2)
+    assert soft[0, :, 0, 0].tolist() == [0.75, 0.25, 0] and soft[0, :, 0, 1].tolist() == [0, 0.25, 0.75]
+    logits = torch.rand(2, 3, 1, 2)
+    assert torch.allclose(F.cross_entropy(logits, soft), mixed.loss(F.cross_entropy, logits))
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 2, 2)])
+def test_class_numbers_are_never_mixed(shape: tuple[int, ...]) -> None:
+    mixed = Mixed(None, torch.full(shape, 2), 0.75, torch.tensor([1, 2, 3, 0]), "layer")
+    with pytest.raises(ValueError, match="num_classes"):
+        mixed.soft_targets()
+
+
+def test_with_class_weights_the_loss_equals_that_of_soft_targets_for_each_example_only() -> None:
+    logits, y, weight = torch.rand(6, 3), torch.tensor([0, 0, 0, 1, 2, 1]), torch.tensor([1.0, 5.0, 20.0])
+    mixed = Mixed(None, y, 0.75, torch.tensor([3, 4, 5, 0, 1, 2]), "layer")
+    each = nn.CrossEntropyLoss(weight=weight, reduction="none")
+    mean = nn.CrossEntropyLoss(weight=weight)
+    assert torch.allclose(mixed.loss(each, logits), each(logits, mixed.soft_targets(3)), atol=1e-5)
+    assert abs(mixed.loss(mean, logits) - mean(logits, mixed.soft_targets(3))) > 0.1
+    assert "weight=" in (Mixed.loss.__doc__ or "")
+
+
+@pytest.mark.parametrize("label", [-100, 3])
+def test_soft_targets_of_a_label_that_is_no_class_are_an_error_that_says_what_to_use(label: int) -> None:
+    mixed = Mixed(None, torch.tensor([0, label, 2]), 0.75, torch.tensor([1, 2, 0]), "layer")
+    with pytest.raises(ValueError, match=rf"labels from .*{label}.*0 to 2.*ignore_index"):
+        mixed.soft_targets(3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gc
+import copy
 import warnings
 from collections.abc import Callable
 from unittest import mock
@@ -45,13 +45,6 @@ def test_a_layer_that_did_not_run_is_an_error(model: SmallCNN) -> None:
     assert hooks_in(model) == 0
 
 
-def test_calling_forward_past_the_hooks_is_an_error() -> None:
-    model = nn.Sequential(nn.Linear(1, 1))
-    x = torch.zeros(2, 1)
-    with pytest.raises(RuntimeError, match=r"not model\.forward"), mixer(model, "0")(x, x) as mixed:
-        model[0].forward(mixed.x)
-
-
 def test_a_model_that_runs_twice_in_a_block_is_an_error(model: SmallCNN) -> None:
     x, y = digits_like()
     with (
@@ -62,14 +55,6 @@ def test_a_model_that_runs_twice_in_a_block_is_an_error(model: SmallCNN) -> None
     assert hooks_in(model) == 0
 
 
-def test_a_layer_used_twice_in_one_pass_is_an_error() -> None:
-    act = nn.ReLU()
-    model = nn.Sequential(nn.Linear(1, 1), act, nn.Linear(1, 1), act)
-    x = torch.zeros(2, 1)
-    with pytest.raises(RuntimeError, match="ran a second time"), mixer(model, "1")(x, x) as mixed:
-        model(mixed.x)
-
-
 def test_forgetting_mixed_x_is_an_error_when_the_input_was_chosen(model: SmallCNN) -> None:
     x, y = digits_like()
     with pytest.raises(RuntimeError, match=r"call model\(mixed\.x\)"), mixer(model, "input")(x, y):
@@ -77,58 +62,40 @@ def test_forgetting_mixed_x_is_an_error_when_the_input_was_chosen(model: SmallCN
 
 
 @pytest.mark.parametrize("at", ["input", "stage1"])
-def test_a_block_entered_inside_itself_is_an_error_and_leaves_no_hook(model: SmallCNN, at: str) -> None:
+def test_a_block_is_entered_once_and_ended_once(model: SmallCNN, at: str) -> None:
     block = mixer(model, at)(*digits_like())
-    with pytest.raises(RuntimeError, match=r"write `with mix\(x, y\) as mixed` anew for each batch"), block, block:
+    with pytest.raises(RuntimeError, match="is not open"):
+        block.__exit__(None, None, None)
+    with pytest.raises(RuntimeError, match=r"write `with mix.* for each batch"), block, block:
         pytest.fail("the inner block must not begin")
-    assert hooks_in(model) == 0
-    assert eager._open_sessions == 0
-
-
-@pytest.mark.parametrize("at", ["input", "stage1"])
-def test_a_block_entered_a_second_time_is_an_error_and_leaves_no_hook(model: SmallCNN, at: str) -> None:
-    block = mixer(model, at)(*digits_like())
-    with block as mixed:
-        model(mixed.x)
-    with pytest.raises(RuntimeError, match="anew for each batch"), block:
+    with pytest.raises(RuntimeError, match="for each batch"), block:
         pytest.fail("the block must not begin again")
-    assert hooks_in(model) == 0
-    assert eager._open_sessions == 0
-
-
-@pytest.mark.parametrize("at", ["input", "stage1"])
-def test_ending_a_block_that_is_not_open_is_an_error(model: SmallCNN, at: str) -> None:
-    block = mixer(model, at)(*digits_like())
     with pytest.raises(RuntimeError, match="is not open"):
         block.__exit__(None, None, None)
-    with block as mixed:
-        model(mixed.x)
-    with pytest.raises(RuntimeError, match="is not open"):
-        block.__exit__(None, None, None)
-    assert eager._open_sessions == 0
+    assert hooks_in(model) == 0 and eager._open_sessions == 0
 
 
-def test_an_interrupt_while_the_hook_is_registered_leaves_compiled_code_as_it_was() -> None:
-    model, x = nn.Sequential(nn.Identity()), torch.arange(4.0)
+@pytest.mark.parametrize("times", [1, 9], ids=["one interrupt", "interrupts without end"])
+def test_an_interrupt_at_the_end_leaves_no_hook_that_mixes(model: SmallCNN, times: int) -> None:
+    (x, y), plain, close, interrupts = digits_like(), copy.deepcopy(model), mixing.MixBlock._close, [None] * times
+
+    def interrupted(self: mixing.MixBlock) -> None:
+        if interrupts:
+            interrupts.pop()
+            raise KeyboardInterrupt
+        close(self)
+
     with (
-        mock.patch.object(nn.Module, "register_forward_hook", side_effect=KeyboardInterrupt),
+        mock.patch.object(mixing.MixBlock, "_close", interrupted),
         pytest.raises(KeyboardInterrupt),
-        mixer(model, "0")(x, x),
+        mixer(model, "stage1")(x, y) as mixed,
     ):
-        pytest.fail("the block must not begin")
-    assert eager._open_sessions == 0
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
-def test_a_scripted_layer_is_refused_by_name() -> None:
-    model = nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(3, 4)))
-    with pytest.raises(TypeError, match=r"'1' was compiled by torch\.jit .* select around"):
-        ManifoldMixup(model, ["*"])
-
-
-def test_what_is_no_module_is_refused_at_once() -> None:
-    with pytest.raises(TypeError, match=r"the model comes first, .* not the class SmallCNN"):
-        ManifoldMixup(SmallCNN, [])
+        model(mixed.x)
+    assert hooks_in(model) == (0 if times == 1 else 2)
+    assert torch.equal(model(x), plain(x))
+    with mixer(model, "stage1")(x, y) as mixed:
+        model(mixed.x)
+    assert hooks_in(model) == 0
 
 
 def test_x_and_y_of_different_lengths_are_an_error(model: SmallCNN) -> None:
@@ -150,11 +117,6 @@ def test_a_model_in_eval_mode_is_an_error(model: SmallCNN) -> None:
         mixer(model, "stage1")(*digits_like()).__enter__()
 
 
-def test_a_name_that_matches_nothing_is_an_error_with_near_names(model: SmallCNN) -> None:
-    with pytest.raises(LookupError, match="stage1"):
-        ManifoldMixup(model, ["stage2", "stag1"])
-
-
 def test_nothing_to_choose_from_is_an_error(model: SmallCNN) -> None:
     with pytest.raises(ValueError, match="nothing to choose from"):
         ManifoldMixup(model, [], include_input=False)
@@ -163,45 +125,25 @@ def test_nothing_to_choose_from_is_an_error(model: SmallCNN) -> None:
 # Which layers are chosen
 
 
-class Block(nn.Module):
-    """A residual block whose layers have the names that its model's stages have."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer1, self.layer2 = nn.Linear(2, 2), nn.Linear(2, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.layer2(self.layer1(x))
-
-
-class TwoStages(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer1, self.layer2 = nn.Sequential(Block(), Block()), nn.Sequential(Block(), Block())
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer2(self.layer1(x))
-
-
-def test_a_glob_that_selects_insides_warns_and_offers_the_outermost_ones() -> None:
-    with pytest.warns(UserWarning, match=r"layers=\['layer1', 'layer2'\]; `mix.choices`") as warned:
-        mix = ManifoldMixup(TwoStages(), "layer*")
-    assert "12 of the 14 layers lie inside another one" in str(warned[0].message)
+def test_layers_inside_other_layers_warn_and_the_outermost_ones_are_offered() -> None:
+    model = nn.ModuleDict({"a": nn.Sequential(nn.Linear(2, 2), nn.ReLU()), "b": nn.Linear(2, 2)})
+    with pytest.warns(
+        UserWarning, match=r"2 of the 4 layers lie inside .*layers=\['a', 'b'\]; `mix.choices`"
+    ) as warned:
+        ManifoldMixup(model, "[ab]*")
     assert warned[0].filename == __file__
-    assert len(mix.choices) == 15
-
-
-def test_layers_one_after_the_other_get_no_warning(model: SmallCNN) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert ManifoldMixup(model, ["stage1", "stage2", "hidden"]).choices == ["input", "stage1", "stage2", "hidden"]
-        assert ManifoldMixup(TwoStages(), ["layer1", "layer2"]).choices == ["input", "layer1", "layer2"]
+        assert ManifoldMixup(model, ["a", "b"]).choices == ["input", "a", "b"]
 
 
-def test_a_module_list_by_name_stands_for_its_modules() -> None:
-    model = nn.ModuleDict({"blocks": nn.ModuleList([nn.Tanh(), nn.ReLU()])})
-    assert ManifoldMixup(model, "blocks").choices == ["input", "blocks.0", "blocks.1"]
-    assert ManifoldMixup(model, "blocks*").choices == ["input", "blocks.0", "blocks.1"]
+class Calls(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
 
 
 class Holder(nn.Module):
@@ -212,53 +154,43 @@ class Holder(nn.Module):
         self.weight = nn.Parameter(torch.zeros(1))
 
 
-@pytest.mark.parametrize(
-    ("model", "name", "message"),
-    [
-        (
-            nn.Sequential(nn.MultiheadAttention(2, 1, batch_first=True)),
-            "0.out_proj",
-            "Choose the attention itself, '0'",
-        ),
-        (nn.ModuleDict({"holder": Holder()}), "holder", "a Holder, has no forward and is never called"),
-    ],
-    ids=["out_proj", "no forward"],
-)
-def test_a_name_that_is_never_called_is_refused_at_construction(model: nn.Module, name: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ManifoldMixup(model, name)
+def test_a_holder_of_parameters_that_is_never_called_is_refused() -> None:
+    with pytest.raises(ValueError, match="'holder', a Holder, has no forward and is never called"):
+        ManifoldMixup(nn.ModuleDict({"holder": Holder()}), "holder")
 
 
-@pytest.mark.parametrize(
-    "layer", [nn.LSTM(3, 3, batch_first=True, bidirectional=True), nn.GRU(3, 3)], ids=["LSTM", "GRU"]
-)
-def test_a_recurrent_layer_asks_which_part_is_mixed(layer: nn.Module) -> None:
-    with pytest.raises(ValueError, match=r"part=\{'0': lambda output: output\[0\]\}"):
-        ManifoldMixup(nn.Sequential(layer), "0")
+def test_a_recurrent_layer_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"'0', a GRU, returns outputs and states.* choose the module that uses"):
+        ManifoldMixup(nn.Sequential(nn.GRU(3, 3, batch_first=True)), "0")
 
 
-def test_a_time_first_transformer_layer_asks_for_the_batch_dimension() -> None:
-    layer = nn.TransformerEncoderLayer(4, 2, 8)
-    with pytest.raises(ValueError, match=r"batch_first=False.* say batch_dim=\{'0': 1\}"):
-        ManifoldMixup(nn.Sequential(layer), "0")
-
-
-def test_as_many_steps_as_examples_in_a_time_first_model_is_an_error() -> None:
+def test_a_model_with_a_time_first_layer_asks_where_the_batch_is() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.TransformerEncoderLayer(3, 1, 4))
-    mix = ManifoldMixup(model, "0", include_input=False)
+    said = (
+        r"'1.self_attn', a MultiheadAttention, has batch_first=False.* at 'input', '0': batch_dim=\{'input': 1\}, or 0"
+    )
+    with pytest.raises(ValueError, match=said):
+        ManifoldMixup(model, "0")
+    ManifoldMixup(model, "0", batch_dim={"input": 1, "0": 1})
+
+
+def test_a_place_that_is_no_choice_has_no_batch_dimension(model: SmallCNN) -> None:
+    with pytest.raises(ValueError, match=r"batch_dim names 'stage3', .* near: .*'stage1'"):
+        ManifoldMixup(model, ["stage1"], batch_dim={"stage3": 1})
+
+
+@pytest.mark.parametrize(
+    ("function", "advice"),
+    [(lambda x: x.T, "if dimension 1 is, say batch_dim=1"), (lambda x: x[:3], "it holds a part of the batch")],
+    ids=["second", "a part"],
+)
+def test_batch_dim_is_advised_only_where_it_helps(function: Callable[[Tensor], Tensor], advice: str) -> None:
+    model, x = nn.Sequential(Calls(function)), torch.arange(12.0).view(6, 2)
     with (
-        pytest.raises(ValueError, match=r"\(4, 4, 3\).*which of the two is the batch.*batch_dim=\{'0': 0\} or 1"),
-        mix(torch.rand(4, 4, 3), torch.zeros(4)) as mixed,
+        pytest.raises(ValueError, match=f"dimension 0 is not the batch; {advice}"),
+        mixer(model, "0")(x, torch.zeros(6)) as mixed,
     ):
         model(mixed.x)
-    with pytest.raises(ValueError, match=r"x holds a tensor of shape \(4, 4, 3\)"):
-        ManifoldMixup(model, [])(torch.rand(4, 4, 3), torch.zeros(4))
-
-
-@pytest.mark.parametrize("option", ["batch_dim", "part", "weights"])
-def test_an_option_for_a_place_that_is_no_choice_is_an_error(model: SmallCNN, option: str) -> None:
-    with pytest.raises(ValueError, match=f"{option} names 'stage3', .* near: .*'stage1'"):
-        ManifoldMixup(model, ["stage1"], **{option: {"stage3": 1}})
 
 
 # What happens inside the block
@@ -288,23 +220,6 @@ def test_a_block_of_the_same_model_inside_another_is_an_error(model: SmallCNN, i
         pytest.fail("the inner block must not begin")
     with mixer(model, "stage1")(x, y) as mixed:  # and nothing stays behind
         model(mixed.x)
-
-
-def test_a_block_that_was_dropped_without_an_end_refuses_no_other_model() -> None:
-    x, y = digits_like()
-    gc.freeze()  # what is there already need not be looked through twenty times
-    for _ in range(20):  # the number of a model that is gone is soon that of another
-        model = SmallCNN()
-        mixer(model, "input")(x, y).__enter__()
-        del model
-        gc.collect()
-
-
-def test_blocks_of_two_models_may_stand_inside_each_other(model: SmallCNN) -> None:
-    (x, y), other = digits_like(), SmallCNN()
-    with mixer(model, "stage1")(x, y) as mixed, mixer(other, "stage1")(x, y) as other_mixed:
-        model(mixed.x)
-        other(other_mixed.x)
 
 
 @pytest.mark.usefixtures("without_dynamo")
