@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import Exercise, Lesson
 from hooklab.course.classroom.pages import escaped, message, page, state, with_code
-from hooklab.course.classroom.workers import TAMPERED, Verdict
+from hooklab.course.classroom.verdicts import TAMPERED, Verdict
 
 
 def feedback(student: str, graded: Sequence[Graded], lessons: dict[int, Lesson]) -> str:

@@ -9,7 +9,6 @@ ending the autograde of all.
 
 from __future__ import annotations
 
-import atexit
 import json
 import re
 from typing import Any
@@ -18,10 +17,10 @@ from nbconvert.preprocessors import Preprocessor
 from nbformat import v4
 
 import hooklab
-from hooklab.course.classroom.confinement import Limits
-from hooklab.course.classroom.lessons import LESSONS, Exercise, lesson_at
+from hooklab.course.classroom.lessons import LESSONS, lesson_at
 from hooklab.course.classroom.reading import Unreadable, read_notebook
-from hooklab.course.classroom.workers import TAMPERED, Verdict, Worker
+from hooklab.course.classroom.sandbox import Limits
+from hooklab.course.classroom.verdicts import TAMPERED, Verdict, grade_notebook
 
 CONFIG = """\
 c = get_config()
@@ -44,7 +43,6 @@ c.Autograde.autograde_preprocessors = [
 """
 _VERSION = re.compile(r"""\bcheck_of\("([^"]+)", check\)""")  # in the graded cells
 _v4: Any = v4  # nbformat has no types for it
-_workers: list[Worker] = []
 
 
 class Copies(Preprocessor):
@@ -99,13 +97,10 @@ class Verdicts(Preprocessor):
         if handed.lesson is None:
             return {"": "this notebook has no exercise of this course"}
         try:
-            exercises: tuple[Exercise, ...] = lesson_at(handed.lesson, LESSONS).exercises
+            lesson = lesson_at(handed.lesson, LESSONS)
         except LookupError as error:
             return {"": f"{error.args[0]}: is this another version of the course?"}
-        if not _workers:
-            _workers.append(Worker(Limits()))
-            atexit.register(_workers[0].close)
-        return {one.id: _workers[0].grade(one, handed.cells, json.dumps(nb)) for one in exercises}
+        return dict(grade_notebook(lesson, handed.cells, json.dumps(nb), Limits())[0])
 
 
 def _as_output(what: Verdict | str) -> Any:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hooklab.course.classroom.collecting import find_submissions
-from hooklab.course.classroom.confinement import PROTECTIONS, Limits
 from hooklab.course.classroom.feedback import feedback, file_names
 from hooklab.course.classroom.grading import Graded, grade_class
 from hooklab.course.classroom.lessons import LESSONS, ROOT, lesson_at
 from hooklab.course.classroom.reasons import Reasons
 from hooklab.course.classroom.report import report
+from hooklab.course.classroom.sandbox import UNPROTECTED, Limits, bubblewrap
 from hooklab.course.classroom.tables import grades, on_one_line
 from hooklab.course.progress import Progress
 
@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
         return 130
 
 
-def write_all(folder: Path, graded: Sequence[Graded], missing: Sequence[str]) -> None:
+def write_all(folder: Path, graded: Sequence[Graded], unprotected: str) -> None:
     """Write grades.csv, feedback/ and report.html; the same results give the same files."""
     numbers = sorted({one.lesson for one in graded if one.verdicts})
     lessons = {number: lesson_at(number, LESSONS) for number in numbers}
@@ -61,7 +61,7 @@ def write_all(folder: Path, graded: Sequence[Graded], missing: Sequence[str]) ->
         (pages / files[student]).write_text(text, encoding="utf-8")
     # A spreadsheet takes the file for UTF-8 only with this mark at its beginning.
     (folder / "grades.csv").write_text(grades(graded, lessons, reasons), encoding="utf-8-sig", newline="")
-    (folder / "report.html").write_text(report(graded, lessons, reasons, files, missing), encoding="utf-8")
+    (folder / "report.html").write_text(report(graded, lessons, reasons, files, unprotected), encoding="utf-8")
 
 
 def _grade(submissions: list, options: argparse.Namespace) -> int:  # type: ignore[type-arg]
@@ -73,19 +73,20 @@ def _grade(submissions: list, options: argparse.Namespace) -> int:  # type: igno
         left = (time.monotonic() - began) / done * (count - done)
         progress.show(f"{_bar(done, count)} {done} of {count} students, {_time(left)} left")
 
-    graded, held = grade_class(
+    graded = grade_class(
         submissions,
         options.report / KEPT,
         lesson=options.lesson,
         jobs=options.jobs,
-        limits=Limits(seconds=options.seconds, deadline=4 * options.seconds),
+        limits=Limits(seconds=options.seconds),
         tell=tell,
     )
     progress.close()
-    missing = [what for name, what in PROTECTIONS.items() if held and name not in held]
-    for what in missing:
-        print(f"not prevented on this machine: {what}", file=sys.stderr)
-    write_all(options.report, graded, missing)
+    path, why = bubblewrap()
+    unprotected = "" if path else f"{UNPROTECTED} ({why})"
+    if unprotected:
+        print(f"not prevented on this machine: {unprotected}", file=sys.stderr)
+    write_all(options.report, graded, unprotected)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name may hold characters that this terminal cannot show
         sys.stdout.reconfigure(errors="replace")
     for one in graded:

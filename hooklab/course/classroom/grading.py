@@ -7,17 +7,18 @@ import hashlib
 import importlib.metadata
 import json
 import os
-import queue
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from hooklab.course.classroom.canaries import canary_files
 from hooklab.course.classroom.collecting import Submission
-from hooklab.course.classroom.confinement import Limits
 from hooklab.course.classroom.lessons import LESSONS, ROOT, Lesson, lesson_at
 from hooklab.course.classroom.reading import Handed, Unreadable, read_notebook
-from hooklab.course.classroom.workers import STOPPED, Verdict, Worker
+from hooklab.course.classroom.sandbox import Limits
+from hooklab.course.classroom.verdicts import STOPPED, Interrupted, Verdict, grade_notebook
 
 NONE = -1  # in the place of a lesson's number: lesson 0 is one
 
@@ -52,39 +53,32 @@ def grade_class(
     lesson: int | None = None,
     jobs: int = 2,
     limits: Limits | None = None,
-    workers: Sequence[Worker] = (),
     tell: Callable[[int], None] = lambda done: None,
-) -> tuple[list[Graded], set[str]]:
-    """Grade everybody; return the results by student and lesson, and the protections that held for all.
+) -> list[Graded]:
+    """Grade everybody; return the results by student and lesson.
 
     Args:
         submissions: what was handed in.
         kept: a folder for the verdicts on each notebook, so that an interrupted run goes on where it was.
         lesson: the one to grade; by default all that were handed in.
-        jobs: how many exercises run at a time.
-        limits: what an exercise may take.
-        workers: those to use, which stay open; by default as many as there are jobs, with these limits.
+        jobs: how many notebooks run at a time.
+        limits: what a notebook may take.
         tell: called after each student with how many are done.
     """
-    limits = limits or Limits()
+    limits, interrupted = limits or Limits(), threading.Event()
     kept.mkdir(parents=True, exist_ok=True)
-    own = [] if workers else [Worker(limits) for _ in range(max(1, min(jobs, len(submissions))))]
-    workers = [*own, *workers]
-    free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-    for worker in workers:
-        free.put(worker)
+    keeper = Kept(kept, limits, interrupted)
 
     def one(submission: Submission) -> list[Graded]:
-        worker = free.get()
         try:
-            return grade_one(submission, Kept(kept, limits), worker, lesson)
+            return grade_one(submission, keeper, lesson)
+        except Interrupted:
+            return []
         except Exception as error:  # whatever one student has handed in, the others are graded
             note = f"the grader itself failed here, with {type(error).__name__}: not graded, look at it"
             return [Graded(submission.student, NONE if lesson is None else lesson, notes=(note,))]
-        finally:
-            free.put(worker)
 
-    pool = ThreadPoolExecutor(len(workers))
+    pool = ThreadPoolExecutor(max(1, jobs))
     try:
         futures = [pool.submit(one, submission) for submission in submissions]
         waiting = set(futures)
@@ -94,14 +88,12 @@ def grade_class(
                 tell(len(futures) - len(waiting))
         found = [graded for future in futures for graded in future.result()]
     finally:
-        for worker in own:
-            worker.close()
+        interrupted.set()
         pool.shutdown(cancel_futures=True)
-    held = [worker.held for worker in workers if worker.held is not None]
-    return _everybody(found, lesson), set.intersection(*held) if held else set()
+    return _everybody(found, lesson)
 
 
-def grade_one(submission: Submission, kept: Kept, worker: Worker, only: int | None = None) -> list[Graded]:
+def grade_one(submission: Submission, kept: Kept, only: int | None = None) -> list[Graded]:
     """Grade all lessons of one student; where nothing can be graded, return one result that says why."""
     notebooks, notes = _read(submission)
     lessons = sorted({one.handed.lesson for one in notebooks if one.handed.lesson is not None})
@@ -118,40 +110,34 @@ def grade_one(submission: Submission, kept: Kept, worker: Worker, only: int | No
         of_it = [one for one in notebooks if one.handed.lesson == number]
         notebook = max(of_it, key=lambda one: (_own_cells(one, lesson), Path(one.path).stem == lesson.name, one.path))
         told = [*notes, *(f"{one.path} is of the same lesson: not graded" for one in of_it if one is not notebook)]
-        verdicts = kept.verdicts(notebook, lesson)
-        if verdicts is None:
-            cells, salt = notebook.handed.cells, notebook.digest
-            verdicts = {exercise.id: worker.grade(exercise, cells, salt) for exercise in lesson.exercises}
-            kept.keep(notebook, lesson, verdicts)
-        found.append(Graded(submission.student, number, notebook.path, verdicts, tuple(told)))
+        verdicts, of_the_run = kept.grade(notebook, lesson)
+        found.append(Graded(submission.student, number, notebook.path, verdicts, (*told, *of_the_run)))
     return found or [
         Graded(submission.student, NONE if only is None else only, notes=tuple(notes or ["no notebook was handed in"]))
     ]
 
 
 class Kept:
-    """The verdicts on notebooks that were graded before, with this course and these limits, as files of a folder."""
+    """Grades notebooks, each once: the verdicts with this course and these limits are kept as files of a folder."""
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
-        self.folder, self.limits = folder, limits
+    def __init__(self, folder: Path, limits: Limits, interrupted: threading.Event) -> None:
+        self.folder, self.limits, self._interrupted = folder, limits, interrupted
 
-    def verdicts(self, notebook: Notebook, lesson: Lesson) -> dict[str, Verdict] | None:
-        """Return what was kept, or None."""
-        try:
-            kept = json.loads(self._path(notebook, lesson).read_text(encoding="utf-8"))
-            return {id: Verdict(**one | {"notes": tuple(one["notes"])}) for id, one in kept.items()}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            return None
-
-    def keep(self, notebook: Notebook, lesson: Lesson, verdicts: dict[str, Verdict]) -> None:
-        """Keep the verdicts, except where one was stopped: another run may have more luck."""
-        if any(one.state == STOPPED for one in verdicts.values()):
-            return
+    def grade(self, notebook: Notebook, lesson: Lesson) -> tuple[dict[str, Verdict], list[str]]:
+        """Return the verdicts on a notebook, and the notes on its run: those that were kept, or new ones."""
         path = self._path(notebook, lesson)
-        unfinished = path.with_suffix(f".{os.getpid()}")
-        unfinished.write_text(json.dumps({id: asdict(one) for id, one in verdicts.items()}), encoding="utf-8")
-        with contextlib.suppress(OSError):
-            unfinished.replace(path)
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            verdicts = {id: Verdict(**one | {"notes": tuple(one["notes"])}) for id, one in kept["verdicts"].items()}
+            return verdicts, list(kept["notes"])
+        verdicts, notes = grade_notebook(lesson, notebook.handed.cells, notebook.digest, self.limits, self._interrupted)
+        if not any(one.state == STOPPED for one in verdicts.values()):  # else another run may have more luck
+            unfinished = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+            found = {"verdicts": {id: asdict(one) for id, one in verdicts.items()}, "notes": notes}
+            unfinished.write_text(json.dumps(found), encoding="utf-8")
+            with contextlib.suppress(OSError):
+                unfinished.replace(path)
+        return verdicts, notes
 
     def _path(self, notebook: Notebook, lesson: Lesson) -> Path:
         everything = f"{notebook.digest} {_version_of_the_course(lesson.number)} {self.limits}"
@@ -202,7 +188,7 @@ def _version_of_the_course(lesson: int) -> str:
     if lesson not in _versions:
         files = [
             *ROOT.glob("hooklab/**/*.py"),
-            *ROOT.glob("tests/course/**/wrong.py"),
+            *canary_files(lesson),
             *LESSONS.glob(f"{lesson:02d}_*"),
         ]
         digest = hashlib.sha256(importlib.metadata.version("torch").encode())

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from hooklab.course import words
 from hooklab.course.classroom.reading import Cell, read_notebook
+from hooklab.course.classroom.sandbox import ROOT as ROOT
 
-ROOT = Path(__file__).parents[3]
 LESSONS = ROOT / "lessons"
 _CARD = re.compile(rf"### {words.EXERCISE} (\d+\.\d+) · (.+)\n(●+)")
 _HINT = re.compile(rf"<summary>\s*{words.HINT}: \s*(.*?)</summary>\s*(.*?)\s*</details>", re.S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-from hooklab.course.classroom.workers import STOPPED, Verdict
+from hooklab.course.classroom.verdicts import STOPPED, Verdict
 
 STATES = ("correct", "not yet", "not attempted", "tampered", "stopped", "not handed in")
 # Signs tell as much as colours do: a page may be printed in grey, or read by somebody who sees no red and green.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import ROOT, Exercise, Lesson
-from hooklab.course.classroom.workers import STOPPED, TAMPERED, Verdict
+from hooklab.course.classroom.verdicts import STOPPED, TAMPERED, Verdict
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
 _CODE = re.compile(r"`[^`]*`|'[^']*'|\[[^\]]*\]|(?<!\w)\([^)]*\)")  # and no call, such as `model(x)`

@@ -9,7 +9,7 @@ from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import Exercise, Lesson
 from hooklab.course.classroom.pages import STATES, details, escaped, message, page, state, with_code
 from hooklab.course.classroom.reasons import NO_MISCONCEPTION, Reasons
-from hooklab.course.classroom.workers import Verdict
+from hooklab.course.classroom.verdicts import Verdict
 
 _WIDEST = 8.0  # em, of a bar
 
@@ -19,7 +19,7 @@ def report(
     lessons: dict[int, Lesson],
     reasons: Reasons,
     files: dict[str, str],
-    missing: Sequence[str],
+    unprotected: str,
 ) -> str:
     """Return the report on a class.
 
@@ -28,12 +28,12 @@ def report(
         lessons: those that were graded, by number.
         reasons: why answers are not correct.
         files: the name of each student's page.
-        missing: what this machine could not keep from students' code, one sentence each.
+        unprotected: what this machine could not keep from students' code, or "".
     """
     students = len({one.student for one in graded})
     parts = [f"<h1>What the class has understood</h1><p>{students} student{'' if students == 1 else 's'}.</p>"]
-    if missing:
-        parts.append(f'<p class="told tampered">Not prevented on this machine: {escaped("; ".join(missing))}.</p>')
+    if unprotected:
+        parts.append(f'<p class="told tampered">Not prevented on this machine: {escaped(unprotected)}.</p>')
     for lesson in lessons.values():
         of_it = [one for one in graded if one.lesson == lesson.number]
         parts.append(f"<h2>{with_code(lesson.title)}</h2>")
