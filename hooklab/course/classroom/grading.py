@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -12,9 +13,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hooklab.course.classroom.canaries import canary_files
-from hooklab.course.classroom.collecting import Submission
+from hooklab.course.classroom.collecting import Submission, version_of
 from hooklab.course.classroom.lessons import LESSONS, ROOT, Lesson, lesson_at
 from hooklab.course.classroom.reading import Handed, Unreadable, read_notebook
 from hooklab.course.classroom.sandbox import Limits
@@ -39,9 +41,10 @@ class Graded:
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook that was handed in: its path, the hash of its content, and what is in it."""
+    """A notebook that was handed in: its path, its time, the hash of its content, and what is in it."""
 
     path: str
+    when: tuple[int, ...]
     digest: str
     handed: Handed
 
@@ -108,8 +111,8 @@ def grade_one(submission: Submission, kept: Kept, only: int | None = None) -> li
             notes.append(str(error.args[0]))
             continue
         of_it = [one for one in notebooks if one.handed.lesson == number]
-        notebook = max(of_it, key=lambda one: (_own_cells(one, lesson), Path(one.path).stem == lesson.name, one.path))
-        told = [*notes, *(f"{one.path} is of the same lesson: not graded" for one in of_it if one is not notebook)]
+        notebook = max(of_it, key=functools.partial(_newest, lesson))
+        told = [*notes, *(f"{one.path} is older, or untouched: not graded" for one in of_it if one is not notebook)]
         verdicts, of_the_run = kept.grade(notebook, lesson)
         found.append(Graded(submission.student, number, notebook.path, verdicts, (*told, *of_the_run)))
     return found or [
@@ -159,13 +162,15 @@ def _read(submission: Submission) -> tuple[list[Notebook], list[str]]:
         if handed.lesson is None:
             notes.append(f"{file.path.name} has no exercise of this course")
         else:
-            notebooks.append(Notebook(str(file.path), hashlib.sha256(file.content).hexdigest(), handed))
+            notebooks.append(Notebook(str(file.path), file.when, hashlib.sha256(file.content).hexdigest(), handed))
     return notebooks, notes
 
 
-def _own_cells(notebook: Notebook, lesson: Lesson) -> int:
+def _newest(lesson: Lesson, notebook: Notebook) -> tuple[Any, ...]:
+    """The order of several notebooks of a lesson: the platform's, then time; one without any work comes first."""
     given = {cell.text for cell in lesson.cells}
-    return sum(cell.text not in given for cell in notebook.handed.cells)
+    has_work = any(cell.text not in given for cell in notebook.handed.cells)
+    return has_work, version_of(notebook.path), notebook.when, notebook.path
 
 
 def _everybody(found: list[Graded], only: int | None) -> list[Graded]:

@@ -140,8 +140,7 @@ class Run:
             return
         if name in self._space:
             self._before = self._space
-            note = "it has no check of its own" if state is None else "the answer stands below its check"
-            self._judge(id, self._space[name], [f"{note}: checked as it is at the end of the notebook"])
+            self._judge(id, self._space[name], ["no check has seen this answer: it counts as it is at the end"])
             return
         if state is None:
             about_it = [self.troubles[cell.number] for cell in self.cells if self._may_define(cell, name)]

@@ -6,18 +6,17 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 from hooklab.course.classroom import grade as command
-from hooklab.course.classroom.attempting import canaries_that_pass, chosen_canaries, steady
+from hooklab.course.classroom import verdicts
+from hooklab.course.classroom.canaries import canaries
 from hooklab.course.classroom.collecting import find_submissions
-from hooklab.course.classroom.confinement import PROTECTIONS
 from hooklab.course.classroom.grading import Graded, grade_class
-from hooklab.course.classroom.workers import Worker
+from hooklab.course.classroom.running import chosen_canaries, steady
+from hooklab.course.classroom.sandbox import UNPROTECTED
 from tests.course.classroom.conftest import LIMITS, Grade
 from tests.course.classroom.made_up import RIGHT, SETUP, STUB, answered, code, notebook, write
 
