@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import Exercise, Lesson
 from hooklab.course.classroom.pages import escaped, message, page, state, with_code
-from hooklab.course.classroom.verdicts import TAMPERED, Verdict
+from hooklab.course.classroom.verdicts import TAMPERED, Verdict, points_of
 
 
 def feedback(student: str, graded: Sequence[Graded], lessons: dict[int, Lesson]) -> str:
@@ -22,11 +22,10 @@ def feedback(student: str, graded: Sequence[Graded], lessons: dict[int, Lesson])
             parts += [f"<p>{escaped(note)}</p>" for note in one.notes]
             continue
         done = sum(verdict.state == "correct" for verdict in one.verdicts.values())
-        points = sum(part.points for part in lesson.exercises if _state(one, part) == "correct")
+        points = sum(points_of(part, one.verdicts.get(part.id)) for part in lesson.exercises)
         of = sum(part.points for part in lesson.exercises)
         parts.append(f"<h2>{with_code(lesson.title)}</h2>")
         parts.append(f"<p>{done} of {len(lesson.exercises)} exercises correct, {points} of {of} points.</p>")
-        parts += [f'<p class="soft">{escaped(note)}</p>' for note in one.notes]
         parts += [_exercise(part, one.verdicts.get(part.id), lesson) for part in lesson.exercises]
     return page(f"Feedback for {student}", "\n".join(parts))
 
@@ -56,8 +55,13 @@ def _state(graded: Graded, exercise: Exercise) -> str:
 
 def _exercise(exercise: Exercise, verdict: Verdict | None, lesson: Lesson) -> str:
     name = verdict.state if verdict else "not handed in"
+    is_decided = verdict is not None and verdict.is_decided
+    if is_decided and name == TAMPERED:
+        name = "not yet"
     lines = [f"<h3>{escaped(exercise.id)} · {with_code(exercise.title)} &nbsp; {state(name)}</h3>"]
-    if verdict and verdict.state != "not attempted":
+    if verdict and verdict.remark:
+        lines.append(f"<p>Your teacher says: {escaped(verdict.remark)}</p>")
+    if verdict and verdict.text and verdict.state != "not attempted" and not (is_decided and name == "correct"):
         said = "<p>Your teacher looks at this answer.</p>" if name == TAMPERED else message(verdict)
         lines.append(f'<div class="told">{said}</div>')
     if verdict and verdict.lines and verdict.state not in ("correct", "not attempted"):

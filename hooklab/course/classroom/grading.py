@@ -54,6 +54,7 @@ def grade_class(
     kept: Path,
     *,
     lesson: int | None = None,
+    exercises: frozenset[str] | None = None,
     jobs: int = 2,
     limits: Limits | None = None,
     tell: Callable[[int], None] = lambda done: None,
@@ -64,6 +65,7 @@ def grade_class(
         submissions: what was handed in.
         kept: a folder for the verdicts on each notebook, so that an interrupted run goes on where it was.
         lesson: the one to grade; by default all that were handed in.
+        exercises: the ids of those that count; by default all.
         jobs: how many notebooks run at a time.
         limits: what a notebook may take.
         tell: called after each student with how many are done.
@@ -74,7 +76,7 @@ def grade_class(
 
     def one(submission: Submission) -> list[Graded]:
         try:
-            return grade_one(submission, keeper, lesson)
+            return grade_one(submission, keeper, lesson, exercises)
         except Interrupted:
             return []
         except Exception as error:  # whatever one student has handed in, the others are graded
@@ -96,7 +98,9 @@ def grade_class(
     return _everybody(found, lesson)
 
 
-def grade_one(submission: Submission, kept: Kept, only: int | None = None) -> list[Graded]:
+def grade_one(
+    submission: Submission, kept: Kept, only: int | None = None, exercises: frozenset[str] | None = None
+) -> list[Graded]:
     """Grade all lessons of one student; where nothing can be graded, return one result that says why."""
     notebooks, notes = _read(submission)
     lessons = sorted({one.handed.lesson for one in notebooks if one.handed.lesson is not None})
@@ -106,7 +110,7 @@ def grade_one(submission: Submission, kept: Kept, only: int | None = None) -> li
     found = []
     for number in lessons:
         try:
-            lesson = lesson_at(number, LESSONS)
+            lesson = lesson_at(number, LESSONS, exercises)
         except LookupError as error:
             notes.append(str(error.args[0]))
             continue
@@ -143,7 +147,8 @@ class Kept:
         return verdicts, notes
 
     def _path(self, notebook: Notebook, lesson: Lesson) -> Path:
-        everything = f"{notebook.digest} {_version_of_the_course(lesson.number)} {self.limits}"
+        counts = [one.id for one in lesson.exercises]
+        everything = f"{notebook.digest} {_version_of_the_course(lesson.number)} {self.limits} {counts}"
         return self.folder / f"{hashlib.sha256(everything.encode()).hexdigest()[:32]}.json"
 
 

@@ -9,7 +9,7 @@ from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import Exercise, Lesson
 from hooklab.course.classroom.pages import STATES, details, escaped, message, page, state, with_code
 from hooklab.course.classroom.reasons import NO_MISCONCEPTION, Reasons
-from hooklab.course.classroom.verdicts import Verdict
+from hooklab.course.classroom.verdicts import Verdict, points_of
 
 _WIDEST = 8.0  # em, of a bar
 
@@ -72,7 +72,7 @@ def _glance(graded: Sequence[Graded], lesson: Lesson, files: dict[str, str]) -> 
     rows = []
     for one in graded:
         states = [_state(one, exercise) for exercise in lesson.exercises]
-        points = sum(part.points for part, name in zip(lesson.exercises, states, strict=True) if name == "correct")
+        points = sum(points_of(part, one.verdicts.get(part.id)) for part in lesson.exercises)
         cells = "".join(f'<td class="state">{state(name, words=False)}</td>' for name in states)
         link = f'<a href="feedback/{escaped(files[one.student])}">{escaped(one.student)}</a>'
         rows.append(f"<tr><td>{link}</td>{cells}<td>{points}</td></tr>")
@@ -93,7 +93,9 @@ def _to_look_at(graded: Sequence[Graded], lesson: Lesson) -> str:
     for one in graded:
         lines += [f"{escaped(one.student)}: {escaped(note)}" for note in one.notes]
         for id, verdict in one.verdicts.items():
-            if verdict.notes:
+            if verdict.is_decided:
+                lines.append(f"{escaped(one.student)}, {escaped(id)}: you have decided: {escaped(verdict.remark)}")
+            elif verdict.notes:
                 lines.append(f"{escaped(one.student)}, {escaped(id)}: {escaped('; '.join(verdict.notes))}")
     if not lines:
         return ""

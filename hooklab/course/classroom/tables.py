@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import Lesson
 from hooklab.course.classroom.reasons import Reasons
+from hooklab.course.classroom.verdicts import points_of
 
 COLUMNS = ("student", "exercise", "outcome", "points", "reason", "note")
 NOT_HANDED_IN = "not handed in"
@@ -25,8 +26,8 @@ def grades(graded: Sequence[Graded], lessons: dict[int, Lesson], reasons: Reason
         for exercise in lesson.exercises if lesson else ():
             verdict = one.verdicts.get(exercise.id)
             state = verdict.state if verdict else NOT_HANDED_IN
-            points = exercise.points if state == "correct" else 0
-            notes = "; ".join([*one.notes, *(verdict.notes if verdict else ())])
+            points = points_of(exercise, verdict)
+            notes = "; ".join([*one.notes, *((verdict.remark, *verdict.notes) if verdict else ())]).strip("; ")
             row = (one.student, exercise.id, state, str(points), reasons.of(one, exercise), notes)
             table.writerow([safe(field) for field in row])
         if lesson is None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from hooklab.course.classroom import sandbox
 from hooklab.course.classroom.canaries import canary_files
-from hooklab.course.classroom.lessons import Lesson
+from hooklab.course.classroom.lessons import Exercise, Lesson
 from hooklab.course.classroom.pointing import REACHING
 from hooklab.course.classroom.reading import Cell
 from hooklab.course.classroom.sandbox import Limits
@@ -47,7 +47,8 @@ class Verdict:
 
     `state` is a check's (correct, not yet, not attempted), or "stopped" when the process had to be ended or ended
     itself, or "tampered" when the check could not be trusted any more. `text` is what the check said, `likely` its
-    guess at the misconception, `lines` the student's cell, `notes` what the teacher is told.
+    guess at the misconception, `lines` the student's cell, `notes` what the teacher is told. Where the teacher has
+    decided, `state`, `points` and `remark` are theirs.
     """
 
     state: str
@@ -56,6 +57,16 @@ class Verdict:
     cell: int = 0
     lines: str = ""
     notes: tuple[str, ...] = ()
+    points: int | None = None
+    remark: str = ""
+    is_decided: bool = False
+
+
+def points_of(exercise: Exercise, verdict: Verdict | None) -> int:
+    """Return the points for an exercise: the teacher's, else all for "correct", and else none."""
+    if verdict is not None and verdict.points is not None:
+        return verdict.points
+    return exercise.points if verdict is not None and verdict.state == "correct" else 0
 
 
 class Interrupted(Exception):

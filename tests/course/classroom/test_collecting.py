@@ -93,7 +93,8 @@ WHO = {
         ["Ana Li", "Bo"],
     ),
     "Teams": (
-        [*(f"Ana Li/Lesson 0/Version {n}/{LESSON}" for n in (1, 2)), f"Bo/Lesson 0/Version 1/{LESSON}"], ["Ana Li", "Bo"]
+        [*(f"Ana Li/Lesson 0/Version {n}/{LESSON}" for n in (1, 2)), f"Bo/Lesson 0/Version 1/{LESSON}"],
+        ["Ana Li", "Bo"],
     ),
 }  # fmt: skip
 
