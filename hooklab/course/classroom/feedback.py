@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Sequence
 
 from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import Exercise, Lesson
 from hooklab.course.classroom.pages import escaped, message, page, state, with_code
 from hooklab.course.classroom.verdicts import TAMPERED, Verdict, points_of
+
+_RESERVED = ("con", "prn", "aux", "nul")  # devices of Windows
 
 
 def feedback(student: str, graded: Sequence[Graded], lessons: dict[int, Lesson]) -> str:
@@ -31,20 +31,19 @@ def feedback(student: str, graded: Sequence[Graded], lessons: dict[int, Lesson])
 
 
 def file_names(students: Sequence[str]) -> dict[str, str]:
-    """Return a file name for each student's page: plain characters, and never the same one twice.
+    """Return a file name for each student's page: the name, made safe, and a number where two are alike.
 
     Example:
-        >>> file_names(["Ana", "../Ana"])
-        {'Ana': 'Ana.html', '../Ana': 'Ana-229dec4c.html'}
+        >>> file_names(["Ana Li", "../ana li"])
+        {'Ana Li': 'Ana Li.html', '../ana li': 'ana li 2.html'}
     """
     names: dict[str, str] = {}
-    taken: set[str] = set()
+    taken = set(_RESERVED)
     for student in students:
-        plain = re.sub(r"[^\w-]+", "_", student, flags=re.ASCII).strip("_")[:60]
-        if plain != student or plain.lower() in taken:
-            plain = f"{plain or 'student'}-{hashlib.sha256(student.encode('utf-8', 'replace')).hexdigest()[:8]}"
-        taken.add(plain.lower())
-        names[student] = f"{plain}.html"
+        safe = "".join(one if one.isalnum() or one in " -" else "_" for one in student)[:60].strip(" _-") or "student"
+        name = next(name for name in (safe, *(f"{safe} {n}" for n in range(2, 10**6))) if name.casefold() not in taken)
+        taken.add(name.casefold())
+        names[student] = f"{name}.html"
     return names
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from urllib.parse import quote
 
 from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import Exercise, Lesson
@@ -74,7 +75,7 @@ def _glance(graded: Sequence[Graded], lesson: Lesson, files: dict[str, str]) -> 
         states = [_state(one, exercise) for exercise in lesson.exercises]
         points = sum(points_of(part, one.verdicts.get(part.id)) for part in lesson.exercises)
         cells = "".join(f'<td class="state">{state(name, words=False)}</td>' for name in states)
-        link = f'<a href="feedback/{escaped(files[one.student])}">{escaped(one.student)}</a>'
+        link = f'<a href="feedback/{quote(files[one.student])}">{escaped(one.student)}</a>'
         rows.append(f"<tr><td>{link}</td>{cells}<td>{points}</td></tr>")
     done = [sum(_state(one, exercise) == "correct" for one in graded) for exercise in lesson.exercises]
     foot = "".join(f'<td class="state">{count}</td>' for count in done)
