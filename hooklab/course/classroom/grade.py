@@ -16,7 +16,6 @@ from hooklab.course.classroom.collecting import Submission, find_submissions
 from hooklab.course.classroom.feedback import feedback, file_names
 from hooklab.course.classroom.grading import Graded, grade_class
 from hooklab.course.classroom.lessons import LESSONS, ROOT, Lesson, lesson_at
-from hooklab.course.classroom.reasons import Reasons
 from hooklab.course.classroom.report import report
 from hooklab.course.classroom.sandbox import UNPROTECTED, Limits, bubblewrap
 from hooklab.course.classroom.tables import grades, on_one_line
@@ -48,14 +47,13 @@ def main(argv: Sequence[str]) -> int:
 
 def pages(graded: Sequence[Graded], lessons: dict[int, Lesson], unprotected: str) -> dict[str, str]:
     """Return grades.csv, report.html and all of feedback/ by name; the same results give the same files."""
-    reasons = Reasons(graded, lessons)
     students = list(dict.fromkeys(one.student for one in graded))
     files = file_names(students)
     of_student = {student: [one for one in graded if one.student == student] for student in students}
     own = {f"feedback/{files[student]}": feedback(student, of_student[student], lessons) for student in students}
     return own | {
-        "grades.csv": grades(graded, lessons, reasons),
-        "report.html": report(graded, lessons, reasons, files, unprotected),
+        "grades.csv": grades(graded, lessons),
+        "report.html": report(graded, lessons, files, unprotected),
     }
 
 

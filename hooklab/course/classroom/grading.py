@@ -38,6 +38,10 @@ class Graded:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    def state(self, id: str) -> str:
+        """Return what came of an exercise."""
+        return self.verdicts[id].state if id in self.verdicts else "not handed in"
+
 
 @dataclass(frozen=True)
 class Notebook:

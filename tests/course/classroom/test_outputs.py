@@ -12,11 +12,9 @@ import pytest
 from hooklab.course.classroom.grade import pages
 from hooklab.course.classroom.grading import NONE, Graded
 from hooklab.course.classroom.lessons import LESSONS, lesson_at
-from hooklab.course.classroom.reasons import known_words, reason_of
+from hooklab.course.classroom.reasons import reason_of
 from hooklab.course.classroom.report import what_to_say
 from hooklab.course.classroom.verdicts import STOPPED, TAMPERED, Verdict
-from hooklab.course.exercises import attempt
-from tests.course.lesson04 import wrong as wrong_in_lesson_4
 
 FORGOTTEN = Verdict(
     "not yet",
@@ -57,6 +55,7 @@ class Tags(HTMLParser):
         self.tags: list[str] = []
         self.words = ""
         self.feed(page)
+        self.words = " ".join(self.words.split())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
@@ -143,7 +142,7 @@ def test_the_report_names_reasons_by_frequency_with_an_example_and_no_author() -
 
     page = Tags(written(*graded)["report.html"]).words
 
-    assert "Most common: forgotten return, in exercise 0.1 (3 of 5 students). What to say: write return." in page
+    assert "forgotten return, in exercise 0.1 (3 of 5 students). What to say: write return" in page
     assert page.index("3 × forgotten return") < page.index("1 × the numbers are others")
     assert "What to say: write return" in page
     assert "Go back to “How a lesson works”" in page
@@ -156,7 +155,8 @@ def test_the_report_begins_with_what_was_not_understood_rather_than_with_an_exce
 
     page = Tags(written(*class_of(["ana", "bo"], raised), *class_of(["chen"], FORGOTTEN))["report.html"]).words
 
-    assert "Most common: forgotten return, in exercise 0.1 (1 of 3 students)" in page
+    common = page[page.index("What most often went wrong") :]
+    assert common.index("forgotten return, in exercise 0.1 (1 of 3 students)") < common.index("raised NameError")
 
 
 def test_the_report_shows_what_the_teacher_should_look_at() -> None:
@@ -184,22 +184,13 @@ def test_pages_of_an_earlier_run_are_gone() -> None:
     assert "feedback/bo.html" not in written(*class_of(["ana"], RIGHT))
 
 
-def test_the_reason_of_a_named_wrong_answer_is_in_the_words_of_the_check() -> None:
-    wrong = wrong_in_lesson_4.squares_instead
-    text = str(attempt(wrong.id, wrong.answer))
-
-    reason = reason_of(Verdict("not yet", text), known_words(4)["4.1"], "squares_instead")
-
-    assert reason == "did not get twice the input"
-
-
 def test_a_reason_without_a_name_leaves_out_what_is_one_answers_own() -> None:
     texts = ["f raised KeyError: 'a', at line 3: `x`", "g raised KeyError: 'b', at line 9: `y`"]
 
-    reasons = {reason_of(Verdict("not yet", f"✗ 3.1 not yet: {text}"), (), text[0]) for text in texts}
+    reasons = {reason_of(Verdict("not yet", f"✗ 3.1 not yet: {text}"), text[0]) for text in texts}
 
     assert reasons == {"it raised KeyError: …"}
-    assert reason_of(Verdict("not yet", "✗ 3.1 not yet: model(x) did not run (twice)"), (), "f") == (
+    assert reason_of(Verdict("not yet", "✗ 3.1 not yet: model(x) did not run (twice)"), "f") == (
         "model(x) did not run …"
     )
 
@@ -208,6 +199,6 @@ def test_what_to_say_is_the_explanation_or_the_hint_that_speaks_of_the_same() ->
     exercise = lesson_at(3, LESSONS).exercises[0]
     unexplained = Verdict("not yet", "✗ 3.1 not yet: that is the model's result\n    expected  [1, 2]", "return value")
 
-    assert what_to_say(FORGOTTEN, exercise) == "write <code>return</code>"
-    assert what_to_say(unexplained, exercise).startswith(exercise.hints[0][1].split("`")[0])
+    assert what_to_say(FORGOTTEN, exercise) == "write `return`"
+    assert what_to_say(unexplained, exercise).startswith(exercise.hints[0][1])
     assert what_to_say(Verdict("not yet", "✗ 3.1 not yet: something else\n    expected  [1, 2]"), exercise) == ""
