@@ -32,7 +32,7 @@ def page(template: str, **values: Any) -> str:
 def with_code(text: str) -> Markup:
     """Return a text as HTML, with what stands between backquotes, or is marked so already, as code."""
     text = _shown(text.replace("<code>", "`").replace("</code>", "`"))
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def head(verdict: Verdict) -> str:
