@@ -1,12 +1,11 @@
 """The files in a zip that somebody else has made: read in memory, never unpacked, each within a limit.
 
-A zip may hold paths that lead out of it, links, a thousand times its size, a password, or other zips.
+A zip may hold a thousand times its size, a password, or other zips. Paths that lead out of it are no more than names.
 """
 
 from __future__ import annotations
 
 import io
-import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -71,8 +70,8 @@ class _Reader:
         is_zip = path.suffix.lower() == ".zip"
         if entry.is_dir() or "__MACOSX" in path.parts or not (is_zip or path.name.lower().endswith(self.suffix)):
             return
-        if fault := _refused(entry, path):
-            yield Packed(PurePosixPath(path.name), fault=fault)
+        if entry.flag_bits & _ENCRYPTED:
+            yield Packed(PurePosixPath(path.name), fault=f"{path.name} is encrypted: ask for it without a password")
             return
         if self.left < 0:  # said once
             return
@@ -91,13 +90,3 @@ class _Reader:
                 yield replace(inner, path=path.with_suffix("") / inner.path)
         else:
             yield Packed(path, fault=f"{path.name}: zips in zips in zips were not read")
-
-
-def _refused(entry: zipfile.ZipInfo, path: PurePosixPath) -> str:
-    if entry.flag_bits & _ENCRYPTED:
-        return f"{path.name} is encrypted: ask for it without a password"
-    if path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
-        return f"a path that leads out of the zip was left alone: {entry.filename}"
-    if stat.S_ISLNK(entry.external_attr >> 16):
-        return f"{path.name} is a link and no file: it was not followed"
-    return ""

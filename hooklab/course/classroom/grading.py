@@ -9,9 +9,10 @@ import importlib.metadata
 import json
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from hooklab.course.classroom.reading import Handed, Unreadable, read_notebook
 from hooklab.course.classroom.sandbox import Limits
 from hooklab.course.classroom.verdicts import STOPPED, Interrupted, Verdict, grade_notebook
 
+_TELLING = 8  # lines that two students do not write alike by chance
 NONE = -1  # in the place of a lesson's number: lesson 0 is one
 
 
@@ -99,7 +101,7 @@ def grade_class(
     finally:
         interrupted.set()
         pool.shutdown(cancel_futures=True)
-    return _everybody(found, lesson)
+    return _everybody(_with_copies_noted(found), lesson)
 
 
 def grade_one(
@@ -180,6 +182,35 @@ def _newest(lesson: Lesson, notebook: Notebook) -> tuple[Any, ...]:
     given = {cell.text for cell in lesson.cells}
     has_work = any(cell.text not in given for cell in notebook.handed.cells)
     return has_work, version_of(notebook.path), notebook.when, notebook.path
+
+
+def _with_copies_noted(found: list[Graded]) -> list[Graded]:
+    """Note whose right answers are all those of another student, or the course's own, letter for letter."""
+    owners: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for number in {one.lesson for one in found if one.verdicts}:
+        owners[_answers(_solved(lesson_at(number, LESSONS)))].append("the course's own solutions")
+    for one in found:
+        owners[_answers(one.verdicts)].append(one.student)
+    noted = []
+    for one in found:
+        others = [owner for owner in owners[_answers(one.verdicts)] if owner != one.student]
+        is_telling = sum(text.count("\n") for text in _answers(one.verdicts)) >= _TELLING
+        note = f"the same answers, letter for letter: {', '.join(others)}"
+        noted.append(replace(one, notes=(*one.notes, note)) if others and is_telling else one)
+    return noted
+
+
+def _answers(verdicts: dict[str, Verdict]) -> tuple[str, ...]:
+    right = [verdict.lines.split("\n") for verdict in verdicts.values() if verdict.state == "correct"]
+    return tuple("\n".join(line.rstrip() for line in lines if line.strip()[:4] != "### ").strip() for lines in right)
+
+
+def _solved(lesson: Lesson) -> dict[str, Verdict]:
+    solutions = read_notebook((ROOT / "solutions" / f"{lesson.name}.ipynb").read_bytes()).cells
+    texts = {cell.grade_id: cell.text for cell in solutions}
+    return {
+        one.id: Verdict("correct", "", lines=texts[f"solution-{one.id.replace('.', '-')}"]) for one in lesson.exercises
+    }
 
 
 def _everybody(found: list[Graded], only: int | None) -> list[Graded]:

@@ -18,7 +18,7 @@ from hooklab.course.classroom import grade as command
 from hooklab.course.classroom import verdicts
 from hooklab.course.classroom.canaries import canaries
 from hooklab.course.classroom.collecting import find_submissions
-from hooklab.course.classroom.grading import Graded, grade_class
+from hooklab.course.classroom.grading import Graded, _with_copies_noted, grade_class
 from hooklab.course.classroom.lessons import LESSONS, lesson_at
 from hooklab.course.classroom.reading import read_notebook
 from hooklab.course.classroom.running import chosen_canaries, steady
@@ -266,6 +266,20 @@ def test_everybody_gets_a_row_for_each_lesson_that_anybody_has_handed_in(tmp_pat
 
     assert [(one.student, one.lesson, list(one.verdicts)) for one in found] == [
         ("ana", 0, ["0.1"]), ("ana", 3, []), ("bo", 0, []), ("bo", 3, ["3.2"])
+    ]  # fmt: skip
+
+
+def test_the_same_answers_and_the_courses_own_are_pointed_out() -> None:
+    solutions = read_notebook((ROOT / "solutions" / "03_forward_hooks.ipynb").read_bytes()).cells
+    texts = {cell.grade_id.removeprefix("solution-").replace("-", "."): cell.text for cell in solutions}
+    own = {one.id: Verdict("correct", "", lines=texts[one.id]) for one in lesson_at(3, LESSONS).exercises}
+    short, long = ({"3.1": Verdict("correct", "", lines="x\n" * lines)} for lines in (3, 9))
+    students = {"copied": own, "ana": long, "bo": long, "chen": short, "dilek": short, "emil": {}}
+
+    found = _with_copies_noted([Graded(name, 3, verdicts=verdicts) for name, verdicts in students.items()])
+
+    assert [one.notes[0].split(": ")[1] if one.notes else "" for one in found] == [
+        "the course's own solutions", "bo", "ana", "", "", ""
     ]  # fmt: skip
 
 
