@@ -16,7 +16,7 @@ import time
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from hooklab.course.classroom.archives import MOST_BYTES, Packed, packed_files, paths_in
@@ -66,11 +66,14 @@ class Submission:
 
 @dataclass(frozen=True)
 class _Found:
-    """A file or an empty folder: what leads to it from the class's folder, and the zip of a class that it is in."""
+    """A file or an empty folder: what leads to it from the class's folder, and where it is.
+
+    In a zip of a whole class, `path` is the zip, and `entry` its name in there.
+    """
 
     parts: tuple[str, ...]
     path: Path
-    archive: Path | None = None
+    entry: str = ""
     is_folder: bool = False
 
     @property
@@ -113,14 +116,14 @@ def find_submissions(folder: Path) -> list[Submission]:
 
 
 def _add(one: _Found, student: Submission) -> None:
-    if one.archive is None and one.path.is_symlink():
+    if not one.entry and one.path.is_symlink():
         student.faults.append(f"{one.parts[-1]} is a link and no file: it was not followed")
-    elif one.archive is None and not one.is_folder and not one.path.is_file():
+    elif not one.entry and not one.is_folder and not one.path.is_file():
         student.faults.append(f"{one.parts[-1]} is no file: it was left alone")
     elif _is_mistaken(one):
         student.faults.append(f"{one.parts[-1]} is not a notebook: ask for the .ipynb")
-    elif one.is_read and one.archive:
-        student.archives[one.archive].add(str(one.path))
+    elif one.is_read and one.entry:
+        student.archives[one.path].add(one.entry)
     elif one.is_read:
         student.files.append(one.path)
 
@@ -146,7 +149,7 @@ def _all_in(folder: Path) -> list[_Found]:
 
 def _packed(archive: Path, above: tuple[str, ...]) -> list[_Found]:
     names = [name for name in paths_in(archive) if not _is_noise(_parts(name))]
-    return [_Found((*above, *_parts(name)), Path(name), archive) for name in names]
+    return [_Found((*above, *_parts(name)), archive, name) for name in names]
 
 
 def _walk(folder: Path, above: tuple[str, ...]) -> Iterator[_Found]:
@@ -169,7 +172,7 @@ def _below_the_class(found: list[_Found]) -> list[_Found]:
     depth = _students_below(["/".join(one.parts) for one in found if one.is_read or one.is_folder]) or 0
     depth = max(depth, 1) if all(one.parts[0] == "submitted" for one in found) and found else depth
     return [
-        one if _platforms(one.parts) else _Found(one.parts[depth:], one.path, one.archive, one.is_folder)
+        one if _platforms(one.parts) else replace(one, parts=one.parts[depth:])
         for one in found
         if len(one.parts) > depth
     ]
@@ -189,7 +192,7 @@ def _students_below(names: Sequence[str]) -> int | None:
 def _without_lessons(found: list[_Found]) -> list[_Found]:
     """Leave out a first folder that is a lesson's, such as those of two archives unpacked side by side."""
     return [
-        _Found(one.parts[1:], one.path, one.archive, one.is_folder)
+        replace(one, parts=one.parts[1:])
         if len(one.parts) > 1 and _A_LESSONS.match(one.parts[0]) and not _platforms(one.parts[:1])
         else one
         for one in found
@@ -224,8 +227,10 @@ def _several_of_one_name(owners: Sequence[tuple[_Found, _Who]]) -> set[str]:
     """
     numbers = defaultdict[tuple[object, ...], set[str]](set)
     for one, who in owners:
-        above = itertools.takewhile(lambda part: not _platforms([part]), one.path.parts)
-        numbers[who.name, one.archive, *above].add(who.number)
+        above = itertools.takewhile(
+            lambda part: not _platforms([part]), _parts(one.entry) if one.entry else one.path.parts
+        )
+        numbers[who.name, one.path if one.entry else "", *above].add(who.number)
     return {str(name) for (name, *_), found in numbers.items() if len(found) > 1}
 
 

@@ -95,8 +95,9 @@ class Run:
         hooklab.check = hooklab.course.exercises.check = self.check
         self._shell = Shell.instance(config=Config(HistoryManager={"enabled": False}))
         self._space: dict[str, Any] = self._shell.user_ns
-        with self._shell.builtin_trap:  # IPython has builtins of its own
-            self._clean, self._builtins = Patches(), dict(vars(builtins))
+        for name in ("exit", "quit"):  # IPython hides these while a cell runs
+            self._shell.builtin_trap.auto_builtins.pop(name, None)
+        self._clean, self._builtins = Patches(), dict(vars(builtins))
 
     def all_cells(self) -> None:
         """Run the cells, in their order, as far as there are checks; then check what no call has checked."""

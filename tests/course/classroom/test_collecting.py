@@ -48,6 +48,7 @@ def test_nbgraders_submitted_folder(tmp_path: Path) -> None:
         ([f"liana_12_345_{LESSON}", f"bobo_LATE_13_346_{LESSON}"], {"bobo": 1, "liana": 1}),
         ([f"Lesson 0_ana_attempt_2026-01-02-10-11-12_{LESSON}"], {"ana": 1}),
         ([f"ana/{LESSON}", f"bo/{LESSON}"], {"ana": 1, "bo": 1}),
+        ([f"./ana/{LESSON}", f"./bo//{LESSON}"], {"ana": 1, "bo": 1}),
         ([f"submitted/ana/lesson0/{LESSON}"], {"ana": 1}),
         ([f"müllerana_1_2_{LESSON}", f"li2_LATE_3_4_{LESSON}"], {"li2": 1, "müllerana": 1}),
         ([f"3b/ana/{LESSON}", f"3b/bo/{LESSON}", f"__MACOSX/3b/ana/._{LESSON}"], {"ana": 1, "bo": 1}),
