@@ -120,9 +120,12 @@ def _ids(text: str) -> frozenset[str]:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not 0 < value < math.inf:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return value
 
 

@@ -84,12 +84,12 @@ def _grade_id(raw: dict[str, Any]) -> str:
 
 
 def _lesson(cells: tuple[Cell, ...], texts: list[str]) -> int | None:
-    found: Counter[int] = Counter()
-    for numbers in [_GRADED.findall(cell.grade_id) for cell in cells] + [
-        _CARD.findall(text) + _CHECKED.findall(text) for text in texts
-    ]:
-        found.update(int(number) for number in set(numbers))
-    return found.most_common(1)[0][0] if found else None
+    found: Counter[str] = Counter()
+    for cell in cells:
+        found.update(set(_GRADED.findall(cell.grade_id)))
+    for text in texts:
+        found.update(set(_CARD.findall(text) + _CHECKED.findall(text)))
+    return int(found.most_common(1)[0][0]) if found else None
 
 
 def _language(metadata: Any) -> str:

@@ -124,6 +124,10 @@ def test_a_number_behind_a_name_is_a_lesson_where_the_notebook_is_of_that_lesson
     assert found[0].faults == ["ana_00.ipynb is taken for lesson 0 of ana"]
 
 
+def test_a_notebook_alone(tmp_path: Path) -> None:
+    assert found_in(write(answered(), tmp_path / "Ana Li.ipynb")) == {"Ana Li": 1}
+
+
 def test_a_report_beside_the_notebooks_is_passed_over(tmp_path: Path) -> None:
     write(answered(), tmp_path / "ana.ipynb")
     write("<html>", tmp_path / "report" / "report.html")
