@@ -123,7 +123,7 @@ class Run:
         self.send({"cell": cell.number})
         self._now, self._before = cell, dict(self._space)
         try:
-            with stopped_after(3 * self.seconds):
+            with stopped_after(6 * self.seconds):
                 result = self._shell.run_cell(cell.text, store_history=True)  # type: ignore[no-untyped-call]
             trouble = _trouble(cell.number, result)
         except BaseException as error:

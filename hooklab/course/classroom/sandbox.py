@@ -36,7 +36,7 @@ _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sys", *(f"/etc/{name}" for name i
 class Limits:
     """What one notebook may take.
 
-    `seconds` is for one check, and three times that for a cell; both may take longer where the machine is busy.
+    `seconds` is for one check, and six times that for a cell; both may take longer where the machine is busy.
     `memory` is in megabytes, on top of what Python and torch take; `disk` as well.
     """
 

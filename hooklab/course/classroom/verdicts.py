@@ -219,7 +219,7 @@ def _listen(
 def _patience(heard: _Heard, limits: Limits) -> float:
     if heard.pointed_out is None or not (heard.cell or heard.checking):
         return _UNTIL_IT_BEGINS
-    return limits.seconds * (4 if heard.checking else 10)
+    return limits.seconds * (4 if heard.checking else 20)
 
 
 def _start(lesson: int, limits: Limits, scratch: str) -> subprocess.Popen[bytes]:
