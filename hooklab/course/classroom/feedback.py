@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,7 +55,8 @@ def file_names(students: Sequence[str]) -> dict[str, str]:
     taken = set(_RESERVED)
     for student in students:
         safe = "".join(one if one.isalnum() or one in " -" else "_" for one in student)[:60].strip(" _-") or "student"
-        name = next(name for name in (safe, *(f"{safe} {n}" for n in range(2, 10**6))) if name.casefold() not in taken)
+        numbered = (f"{safe} {number}" for number in itertools.count(2))
+        name = next(name for name in itertools.chain([safe], numbered) if name.casefold() not in taken)
         taken.add(name.casefold())
         names[student] = f"{name}.html"
     return names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ def _shown(value: Any) -> Any:
     return value
 
 
+@functools.cache
 def _templates() -> Environment:
     found = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
