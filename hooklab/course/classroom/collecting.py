@@ -1,8 +1,10 @@
 """The submissions in a folder, as teachers have them: whose they are, and where each one's notebooks are.
 
-Four forms are understood, also mixed: notebooks named by student; a folder for each student; the zip of a learning
-platform, packed or unpacked, with its prefixes before the names; nbgrader's `submitted/STUDENT/ASSIGNMENT`. A folder or
-zip that holds nothing but one folder of students is looked into. Links are not followed.
+Notebooks named by student; a folder for each student; the zip of a learning platform, packed or unpacked, also one for
+each lesson; nbgrader's `submitted/STUDENT/ASSIGNMENT`; all of these also mixed. Links are not followed.
+
+A student is who the platform says: the whole name. Two of one name whom the platform gives different numbers are two
+students, called by name and number. Whatever is less certain is a note that the teacher reads first.
 """
 
 from __future__ import annotations
@@ -10,46 +12,79 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+import time
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from hooklab.course.classroom.archives import MOST_BYTES, Packed, packed_files, paths_in
+from hooklab.course.classroom.reading import Unreadable, read_notebook
 
 NOTEBOOK = (".ipynb", ".ipynb.txt", ".ipynb.json")  # as browsers save one
 _READ = (*NOTEBOOK, ".zip")
 # What is handed in by mistake. Other files beside the notebooks may be the teacher's own, such as a list of names.
 _MISTAKEN = (".html", ".pdf", ".py", ".docx", ".rar", ".7z", ".tar", ".gz", ".tgz")
 _IGNORED = {".ipynb_checkpoints", "__pycache__", "__MACOSX", ".git", ".venv", "node_modules"}
-# What learning platforms write around the name of a student.
-_MOODLE = re.compile(r"(?P<student>.+?)_\d+_assignsubmission_[a-z]+_?")
-_CANVAS = re.compile(r"(?P<student>[^\W_A-Z]+)(_LATE)?_\d+_\d+_(?P<file>.+)")
-_BLACKBOARD = re.compile(r".+?_(?P<student>[^_]+)_attempt_\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d(_(?P<file>.+))?")
+REPORT = ".graded"  # in the folder of a report of ours, which is no submission
+# What learning platforms write around a student's name: Moodle, Blackboard, Brightspace, Google Classroom, Canvas.
+_PLATFORMS = [
+    re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_[a-z]+_?.*", re.S),
+    re.compile(r".+?_(?P<name>[^_]+)_attempt_\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d(_.+|\..+)?"),
+    re.compile(r"(?P<number>\d+)-\d+ - (?P<name>.+?) - .*\d [AP]M( - .+)?"),
+    re.compile(r"(?P<name>[^\W\d].*?) - \d\d_.+"),
+    re.compile(r"(?P<name>[^\W_A-Z]+)(_LATE)?_(?P<number>\d+)_\d+_.+"),
+]
+_A_LESSONS = re.compile(r"\d\d_|lesson|assignment|homework|week", re.I)  # a folder for a lesson, no student's name
+_LESSON_BEHIND = re.compile(r"(?P<name>.+?)[ _-]+(?P<lesson>\d{1,2})")  # such as ana_03.ipynb
+_VERSION = re.compile(r"(?:version|attempt)[ _]?([\d-]+)", re.I)  # Teams, Blackboard
+_SUFFIX = re.compile(r"(\.ipynb|\.tar)?\.[a-z0-9]{1,5}$", re.I)
 _MOST_STUDENTS = 2000  # in a zip that may be one student's
-_A_LESSONS = re.compile(r"\d\d_|lesson", re.I)  # no student's name
 
 
 @dataclass
 class Submission:
     """All that one student has handed in: the files it can be read from. Nothing is kept in memory.
 
-    `archives` are zips of a whole class, of which only this student's part is read: below so many folders.
+    `archives` are zips of a whole class, with the names in them that are this student's.
     """
 
     student: str
     files: list[Path] = field(default_factory=list)
-    archives: list[tuple[Path, int]] = field(default_factory=list)
+    archives: dict[Path, set[str]] = field(default_factory=lambda: defaultdict(set))
     faults: list[str] = field(default_factory=list)
 
     def read(self) -> Iterator[Packed]:
         """Yield this student's notebooks, in the order of their paths, and the files that could not be read."""
         for path in self.files:
-            yield from _read(path, lambda name: True)
-        for archive, depth in self.archives:
-            yield from _read(archive, functools.partial(self._is_own, depth=depth))
+            yield from _read(path)
+        for archive, names in self.archives.items():
+            found = packed_files(archive, NOTEBOOK, names.__contains__)
+            yield from (one for one in found if not _is_noise(one.path.parts))
 
-    def _is_own(self, name: str, depth: int) -> bool:
-        return whose_path(name, depth) == self.student
+
+@dataclass(frozen=True)
+class _Found:
+    """A file or an empty folder: what leads to it from the class's folder, and where it is.
+
+    In a zip of a whole class, `path` is the zip, and `entry` its name in there.
+    """
+
+    parts: tuple[str, ...]
+    path: Path
+    entry: str = ""
+    is_folder: bool = False
+
+    @property
+    def is_read(self) -> bool:
+        return not self.is_folder and self.parts[-1].lower().endswith(_READ)
+
+
+@dataclass(frozen=True)
+class _Who:
+    name: str
+    number: str = ""
 
 
 def find_submissions(folder: Path) -> list[Submission]:
@@ -59,154 +94,200 @@ def find_submissions(folder: Path) -> list[Submission]:
     """
     if not folder.exists():
         raise LookupError(f"there is no {folder}")
-    if (folder / "submitted").is_dir():
-        folder = folder / "submitted"
-    found: dict[str, Submission] = {}
-    if _is_zip(folder):
-        _add_class(folder, found)
-    there = _visible(folder) if folder.is_dir() else []
-    if len(there) == 1 and folder.name != "submitted":
-        there = _inside(there[0], found)
-    for path in there:
-        _add(path, found)
-    if not found:
+    found = _without_lessons(_below_the_class(_all_in(folder)))
+    if not any(one.is_read or one.is_folder or one.path.is_symlink() or _is_mistaken(one) for one in found):
         raise LookupError(
             f"no notebooks in {folder}: give a folder of notebooks, of folders named by student, or of zips"
         )
-    return sorted(found.values(), key=lambda one: one.student)
+    owners = [(one, _whose(one)) for one in found]
+    several = _several_of_one_name(owners)
+    students: dict[str, Submission] = {}
+    for one, who in owners:
+        is_several = who.name in several and who.number
+        name = f"{who.name} ({who.number})" if is_several else who.name
+        is_named = one.is_folder or len(one.parts) > 1 or _platforms(one.parts)
+        if not is_named and not one.is_read and not one.path.is_symlink() and not _is_mistaken(one):
+            continue  # such as the teacher's list of names
+        student = students.setdefault(name, Submission(name))
+        if is_several and not student.faults:
+            student.faults.append(f"several students are called {who.name}: told apart by the platform's number")
+        _add(one, student)
+    return _with_lesson_behind(sorted(students.values(), key=lambda one: one.student))
 
 
-def _visible(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.iterdir()) if not _is_noise([path.name]) and path.name[0] != "."]
+def _add(one: _Found, student: Submission) -> None:
+    if not one.entry and one.path.is_symlink():
+        student.faults.append(f"{one.parts[-1]} is a link and no file: it was not followed")
+    elif not one.entry and not one.is_folder and not one.path.is_file():
+        student.faults.append(f"{one.parts[-1]} is no file: it was left alone")
+    elif _is_mistaken(one):
+        student.faults.append(f"{one.parts[-1]} is not a notebook: ask for the .ipynb")
+    elif one.is_read and one.entry:
+        student.archives[one.path].add(one.entry)
+    elif one.is_read:
+        student.files.append(one.path)
 
 
-def _is_noise(parts: Sequence[str]) -> bool:
-    return any(part in _IGNORED or part.startswith("._") for part in parts)
+def _is_mistaken(one: _Found) -> bool:
+    return not one.is_folder and one.parts[-1].lower().endswith(_MISTAKEN) and len(one.parts) < 3
 
 
-def _add(path: Path, found: dict[str, Submission]) -> None:
-    name = path.name.lower()
-    if path.is_symlink():
-        _of(path.stem, found).faults.append(f"{path.name} is a link: it was not followed")
-    elif path.is_dir():
-        one = _of(whose_folder(path.name), found)
-        files, faults = _files_in(path)
-        one.files += files
-        one.faults += faults
-    elif _is_zip(path):
-        if any(_is_platforms(name) for name in paths_in(path)):
-            _add_class(path, found)
-        else:
-            _of(whose_file(path.name), found).files.append(path)
-    elif name.endswith(NOTEBOOK) and path.is_file():
-        _of(whose_file(path.name), found).files.append(path)
-    elif name.endswith(_MISTAKEN):
-        _of(whose_file(path.name), found).faults.append(f"{path.name} is no notebook: ask for the .ipynb")
+def _all_in(folder: Path) -> list[_Found]:
+    """Return all that is in a folder or zip, with the zips of a whole class opened."""
+    if not folder.is_dir():
+        return _packed(folder, ()) or [_Found((folder.name,), folder)]
+    there = list(_walk(folder, ()))
+    zips = [one for one in there if one.path.suffix.lower() == ".zip" and not one.path.is_symlink()]
+    found = []
+    for one in there:
+        is_only = len(there) == 1
+        names = paths_in(one.path) if one in zips else []
+        is_class = any(_platforms(_parts(name)) for name in names) or (is_only and _students_below(names) is not None)
+        found += _packed(one.path, one.parts[:-1]) if is_class else [one]
+    return found
 
 
-def _inside(only: Path, found: dict[str, Submission]) -> list[Path]:
-    """Look into the only folder or zip that was handed in: it may be one student's, or all of the class."""
-    if only.is_dir() and not only.is_symlink() and not _is_platforms(only.name):
-        names = [path.relative_to(only).as_posix() for path in _files_in(only)[0]]
-        depth = _depth(names)
-        return [only] if depth is None else _visible(only.joinpath(*_parts(names[0])[:depth]))
-    if _is_zip(only) and _depth(paths_in(only)) is not None:
-        _add_class(only, found)
-        return []
-    return [only]
-
-
-def _add_class(archive: Path, found: dict[str, Submission]) -> None:
+def _packed(archive: Path, above: tuple[str, ...]) -> list[_Found]:
     names = [name for name in paths_in(archive) if not _is_noise(_parts(name))]
-    depth = _depth(names) or 0
-    students = {whose_path(name, depth) for name in names if name.lower().endswith(_READ) or _is_platforms(name)}
-    for student in students or {archive.stem}:
-        _of(student, found).archives.append((archive, depth))
+    return [_Found((*above, *_parts(name)), archive, name) for name in names]
 
 
-def _depth(names: Sequence[str]) -> int | None:
-    """Return how many folders all notebooks of a class are in, such as 1 for "3b/ana/03.ipynb" and "3b/bo/03.ipynb".
+def _walk(folder: Path, above: tuple[str, ...]) -> Iterator[_Found]:
+    inside = [path for path in sorted(folder.iterdir()) if not _is_noise([path.name])]
+    if (folder / REPORT).is_dir():
+        return
+    if not inside and above:
+        yield _Found(above, folder, is_folder=True)
+    for path in inside:
+        if path.is_dir() and not path.is_symlink():
+            yield from _walk(path, (*above, path.name))
+        else:
+            yield _Found((*above, path.name), path)
 
-    None where these are the notebooks of one student.
-    """
-    read = [name for name in names if name.lower().endswith(_READ) and not _is_noise(_parts(name))]
-    folders = zip(*[_parts(name)[:-1] for name in read], strict=False)
+
+def _below_the_class(found: list[_Found]) -> list[_Found]:
+    """Leave out the folders that all of a class are in, such as "3b" of "3b/ana/03.ipynb" and "3b/bo/03.ipynb"."""
+    if any(one.parts[0] == "submitted" for one in found):
+        found = [one for one in found if one.parts[0] == "submitted"]
+    depth = _students_below(["/".join(one.parts) for one in found if one.is_read or one.is_folder]) or 0
+    depth = max(depth, 1) if all(one.parts[0] == "submitted" for one in found) and found else depth
+    return [
+        one if _platforms(one.parts) else replace(one, parts=one.parts[depth:])
+        for one in found
+        if len(one.parts) > depth
+    ]
+
+
+def _students_below(names: Sequence[str]) -> int | None:
+    """Return how many folders all students of a class are in, None where these are the files of one student."""
+    read = [_parts(name) for name in names if not _is_noise(_parts(name))]
+    folders = zip(*[parts[:-1] for parts in read], strict=False)
     common = [one[0] for one in itertools.takewhile(lambda one: len(set(one)) == 1, folders)]
-    if any(_is_platforms(part) for part in common):
+    if any(_platforms([part]) for part in common):
         return 0
-    students = {whose_path(name, len(common)) for name in read}
+    students = {parts[len(common)] for parts in read}
     return len(common) if 1 < sum(not _A_LESSONS.match(one) for one in students) <= _MOST_STUDENTS else None
 
 
-def _of(student: str, found: dict[str, Submission]) -> Submission:
-    return found.setdefault(student, Submission(student))
+def _without_lessons(found: list[_Found]) -> list[_Found]:
+    """Leave out a first folder that is a lesson's, such as those of two archives unpacked side by side."""
+    return [
+        replace(one, parts=one.parts[1:])
+        if len(one.parts) > 1 and _A_LESSONS.match(one.parts[0]) and not _platforms(one.parts[:1])
+        else one
+        for one in found
+    ]
 
 
-def _files_in(folder: Path) -> tuple[list[Path], list[str]]:
-    files, faults = [], []
-    for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder)
-        if _is_noise(inside.parts) or not path.name.lower().endswith(_READ):
-            continue
-        if path.is_symlink() or not path.is_file():
-            faults.append(f"{inside} is a link and no file: it was not followed")
-        else:
-            files.append(path)
-    return files, faults
+def _whose(one: _Found) -> _Who:
+    if known := _platforms(one.parts):
+        return known
+    is_file = len(one.parts) == 1 and not one.is_folder
+    name = _SUFFIX.sub("", one.parts[0]) if is_file else one.parts[0]
+    return _Who(unicodedata.normalize("NFC", name))
 
 
-def whose_path(name: str, depth: int = 0) -> str:
-    """Return the student that a path in a class's zip belongs to, where the students' are below `depth` folders.
+def _platforms(parts: Sequence[str]) -> _Who | None:
+    """Return whose a path is by what a learning platform has written into it.
 
     Example:
-        >>> whose_path("Ana Li_4711_assignsubmission_file_/03_forward_hooks.ipynb")
-        'Ana Li'
-        >>> whose_path("liana_LATE_12_345_03_forward_hooks.ipynb")
-        'liana'
-        >>> whose_path("submitted/ana/lesson3/03_forward_hooks.ipynb")
-        'ana'
+        >>> _platforms(["Ana Li_4711_assignsubmission_file_", "03_forward_hooks.ipynb"])
+        _Who(name='Ana Li', number='4711')
     """
-    parts = _parts(name)[depth:]
-    if len(parts) == 1 or ".." in parts:
-        return whose_file(parts[-1])
-    return whose_folder(parts[0])
+    for part, pattern in itertools.product(parts, _PLATFORMS):
+        if match := pattern.fullmatch(unicodedata.normalize("NFC", part)):
+            return _Who(match["name"], match.groupdict().get("number") or "")
+    return None
+
+
+def _several_of_one_name(owners: Sequence[tuple[_Found, _Who]]) -> set[str]:
+    """Return the names that one archive, or one folder of it, gives to different numbers.
+
+    Moodle numbers its participants anew for each assignment: different numbers in two archives may be one student.
+    """
+    numbers = defaultdict[tuple[object, ...], set[str]](set)
+    for one, who in owners:
+        above = itertools.takewhile(
+            lambda part: not _platforms([part]), _parts(one.entry) if one.entry else one.path.parts
+        )
+        numbers[who.name, one.path if one.entry else "", *above].add(who.number)
+    return {str(name) for (name, *_), found in numbers.items() if len(found) > 1}
+
+
+def _with_lesson_behind(submissions: list[Submission]) -> list[Submission]:
+    """Join ana_01.ipynb and ana_03.ipynb, where these are lessons 1 and 3, and tell it."""
+    joined: dict[str, Submission] = {}
+    for one in submissions:
+        match = _LESSON_BEHIND.fullmatch(one.student)
+        is_lesson = (
+            match and len(one.files) == 1 and not one.archives and _lesson_of(one.files[0]) == int(match["lesson"])
+        )
+        name = match["name"] if match and is_lesson else one.student
+        there = joined.setdefault(name, Submission(name))
+        there.files += one.files
+        there.archives |= one.archives
+        there.faults += one.faults
+        if name != one.student:
+            there.faults.append(f"{one.files[0].name} is taken for lesson {int(match['lesson'])} of {name}")  # type: ignore[index]
+    return sorted(joined.values(), key=lambda one: one.student)
+
+
+def _lesson_of(path: Path) -> int | None:
+    try:
+        return read_notebook(next(_read(path)).content).lesson
+    except (Unreadable, StopIteration):
+        return None
+
+
+@functools.cache
+def _is_ignored(part: str) -> bool:
+    return part in _IGNORED or part.startswith(".")
+
+
+def _is_noise(parts: Sequence[str]) -> bool:
+    return any(map(_is_ignored, (part for part in parts if part not in ("..", "."))))
 
 
 def _parts(name: str) -> list[str]:
-    return [part for part in re.split(r"[/\\]", name) if part not in ("", ".", "submitted")]
+    return [part for part in re.split(r"[/\\]", name) if part not in ("", ".")] or [name]
 
 
-def whose_folder(name: str) -> str:
-    """Return the student that a folder is named by, without what a learning platform writes around it."""
-    match = _MOODLE.match(name) or _BLACKBOARD.fullmatch(name)
-    return match["student"] if match else name
+def version_of(path: str) -> tuple[int, ...]:
+    """Return the version that a platform has written into a path, to compare with that of another one."""
+    found = [tuple(int(one) for one in match.split("-") if one) for match in _VERSION.findall(path)]
+    return max(found, default=())
 
 
-def whose_file(name: str) -> str:
-    """Return the student that a notebook or zip is named by, without what a learning platform writes around it."""
-    stem = re.sub(r"(\.ipynb|\.tar)?\.[a-z0-9]{1,5}$", "", name, flags=re.I)
-    match = _MOODLE.match(stem) or _BLACKBOARD.fullmatch(stem) or _CANVAS.fullmatch(stem)
-    return match["student"] if match else stem
-
-
-def _is_platforms(name: str) -> bool:
-    return any(pattern.match(name) for pattern in (_MOODLE, _BLACKBOARD, _CANVAS))
-
-
-def _is_zip(path: Path) -> bool:
-    return path.suffix.lower() == ".zip" and path.is_file()
-
-
-def _read(path: Path, wanted: Callable[[str], bool]) -> Iterator[Packed]:
-    if _is_zip(path):
-        found = packed_files(path, NOTEBOOK, wanted)
+def _read(path: Path) -> Iterator[Packed]:
+    if path.suffix.lower() == ".zip":
+        found = packed_files(path, NOTEBOOK, lambda name: True)
         yield from (one for one in found if not _is_noise(one.path.parts))
         return
-    shown = PurePosixPath(path.name)
-    if path.stat().st_size > MOST_BYTES:
+    shown, about = PurePosixPath(*path.parts[-3:]), path.stat()
+    if about.st_size > MOST_BYTES:
         yield Packed(shown, fault=f"{path.name} is larger than {MOST_BYTES // 1_000_000} MB and was not read")
         return
     try:
-        yield Packed(shown, path.read_bytes())
+        yield Packed(shown, path.read_bytes(), tuple(time.localtime(about.st_mtime)[:6]))
     except OSError as error:
         yield Packed(shown, fault=f"{path.name} cannot be read: {error.strerror}")

@@ -2,70 +2,61 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import Exercise, Lesson
-from hooklab.course.classroom.pages import escaped, message, page, state, with_code
-from hooklab.course.classroom.workers import TAMPERED, Verdict
+from hooklab.course.classroom.pages import page
+from hooklab.course.classroom.verdicts import TAMPERED, Verdict, points_of
+
+_RESERVED = ("con", "prn", "aux", "nul")  # devices of Windows
 
 
 def feedback(student: str, graded: Sequence[Graded], lessons: dict[int, Lesson]) -> str:
-    """Return a student's page, with all lessons that were graded."""
-    parts = [f"<h1>{escaped(student)}</h1>"]
-    for one in graded:
-        lesson = lessons.get(one.lesson)
-        if lesson is None:
-            parts.append("<p>No exercise was found in what was handed in.</p>")
-            parts += [f"<p>{escaped(note)}</p>" for note in one.notes]
-            continue
-        done = sum(verdict.state == "correct" for verdict in one.verdicts.values())
-        points = sum(part.points for part in lesson.exercises if _state(one, part) == "correct")
-        of = sum(part.points for part in lesson.exercises)
-        parts.append(f"<h2>{with_code(lesson.title)}</h2>")
-        parts.append(f"<p>{done} of {len(lesson.exercises)} exercises correct, {points} of {of} points.</p>")
-        parts += [f'<p class="soft">{escaped(note)}</p>' for note in one.notes]
-        parts += [_exercise(part, one.verdicts.get(part.id), lesson) for part in lesson.exercises]
-    return page(f"Feedback for {student}", "\n".join(parts))
+    """Return a student's page, with all lessons that were graded; what the teacher is told is not on it."""
+    rows = [
+        (
+            lessons[one.lesson],
+            [_row(exercise, one.verdicts.get(exercise.id)) for exercise in lessons[one.lesson].exercises],
+        )
+        for one in graded
+        if one.lesson in lessons
+    ]
+    lost = [one for one in graded if one.lesson not in lessons]
+    return page("feedback.html", student=student, lessons=rows, lost=lost)
+
+
+def _row(exercise: Exercise, verdict: Verdict | None) -> dict[str, Any]:
+    state = verdict.state if verdict else "not handed in"
+    is_decided = verdict is not None and verdict.is_decided
+    if is_decided and state == TAMPERED:
+        state = "not yet"
+    is_said = verdict is not None and verdict.text and state != "not attempted"
+    return {
+        "exercise": exercise,
+        "verdict": verdict,
+        "state": state,
+        "points": points_of(exercise, verdict),
+        "remark": verdict.remark if verdict else "",
+        "said": is_said and not (is_decided and state == "correct"),
+    }
 
 
 def file_names(students: Sequence[str]) -> dict[str, str]:
-    """Return a file name for each student's page: plain characters, and never the same one twice.
+    """Return a file name for each student's page: the name, made safe, and a number where two are alike.
 
     Example:
-        >>> file_names(["Ana", "../Ana"])
-        {'Ana': 'Ana.html', '../Ana': 'Ana-229dec4c.html'}
+        >>> file_names(["Ana Li", "../ana li"])
+        {'Ana Li': 'Ana Li.html', '../ana li': 'ana li 2.html'}
     """
     names: dict[str, str] = {}
-    taken: set[str] = set()
+    taken = set(_RESERVED)
     for student in students:
-        plain = re.sub(r"[^\w-]+", "_", student, flags=re.ASCII).strip("_")[:60]
-        if plain != student or plain.lower() in taken:
-            plain = f"{plain or 'student'}-{hashlib.sha256(student.encode('utf-8', 'replace')).hexdigest()[:8]}"
-        taken.add(plain.lower())
-        names[student] = f"{plain}.html"
+        safe = "".join(one if one.isalnum() or one in " -" else "_" for one in student)[:60].strip(" _-") or "student"
+        numbered = (f"{safe} {number}" for number in itertools.count(2))
+        name = next(name for name in itertools.chain([safe], numbered) if name.casefold() not in taken)
+        taken.add(name.casefold())
+        names[student] = f"{name}.html"
     return names
-
-
-def _state(graded: Graded, exercise: Exercise) -> str:
-    verdict = graded.verdicts.get(exercise.id)
-    return verdict.state if verdict else "not handed in"
-
-
-def _exercise(exercise: Exercise, verdict: Verdict | None, lesson: Lesson) -> str:
-    name = verdict.state if verdict else "not handed in"
-    lines = [f"<h3>{escaped(exercise.id)} · {with_code(exercise.title)} &nbsp; {state(name)}</h3>"]
-    if verdict and verdict.state != "not attempted":
-        said = "<p>Your teacher looks at this answer.</p>" if name == TAMPERED else message(verdict)
-        lines.append(f'<div class="told">{said}</div>')
-    if verdict and verdict.lines and verdict.state not in ("correct", "not attempted"):
-        lines.append(f'<p class="soft">Your lines, cell {verdict.cell} of your notebook:</p>')
-        lines.append(f"<pre>{escaped(verdict.lines)}</pre>")
-    if name not in ("correct", TAMPERED):
-        lines.append(
-            f'<p class="soft">To go back to: “{with_code(exercise.section)}” in lesson {lesson.number}, '
-            f"and the hints on the exercise's card (cell {exercise.cell}).</p>"
-        )
-    return "\n".join(lines)

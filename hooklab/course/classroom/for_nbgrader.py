@@ -1,15 +1,13 @@
 """Verdicts: nbgrader's autograde with the same verdicts as `python -m hooklab grade`. Made for nbgrader 0.9.6.
 
-`Verdicts` stands in the place of nbgrader's `Execute` in the lists of `CONFIG`, which belong into `nbgrader_config.py`:
-each exercise is graded in a process of its own, and its check cell gets the outcome as its output. So a student's
-`def check(*a): pass`, a patched hooklab, a changed environment or a line on stderr change nothing; and where hooklab is
-missing, autograde stops with an error instead of giving everybody a 0. `Copies` keeps one student's copied cell from
-ending the autograde of all.
+`Verdicts` takes the place of nbgrader's `Execute` in the lists of `CONFIG`, which belong in `nbgrader_config.py`: the
+notebook runs in the sandbox, and each check cell gets the outcome as its output. So a student's `def check(*a): pass`,
+a patched hooklab, a changed environment or a line on stderr change nothing; and where hooklab is missing, autograde
+stops with an error instead of giving everybody a 0. `Cells` gives a notebook the graded cells that it has lost.
 """
 
 from __future__ import annotations
 
-import atexit
 import json
 import re
 from typing import Any
@@ -18,17 +16,17 @@ from nbconvert.preprocessors import Preprocessor
 from nbformat import v4
 
 import hooklab
-from hooklab.course.classroom.confinement import Limits
-from hooklab.course.classroom.lessons import LESSONS, Exercise, lesson_at
+from hooklab.course.classroom.lessons import LESSONS, Lesson, lesson_at
 from hooklab.course.classroom.reading import Unreadable, read_notebook
-from hooklab.course.classroom.workers import TAMPERED, Verdict, Worker
+from hooklab.course.classroom.sandbox import Limits
+from hooklab.course.classroom.verdicts import TAMPERED, Verdict, grade_notebook
 
 CONFIG = """\
 c = get_config()
 c.Autograde.sanitize_preprocessors = [
     "nbgrader.preprocessors.ClearOutput",
     "nbgrader.preprocessors.DeduplicateIds",
-    "hooklab.course.classroom.for_nbgrader.Copies",
+    "hooklab.course.classroom.for_nbgrader.Cells",
     "nbgrader.preprocessors.OverwriteKernelspec",
     "nbgrader.preprocessors.OverwriteCells",
     "nbgrader.preprocessors.CheckCellMetadata",
@@ -44,30 +42,39 @@ c.Autograde.autograde_preprocessors = [
 """
 _VERSION = re.compile(r"""\bcheck_of\("([^"]+)", check\)""")  # in the graded cells
 _v4: Any = v4  # nbformat has no types for it
-_workers: list[Worker] = []
 
 
-class Copies(Preprocessor):
-    """Take away the empty metadata that nbgrader leaves at the first of two cells with one name, and then refuses."""
-
+class _Always(Preprocessor):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)  # type: ignore[no-untyped-call]
         self.enabled = True
 
+
+class Cells(_Always):
+    """Bring back the graded cells that a notebook has lost, by deleting, merging or copying, or to Colab.
+
+    A cell with the text of a check cell, as it was handed out, is that check cell; any other keeps what a student has
+    written in it. Check cells that are missing then come at the end.
+    """
+
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
-        """Return the notebook without such metadata."""
+        """Return the notebook with each graded cell once."""
+        lesson = _lesson_of(nb)
+        if isinstance(lesson, str):  # `Verdicts` says so in each graded cell
+            return nb, resources
+        missing = {cell.text.strip(): cell for cell in lesson.cells if cell.grade_id.startswith("check-")}
+        metadata = _metadata(lesson)
         for cell in nb.cells:
-            if cell.metadata.get("nbgrader") == {}:
-                del cell.metadata["nbgrader"]
+            cell.metadata.pop("nbgrader", None)
+            if found := missing.pop(cell.source.strip(), None):
+                cell.metadata["nbgrader"] = metadata[found.grade_id]
+        for one in missing.values():
+            nb.cells.append(_v4.new_code_cell(one.text, metadata={"nbgrader": metadata[one.grade_id]}))
         return nb, resources
 
 
-class Verdicts(Preprocessor):
-    """Give each check cell of a notebook the outcome of its exercise; no other cell is run."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)  # type: ignore[no-untyped-call]
-        self.enabled = True
+class Verdicts(_Always):
+    """Give each check cell of a notebook the outcome of its exercise."""
 
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         """Return the notebook with new outputs. nbgrader gives points to a graded cell that shows no error.
@@ -78,7 +85,10 @@ class Verdicts(Preprocessor):
         if others:  # else everybody would get points that mean nothing
             made_for, here = ", ".join(sorted(others)), hooklab.__version__
             raise RuntimeError(f"not graded: this is for hooklab {made_for}, and here is hooklab {here}")
-        told = self._told(nb)
+        lesson, told = _lesson_of(nb), dict[str, Verdict]()
+        if isinstance(lesson, Lesson):
+            cells = read_notebook(json.dumps(nb).encode()).cells
+            told, _ = grade_notebook(lesson, cells, json.dumps(nb), Limits())
         for cell in nb.cells:
             if cell.cell_type != "code":
                 continue
@@ -86,35 +96,38 @@ class Verdicts(Preprocessor):
             cell.outputs, cell.execution_count = [], None
             if graded.get("grade"):
                 id = str(graded.get("grade_id", "")).removeprefix("check-").replace("-", ".")
-                what = told.get(id) or told.get("") or f"this copy of the course has no exercise {id}: another version?"
-                cell.outputs = [_as_output(what)]
+                unknown = f"this copy of the course has no exercise {id}: another version?"
+                cell.outputs = [_as_output(told.get(id) or (lesson if isinstance(lesson, str) else unknown))]
         return nb, resources
 
-    def _told(self, nb: Any) -> dict[str, Verdict | str]:
-        """Return what came of each exercise, by id; under "" what is the matter with the whole notebook."""
-        try:
-            handed = read_notebook(json.dumps(nb).encode())
-        except Unreadable as error:
-            return {"": f"this notebook {error}"}
-        if handed.lesson is None:
-            return {"": "this notebook has no exercise of this course"}
-        try:
-            exercises: tuple[Exercise, ...] = lesson_at(handed.lesson, LESSONS).exercises
-        except LookupError as error:
-            return {"": f"{error.args[0]}: is this another version of the course?"}
-        if not _workers:
-            _workers.append(Worker(Limits()))
-            atexit.register(_workers[0].close)
-        return {one.id: _workers[0].grade(one, handed.cells, json.dumps(nb)) for one in exercises}
+
+def _lesson_of(nb: Any) -> Lesson | str:
+    """Return the lesson that a notebook belongs to, or why there is none."""
+    try:
+        number = read_notebook(json.dumps(nb).encode()).lesson
+        return "this notebook has no exercise of this course" if number is None else lesson_at(number, LESSONS)
+    except Unreadable as error:
+        return f"this notebook {error}"
+    except LookupError as error:
+        return f"{error.args[0]}: is this another version of the course?"
+
+
+def _metadata(lesson: Lesson) -> dict[str, Any]:
+    """Return nbgrader's metadata of each graded cell of a lesson, by the cell's name."""
+    given = json.loads((LESSONS / f"{lesson.name}.ipynb").read_text(encoding="utf-8"))
+    found = [cell["metadata"]["nbgrader"] for cell in given["cells"] if "nbgrader" in cell["metadata"]]
+    return {one["grade_id"]: one for one in found}
 
 
 def _as_output(what: Verdict | str) -> Any:
+    """Return what a student reads in a check cell: no note that is meant for the teacher."""
     if isinstance(what, str):
         return _error("Ungraded", what)
-    text = "\n".join([what.text, *(f"    {'teacher':<9} {note}" for note in what.notes)])
     if what.state == "correct":
-        return _v4.new_output("stream", name="stdout", text=f"{text}\n")
-    return _error("Tampered" if what.state == TAMPERED else "AssertionError", text)
+        return _v4.new_output("stream", name="stdout", text=f"{what.text}\n")
+    if what.state == TAMPERED:
+        return _error("Tampered", "your teacher looks at this answer")
+    return _error("AssertionError", what.text)
 
 
 def _error(name: str, text: str) -> Any:

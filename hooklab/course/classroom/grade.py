@@ -4,40 +4,40 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
+import math
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hooklab.course.classroom.collecting import find_submissions
-from hooklab.course.classroom.confinement import PROTECTIONS, Limits
+from hooklab.course.classroom.canaries import canary_files
+from hooklab.course.classroom.collecting import Submission, find_submissions
 from hooklab.course.classroom.feedback import feedback, file_names
 from hooklab.course.classroom.grading import Graded, grade_class
-from hooklab.course.classroom.lessons import LESSONS, ROOT, lesson_at
-from hooklab.course.classroom.reasons import Reasons
+from hooklab.course.classroom.lessons import LESSONS, ROOT, Lesson, lesson_at
 from hooklab.course.classroom.report import report
+from hooklab.course.classroom.sandbox import UNPROTECTED, Limits, bubblewrap
 from hooklab.course.classroom.tables import grades, on_one_line
+from hooklab.course.classroom.written import Refused, ReportFolder
 from hooklab.course.progress import Progress
-
-KEPT = ".graded"  # in the report's folder: what was graded already
 
 
 def main(argv: Sequence[str]) -> int:
-    """Grade a folder and return the exit status: 0, 2 for a wrong command, 130 after Ctrl-C."""
+    """Grade a folder; return the exit status: 0, 1 if there was nothing of a lesson, 2 for a wrong command, 130."""
     options = _parser().parse_args(argv)
-    if not hasattr(os, "fork"):
-        print("grade: this needs Linux or macOS; on Windows use WSL or the container of the README", file=sys.stderr)
-        return 2
-    if not (ROOT / "tests" / "course").is_dir():
-        print("grade: this copy of the course has no tests/, where the wrong answers stand", file=sys.stderr)
-        return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left behind
     try:
-        submissions = find_submissions(options.folder)
+        if sys.platform == "win32":
+            raise LookupError("this needs Linux or macOS; on Windows use WSL or the container of the README")
+        if not all(path.is_file() for path in canary_files(0)):
+            raise LookupError("this copy of the course is not whole: the named wrong answers are missing")
+        if options.folder.resolve().is_relative_to(LESSONS) or options.folder.resolve() == ROOT / "solutions":
+            print(f"grade: {options.folder} has the course's own notebooks, not those of a class", file=sys.stderr)
         if options.lesson is not None:
             lesson_at(options.lesson, LESSONS)
-        return _grade(submissions, options)
-    except LookupError as error:
+        return _grade(find_submissions(options.folder), options)
+    except (LookupError, Refused) as error:
         print(f"grade: {error.args[0]}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -45,47 +45,50 @@ def main(argv: Sequence[str]) -> int:
         return 130
 
 
-def write_all(folder: Path, graded: Sequence[Graded], missing: Sequence[str]) -> None:
-    """Write grades.csv, feedback/ and report.html; the same results give the same files."""
-    numbers = sorted({one.lesson for one in graded if one.verdicts})
-    lessons = {number: lesson_at(number, LESSONS) for number in numbers}
-    reasons = Reasons(graded, lessons)
+def pages(graded: Sequence[Graded], lessons: dict[int, Lesson], unprotected: str) -> dict[str, str]:
+    """Return grades.csv, report.html and all of feedback/ by name; the same results give the same files."""
     students = list(dict.fromkeys(one.student for one in graded))
     files = file_names(students)
-    pages = folder / "feedback"
-    pages.mkdir(parents=True, exist_ok=True)
-    for stale in set(pages.glob("*.html")) - {pages / name for name in files.values()}:
-        stale.unlink()
-    for student in students:
-        text = feedback(student, [one for one in graded if one.student == student], lessons)
-        (pages / files[student]).write_text(text, encoding="utf-8")
-    # A spreadsheet takes the file for UTF-8 only with this mark at its beginning.
-    (folder / "grades.csv").write_text(grades(graded, lessons, reasons), encoding="utf-8-sig", newline="")
-    (folder / "report.html").write_text(report(graded, lessons, reasons, files, missing), encoding="utf-8")
+    of_student = {student: [one for one in graded if one.student == student] for student in students}
+    own = {f"feedback/{files[student]}": feedback(student, of_student[student], lessons) for student in students}
+    return own | {
+        "grades.csv": grades(graded, lessons),
+        "report.html": report(graded, lessons, files, unprotected),
+    }
 
 
-def _grade(submissions: list, options: argparse.Namespace) -> int:  # type: ignore[type-arg]
-    progress, began = Progress(sys.stderr), time.monotonic()
-    count = len(submissions)
-    progress.say(f"{count} student{'' if count == 1 else 's'}; loading torch takes some seconds")
+def _grade(submissions: list[Submission], options: argparse.Namespace) -> int:
+    folder = ReportFolder(options.report, options.folder)
+    names = file_names([one.student for one in submissions]).values()
+    folder.expect(["report.html", "grades.csv", *(f"feedback/{name}" for name in names)])
+    progress, began, count = Progress(sys.stderr), time.monotonic(), len(submissions)
+    progress.say(f"{count} student{'' if count == 1 else 's'}")
 
     def tell(done: int) -> None:
         left = (time.monotonic() - began) / done * (count - done)
         progress.show(f"{_bar(done, count)} {done} of {count} students, {_time(left)} left")
 
-    graded, held = grade_class(
+    graded = grade_class(
         submissions,
-        options.report / KEPT,
+        folder.kept,
         lesson=options.lesson,
-        jobs=options.jobs,
-        limits=Limits(seconds=options.seconds, deadline=4 * options.seconds),
+        exercises=options.exercises,
+        jobs=int(options.jobs),
+        limits=Limits(seconds=options.seconds),
         tell=tell,
     )
     progress.close()
-    missing = [what for name, what in PROTECTIONS.items() if held and name not in held]
-    for what in missing:
-        print(f"not prevented on this machine: {what}", file=sys.stderr)
-    write_all(options.report, graded, missing)
+    if options.lesson is not None and not any(one.verdicts for one in graded):
+        print(f"grade: nobody has handed in lesson {options.lesson}", file=sys.stderr)
+        return 1
+    path, why = bubblewrap()
+    unprotected = "" if path else f"{UNPROTECTED} ({why})"
+    if unprotected:
+        print(f"not prevented on this machine: {unprotected}", file=sys.stderr)
+    graded = folder.decided(graded)
+    numbers = sorted({one.lesson for one in graded if one.verdicts})
+    lessons = {number: lesson_at(number, LESSONS, options.exercises) for number in numbers}
+    folder.write(pages(graded, lessons, unprotected))
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name may hold characters that this terminal cannot show
         sys.stdout.reconfigure(errors="replace")
     for one in graded:
@@ -93,7 +96,7 @@ def _grade(submissions: list, options: argparse.Namespace) -> int:  # type: igno
         told += [f"{one.student}, {id}: {'; '.join(it.notes)}" for id, it in one.verdicts.items() if it.notes]
         for line in told:
             print(on_one_line(line))
-    print(f"{options.report}/: report.html, grades.csv and feedback/ written")
+    print(f"{options.report}/: report.html, grades.csv and feedback/ written; decisions.csv is yours")
     return 0
 
 
@@ -103,12 +106,27 @@ def _parser() -> argparse.ArgumentParser:
         description="Grade what students handed in: notebooks named by student, a folder for each, a learning "
         "platform's zip, or nbgrader's submitted/. Writes grades.csv, feedback/ and report.html.",
     )
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the folder or the zip")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the folder, zip or notebook")
     parser.add_argument("--lesson", type=int, metavar="03", help="grade this lesson alone")
-    parser.add_argument("--jobs", type=int, default=2, metavar="2", help="how many exercises run at a time")
+    parser.add_argument("--exercises", type=_ids, metavar="3.1,3.2", help="what counts; all by default")
+    parser.add_argument("--jobs", type=_positive, default=2, metavar="2", help="how many notebooks run at a time")
     parser.add_argument("--report", type=Path, default=Path("report"), help="the folder to write to; report by default")
-    parser.add_argument("--seconds", type=float, default=10.0, help="for one check; 10 by default")
+    parser.add_argument("--seconds", type=_positive, default=10.0, help="for one check; 10 by default")
     return parser
+
+
+def _ids(text: str) -> frozenset[str]:
+    return frozenset(one.strip() for one in text.split(","))
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return value
 
 
 def _bar(done: int, count: int, width: int = 20) -> str:

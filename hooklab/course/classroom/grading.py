@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import json
 import os
-import queue
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from hooklab.course.classroom.collecting import Submission
-from hooklab.course.classroom.confinement import Limits
+from hooklab.course.classroom.canaries import canary_files
+from hooklab.course.classroom.collecting import Submission, version_of
 from hooklab.course.classroom.lessons import LESSONS, ROOT, Lesson, lesson_at
 from hooklab.course.classroom.reading import Handed, Unreadable, read_notebook
-from hooklab.course.classroom.workers import STOPPED, Verdict, Worker
+from hooklab.course.classroom.sandbox import Limits
+from hooklab.course.classroom.verdicts import STOPPED, Interrupted, Verdict, grade_notebook
 
+_TELLING = 8  # lines that two students do not write alike by chance
 NONE = -1  # in the place of a lesson's number: lesson 0 is one
 
 
@@ -35,12 +40,17 @@ class Graded:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    def state(self, id: str) -> str:
+        """Return what came of an exercise."""
+        return self.verdicts[id].state if id in self.verdicts else "not handed in"
+
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook that was handed in: its path, the hash of its content, and what is in it."""
+    """A notebook that was handed in: its path, its time, the hash of its content, and what is in it."""
 
     path: str
+    when: tuple[int, ...]
     digest: str
     handed: Handed
 
@@ -50,41 +60,36 @@ def grade_class(
     kept: Path,
     *,
     lesson: int | None = None,
+    exercises: frozenset[str] | None = None,
     jobs: int = 2,
     limits: Limits | None = None,
-    workers: Sequence[Worker] = (),
     tell: Callable[[int], None] = lambda done: None,
-) -> tuple[list[Graded], set[str]]:
-    """Grade everybody; return the results by student and lesson, and the protections that held for all.
+) -> list[Graded]:
+    """Grade everybody; return the results by student and lesson.
 
     Args:
         submissions: what was handed in.
         kept: a folder for the verdicts on each notebook, so that an interrupted run goes on where it was.
         lesson: the one to grade; by default all that were handed in.
-        jobs: how many exercises run at a time.
-        limits: what an exercise may take.
-        workers: those to use, which stay open; by default as many as there are jobs, with these limits.
+        exercises: the ids of those that count; by default all.
+        jobs: how many notebooks run at a time.
+        limits: what a notebook may take.
         tell: called after each student with how many are done.
     """
-    limits = limits or Limits()
+    limits, interrupted = limits or Limits(), threading.Event()
     kept.mkdir(parents=True, exist_ok=True)
-    own = [] if workers else [Worker(limits) for _ in range(max(1, min(jobs, len(submissions))))]
-    workers = [*own, *workers]
-    free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-    for worker in workers:
-        free.put(worker)
+    keeper = Kept(kept, limits, interrupted)
 
     def one(submission: Submission) -> list[Graded]:
-        worker = free.get()
         try:
-            return grade_one(submission, Kept(kept, limits), worker, lesson)
+            return grade_one(submission, keeper, lesson, exercises)
+        except Interrupted:
+            return []
         except Exception as error:  # whatever one student has handed in, the others are graded
             note = f"the grader itself failed here, with {type(error).__name__}: not graded, look at it"
             return [Graded(submission.student, NONE if lesson is None else lesson, notes=(note,))]
-        finally:
-            free.put(worker)
 
-    pool = ThreadPoolExecutor(len(workers))
+    pool = ThreadPoolExecutor(max(1, jobs))
     try:
         futures = [pool.submit(one, submission) for submission in submissions]
         waiting = set(futures)
@@ -94,14 +99,14 @@ def grade_class(
                 tell(len(futures) - len(waiting))
         found = [graded for future in futures for graded in future.result()]
     finally:
-        for worker in own:
-            worker.close()
+        interrupted.set()
         pool.shutdown(cancel_futures=True)
-    held = [worker.held for worker in workers if worker.held is not None]
-    return _everybody(found, lesson), set.intersection(*held) if held else set()
+    return _everybody(_with_copies_noted(found), lesson)
 
 
-def grade_one(submission: Submission, kept: Kept, worker: Worker, only: int | None = None) -> list[Graded]:
+def grade_one(
+    submission: Submission, kept: Kept, only: int | None = None, exercises: frozenset[str] | None = None
+) -> list[Graded]:
     """Grade all lessons of one student; where nothing can be graded, return one result that says why."""
     notebooks, notes = _read(submission)
     lessons = sorted({one.handed.lesson for one in notebooks if one.handed.lesson is not None})
@@ -111,50 +116,45 @@ def grade_one(submission: Submission, kept: Kept, worker: Worker, only: int | No
     found = []
     for number in lessons:
         try:
-            lesson = lesson_at(number, LESSONS)
+            lesson = lesson_at(number, LESSONS, exercises)
         except LookupError as error:
             notes.append(str(error.args[0]))
             continue
         of_it = [one for one in notebooks if one.handed.lesson == number]
-        notebook = max(of_it, key=lambda one: (_own_cells(one, lesson), Path(one.path).stem == lesson.name, one.path))
-        told = [*notes, *(f"{one.path} is of the same lesson: not graded" for one in of_it if one is not notebook)]
-        verdicts = kept.verdicts(notebook, lesson)
-        if verdicts is None:
-            cells, salt = notebook.handed.cells, notebook.digest
-            verdicts = {exercise.id: worker.grade(exercise, cells, salt) for exercise in lesson.exercises}
-            kept.keep(notebook, lesson, verdicts)
-        found.append(Graded(submission.student, number, notebook.path, verdicts, tuple(told)))
+        notebook = max(of_it, key=functools.partial(_newest, lesson))
+        told = [*notes, *(f"{one.path} is older, or untouched: not graded" for one in of_it if one is not notebook)]
+        verdicts, of_the_run = kept.grade(notebook, lesson)
+        found.append(Graded(submission.student, number, notebook.path, verdicts, (*told, *of_the_run)))
     return found or [
         Graded(submission.student, NONE if only is None else only, notes=tuple(notes or ["no notebook was handed in"]))
     ]
 
 
 class Kept:
-    """The verdicts on notebooks that were graded before, with this course and these limits, as files of a folder."""
+    """Grades notebooks, each once: the verdicts with this course and these limits are kept as files of a folder."""
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
-        self.folder, self.limits = folder, limits
+    def __init__(self, folder: Path, limits: Limits, interrupted: threading.Event) -> None:
+        self.folder, self.limits, self._interrupted = folder, limits, interrupted
 
-    def verdicts(self, notebook: Notebook, lesson: Lesson) -> dict[str, Verdict] | None:
-        """Return what was kept, or None."""
-        try:
-            kept = json.loads(self._path(notebook, lesson).read_text(encoding="utf-8"))
-            return {id: Verdict(**one | {"notes": tuple(one["notes"])}) for id, one in kept.items()}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            return None
-
-    def keep(self, notebook: Notebook, lesson: Lesson, verdicts: dict[str, Verdict]) -> None:
-        """Keep the verdicts, except where one was stopped: another run may have more luck."""
-        if any(one.state == STOPPED for one in verdicts.values()):
-            return
+    def grade(self, notebook: Notebook, lesson: Lesson) -> tuple[dict[str, Verdict], list[str]]:
+        """Return the verdicts on a notebook, and the notes on its run: those that were kept, or new ones."""
         path = self._path(notebook, lesson)
-        unfinished = path.with_suffix(f".{os.getpid()}")
-        unfinished.write_text(json.dumps({id: asdict(one) for id, one in verdicts.items()}), encoding="utf-8")
-        with contextlib.suppress(OSError):
-            unfinished.replace(path)
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            verdicts = {id: Verdict(**one | {"notes": tuple(one["notes"])}) for id, one in kept["verdicts"].items()}
+            return verdicts, list(kept["notes"])
+        verdicts, notes = grade_notebook(lesson, notebook.handed.cells, notebook.digest, self.limits, self._interrupted)
+        if not any(one.state == STOPPED for one in verdicts.values()):  # else another run may have more luck
+            unfinished = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+            found = {"verdicts": {id: asdict(one) for id, one in verdicts.items()}, "notes": notes}
+            unfinished.write_text(json.dumps(found), encoding="utf-8")
+            with contextlib.suppress(OSError):
+                unfinished.replace(path)
+        return verdicts, notes
 
     def _path(self, notebook: Notebook, lesson: Lesson) -> Path:
-        everything = f"{notebook.digest} {_version_of_the_course(lesson.number)} {self.limits}"
+        counts = [one.id for one in lesson.exercises]
+        everything = f"{notebook.digest} {_version_of_the_course(lesson.number)} {self.limits} {counts}"
         return self.folder / f"{hashlib.sha256(everything.encode()).hexdigest()[:32]}.json"
 
 
@@ -173,13 +173,44 @@ def _read(submission: Submission) -> tuple[list[Notebook], list[str]]:
         if handed.lesson is None:
             notes.append(f"{file.path.name} has no exercise of this course")
         else:
-            notebooks.append(Notebook(str(file.path), hashlib.sha256(file.content).hexdigest(), handed))
+            notebooks.append(Notebook(str(file.path), file.when, hashlib.sha256(file.content).hexdigest(), handed))
     return notebooks, notes
 
 
-def _own_cells(notebook: Notebook, lesson: Lesson) -> int:
+def _newest(lesson: Lesson, notebook: Notebook) -> tuple[Any, ...]:
+    """The order of several notebooks of a lesson: the platform's, then time; one without any work comes first."""
     given = {cell.text for cell in lesson.cells}
-    return sum(cell.text not in given for cell in notebook.handed.cells)
+    has_work = any(cell.text not in given for cell in notebook.handed.cells)
+    return has_work, version_of(notebook.path), notebook.when, notebook.path
+
+
+def _with_copies_noted(found: list[Graded]) -> list[Graded]:
+    """Note whose right answers are all those of another student, or the course's own, letter for letter."""
+    owners: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for number in {one.lesson for one in found if one.verdicts}:
+        owners[_answers(_solved(lesson_at(number, LESSONS)))].append("the course's own solutions")
+    for one in found:
+        owners[_answers(one.verdicts)].append(one.student)
+    noted = []
+    for one in found:
+        others = [owner for owner in owners[_answers(one.verdicts)] if owner != one.student]
+        is_telling = sum(text.count("\n") for text in _answers(one.verdicts)) >= _TELLING
+        note = f"the same answers, letter for letter: {', '.join(others)}"
+        noted.append(replace(one, notes=(*one.notes, note)) if others and is_telling else one)
+    return noted
+
+
+def _answers(verdicts: dict[str, Verdict]) -> tuple[str, ...]:
+    right = [verdict.lines.split("\n") for verdict in verdicts.values() if verdict.state == "correct"]
+    return tuple("\n".join(line.rstrip() for line in lines if line.strip()[:4] != "### ").strip() for lines in right)
+
+
+def _solved(lesson: Lesson) -> dict[str, Verdict]:
+    solutions = read_notebook((ROOT / "solutions" / f"{lesson.name}.ipynb").read_bytes()).cells
+    texts = {cell.grade_id: cell.text for cell in solutions}
+    return {
+        one.id: Verdict("correct", "", lines=texts[f"solution-{one.id.replace('.', '-')}"]) for one in lesson.exercises
+    }
 
 
 def _everybody(found: list[Graded], only: int | None) -> list[Graded]:
@@ -202,7 +233,7 @@ def _version_of_the_course(lesson: int) -> str:
     if lesson not in _versions:
         files = [
             *ROOT.glob("hooklab/**/*.py"),
-            *ROOT.glob("tests/course/**/wrong.py"),
+            *canary_files(lesson),
             *LESSONS.glob(f"{lesson:02d}_*"),
         ]
         digest = hashlib.sha256(importlib.metadata.version("torch").encode())

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from hooklab.course import words
 from hooklab.course.classroom.reading import Cell, read_notebook
+from hooklab.course.classroom.sandbox import ROOT as ROOT
 
-ROOT = Path(__file__).parents[3]
 LESSONS = ROOT / "lessons"
 _CARD = re.compile(rf"### {words.EXERCISE} (\d+\.\d+) · (.+)\n(●+)")
 _HINT = re.compile(rf"<summary>\s*{words.HINT}: \s*(.*?)</summary>\s*(.*?)\s*</details>", re.S)
@@ -46,17 +46,19 @@ class Lesson:
     cells: tuple[Cell, ...]
 
 
-def lesson_at(number: int, folder: Path) -> Lesson:
-    """Return lesson `number` of the notebooks in a folder. Raises LookupError, naming those that are there."""
+def lesson_at(number: int, folder: Path, only: frozenset[str] | None = None) -> Lesson:
+    """Return lesson `number` of the notebooks in a folder, with all of its exercises or with those in `only`.
+
+    Raises LookupError, naming the lessons that are there.
+    """
     paths = sorted(folder.glob(f"{number:02d}_*.ipynb"))
     if not paths:
         there = ", ".join(path.stem[:2] for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")))
         raise LookupError(f"there is no lesson {number}; there are {there or 'none'}")
     content = paths[0].read_bytes()
     texts = ["".join(cell["source"]) for cell in json.loads(content)["cells"]]
-    return Lesson(
-        number, paths[0].stem, _HEADING.findall(texts[0])[0], tuple(_exercises(texts)), read_notebook(content).cells
-    )
+    exercises = tuple(one for one in _exercises(texts) if only is None or one.id in only)
+    return Lesson(number, paths[0].stem, _HEADING.findall(texts[0])[0], exercises, read_notebook(content).cells)
 
 
 def _exercises(texts: Sequence[str]) -> list[Exercise]:

@@ -12,8 +12,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from hooklab.course import words
+
 MOST_CELLS = 3000
 _GRADED = re.compile(r"(?:solution|check)-([0-9]{1,3})-[0-9]{1,3}")
+_CARD = re.compile(rf"^### {words.EXERCISE} ([0-9]{{1,3}})\.[0-9]{{1,3}}\b", re.M)
 _CHECKED = re.compile(r"""\bcheck\(\s*["']([0-9]{1,3})\.[0-9]{1,3}["']""")
 
 
@@ -56,16 +59,20 @@ def read_notebook(content: bytes) -> Handed:
     if len(raw["cells"]) > MOST_CELLS:
         raise Unreadable(f"has {len(raw['cells'])} cells and was not read")
     cells = tuple(filter(None, (_cell(number, one) for number, one in enumerate(raw["cells"], start=1))))
-    return Handed(cells, _lesson(cells))
+    return Handed(cells, _lesson(cells, [_source(one) for one in raw["cells"]]))
 
 
 def _cell(number: int, raw: Any) -> Cell | None:
     if not isinstance(raw, dict) or raw.get("cell_type") != "code":
         return None
-    source = raw.get("source", "")
+    return Cell(number, _source(raw), _grade_id(raw))
+
+
+def _source(raw: Any) -> str:
+    source = raw.get("source", "") if isinstance(raw, dict) else ""
     if isinstance(source, list):
         source = "".join(line for line in source if isinstance(line, str))
-    return Cell(number, source if isinstance(source, str) else "", _grade_id(raw))
+    return source if isinstance(source, str) else ""
 
 
 def _grade_id(raw: dict[str, Any]) -> str:
@@ -76,12 +83,13 @@ def _grade_id(raw: dict[str, Any]) -> str:
     return next((name for name in names if isinstance(name, str) and _GRADED.fullmatch(name)), "")
 
 
-def _lesson(cells: tuple[Cell, ...]) -> int | None:
-    found: Counter[int] = Counter()
+def _lesson(cells: tuple[Cell, ...], texts: list[str]) -> int | None:
+    found: Counter[str] = Counter()
     for cell in cells:
-        numbers = _GRADED.findall(cell.grade_id) + _CHECKED.findall(cell.text)
-        found.update(int(number) for number in set(numbers))
-    return found.most_common(1)[0][0] if found else None
+        found.update(set(_GRADED.findall(cell.grade_id)))
+    for text in texts:
+        found.update(set(_CARD.findall(text) + _CHECKED.findall(text)))
+    return int(found.most_common(1)[0][0]) if found else None
 
 
 def _language(metadata: Any) -> str:

@@ -8,14 +8,15 @@ from collections.abc import Sequence
 
 from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import Lesson
-from hooklab.course.classroom.reasons import Reasons
+from hooklab.course.classroom.reasons import reason_of
+from hooklab.course.classroom.verdicts import points_of
 
 COLUMNS = ("student", "exercise", "outcome", "points", "reason", "note")
 NOT_HANDED_IN = "not handed in"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "|", "%")
 
 
-def grades(graded: Sequence[Graded], lessons: dict[int, Lesson], reasons: Reasons) -> str:
+def grades(graded: Sequence[Graded], lessons: dict[int, Lesson]) -> str:
     """Return the grades as CSV. Points are given for "correct" alone; what was tampered with is for the teacher."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
@@ -24,10 +25,10 @@ def grades(graded: Sequence[Graded], lessons: dict[int, Lesson], reasons: Reason
         lesson = lessons.get(one.lesson)
         for exercise in lesson.exercises if lesson else ():
             verdict = one.verdicts.get(exercise.id)
-            state = verdict.state if verdict else NOT_HANDED_IN
-            points = exercise.points if state == "correct" else 0
-            notes = "; ".join([*one.notes, *(verdict.notes if verdict else ())])
-            row = (one.student, exercise.id, state, str(points), reasons.of(one, exercise), notes)
+            state = one.state(exercise.id)
+            points = points_of(exercise, verdict)
+            notes = "; ".join([*one.notes, *((verdict.remark, *verdict.notes) if verdict else ())]).strip("; ")
+            row = (one.student, exercise.id, state, str(points), reason_of(verdict, exercise.answer), notes)
             table.writerow([safe(field) for field in row])
         if lesson is None:
             table.writerow([safe(field) for field in (one.student, "", NOT_HANDED_IN, "0", "", "; ".join(one.notes))])

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hooklab.course.browser.chrome import NOT_FOUND, find_browser
+from hooklab.course.classroom.sandbox import bubblewrap
 from hooklab.course.launcher import LEARN
 from hooklab.course.launcher.environment import pins
 from hooklab.course.root import find_root
@@ -36,6 +37,8 @@ def main(argv: list[str]) -> int:
         print(f"  {mark:<9}{label:<15}{text}", flush=True)
     browser = find_browser()
     print(f"  {'ok' if browser else '-':<9}{'browser':<15}{browser or NOT_FOUND + ' (only tests need it)'}")
+    path, why = bubblewrap()
+    print(f"  {'ok' if path else '-':<9}{'bubblewrap':<15}{path or why + ' (only `grade` uses it)'}")
     print("\n" + ("All that the course needs is there." if fine else ADVICE))
     return 0 if fine else 1
 

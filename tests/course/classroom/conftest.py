@@ -1,43 +1,96 @@
-"""One fork server for all tests of this folder, with limits of a second, and `grade`, which grades a folder with it."""
+"""`grade` grades a folder with limits of half a second, each notebook in a fork of one Python that is ready for it."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hooklab.course.classroom import verdicts
 from hooklab.course.classroom.collecting import find_submissions
-from hooklab.course.classroom.confinement import Limits
 from hooklab.course.classroom.grading import Graded, grade_class
-from hooklab.course.classroom.lessons import LESSONS, lesson_at
-from hooklab.course.classroom.reading import Cell
-from hooklab.course.classroom.workers import Worker
-from tests.course.classroom.made_up import CHECK, RIGHT
+from hooklab.course.classroom.sandbox import ROOT, Limits, environment
 
-LIMITS = Limits(seconds=0.4, deadline=3.0, memory=512, disk=4, processes=12)
+LIMITS = Limits(seconds=0.5, memory=1024, disk=4, processes=12)
 Grade = Callable[[Path], dict[str, Graded]]
+# Reads the names of two pipes from each line; the child has them for standard input and output.
+READY = """
+import os, signal, sys
+from hooklab.course.classroom import running
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        for stream, (name, mode) in enumerate(zip(line.split(), (os.O_RDONLY, os.O_WRONLY))):
+            os.dup2(os.open(name, mode), stream)
+        sys.stdin = open(0)
+        running.main()
+    print(child, flush=True)
+"""
+
+
+class Forked:
+    """A child of the Python that is ready, in the form of a subprocess.Popen."""
+
+    def __init__(self, ready: subprocess.Popen[str], folder: Path) -> None:
+        names = [folder / f"{len(list(folder.iterdir()))}{end}" for end in ("in", "out")]
+        for name in names:
+            os.mkfifo(name)
+        assert ready.stdin
+        assert ready.stdout
+        ready.stdin.write(f"{names[0]} {names[1]}\n")
+        ready.stdin.flush()
+        self.pid = int(ready.stdout.readline())
+        self.stdin, self.stdout = names[0].open("wb"), names[1].open("rb")
+
+    def kill(self) -> None:
+        with suppress(OSError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        pass
 
 
 @pytest.fixture(scope="session")
-def worker() -> Iterator[Worker]:
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
+    """Return what starts a notebook's process in the place of `verdicts._start`."""
     if not hasattr(os, "fork"):
-        pytest.skip("grading needs os.fork")
-    one = Worker(LIMITS)
-    cells = tuple(Cell(1, text) for text in (RIGHT, CHECK))
-    (exercise,) = lesson_at(0, LESSONS).exercises
-    assert one.grade(exercise, cells, "").state == "correct"  # from here on, `held` says what this machine can do
-    yield one
-    one.close()
+        pytest.skip("this needs os.fork")
+    folder, lock = tmp_path_factory.mktemp("pipes"), threading.Lock()
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", READY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path_factory.mktemp("scratch"),
+        env=environment(str(folder)) | {"PYTHONPATH": str(ROOT)},
+    )
+
+    def start(*_: object) -> Forked:
+        with lock:
+            return Forked(process, folder)
+
+    yield start
+    process.kill()
+    process.wait()
 
 
 @pytest.fixture
-def grade(worker: Worker, tmp_path: Path) -> Grade:
-    """Return a function that grades a folder, nothing kept, and returns the results by student."""
+def grade(ready: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grade:
+    """Return a function that grades a folder, and returns the results by student."""
+    monkeypatch.setattr(verdicts, "_start", ready)
 
     def graded(folder: Path) -> dict[str, Graded]:
-        found, _ = grade_class(find_submissions(folder), tmp_path / "kept", limits=LIMITS, workers=[worker])
+        found = grade_class(find_submissions(folder), tmp_path / "kept", limits=LIMITS)
         return {one.student: one for one in found}
 
     return graded

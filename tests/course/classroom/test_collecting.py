@@ -48,6 +48,7 @@ def test_nbgraders_submitted_folder(tmp_path: Path) -> None:
         ([f"liana_12_345_{LESSON}", f"bobo_LATE_13_346_{LESSON}"], {"bobo": 1, "liana": 1}),
         ([f"Lesson 0_ana_attempt_2026-01-02-10-11-12_{LESSON}"], {"ana": 1}),
         ([f"ana/{LESSON}", f"bo/{LESSON}"], {"ana": 1, "bo": 1}),
+        ([f"./ana/{LESSON}", f"./bo//{LESSON}"], {"ana": 1, "bo": 1}),
         ([f"submitted/ana/lesson0/{LESSON}"], {"ana": 1}),
         ([f"müllerana_1_2_{LESSON}", f"li2_LATE_3_4_{LESSON}"], {"li2": 1, "müllerana": 1}),
         ([f"3b/ana/{LESSON}", f"3b/bo/{LESSON}", f"__MACOSX/3b/ana/._{LESSON}"], {"ana": 1, "bo": 1}),
@@ -68,6 +69,71 @@ def test_a_learning_platforms_zip_packed_and_unpacked(
     (tmp_path / "packed").mkdir()
     archive.rename(tmp_path / "packed" / archive.name)
     assert found_in(tmp_path / "packed") == students or len(students) == 1
+
+
+BLIND = "Participant_{}_assignsubmission_file_"
+MARIA = "Maria Garcia_{}_assignsubmission_file_"
+WHO = {
+    "Moodle's blind marking": (
+        [f"{BLIND.format(n)}/{LESSON}" for n in (1, 2)], ["Participant (1)", "Participant (2)"]
+    ),
+    "one name twice in Moodle": (
+        [f"{MARIA.format(n)}/{LESSON}" for n in (1, 2)], ["Maria Garcia (1)", "Maria Garcia (2)"]
+    ),
+    "one name twice in Canvas": (
+        [f"garciamaria_{n}_77{n}_{LESSON}" for n in (1, 2)], ["garciamaria (1)", "garciamaria (2)"]
+    ),
+    "two lessons side by side": (
+        [f"Lesson 1/{MARIA.format(1)}/{LESSON}", f"Lesson 3/{MARIA.format(8)}/{LESSON}", f"Lesson 3/bo/{LESSON}"],
+        ["Maria Garcia", "bo"],
+    ),
+    "composed and decomposed": ([f"Jos\u00e9/{LESSON}", "Jose\u0301/01.ipynb", f"bo/{LESSON}"], ["Jos\u00e9", "bo"]),
+    "Google Classroom": ([f"Ana Li - {LESSON}", f"Bo - {LESSON}"], ["Ana Li", "Bo"]),
+    "Brightspace": (
+        [f"77-12 - Ana Li - Jan 5, 2026 1011 AM/{LESSON}", f"78-12 - Bo - Jan 5, 2026 1012 AM/{LESSON}"],
+        ["Ana Li", "Bo"],
+    ),
+    "Teams": (
+        [*(f"Ana Li/Lesson 0/Version {n}/{LESSON}" for n in (1, 2)), f"Bo/Lesson 0/Version 1/{LESSON}"],
+        ["Ana Li", "Bo"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WHO)
+def test_students_are_who_the_platform_says(name: str, tmp_path: Path) -> None:
+    paths, students = WHO[name]
+    archive = zipped(tmp_path / "class.zip", {path: answered() for path in paths})
+    for path in paths:
+        write(answered(), tmp_path / "unpacked" / path)
+
+    for where in (archive, tmp_path / "unpacked"):
+        found = find_submissions(where)
+        assert sorted(one.student for one in found) == sorted(students)
+        assert sum(len(list(one.read())) for one in found) == len(paths)
+        assert all(one.faults for one in found if "(" in one.student)
+
+
+def test_a_number_behind_a_name_is_a_lesson_where_the_notebook_is_of_that_lesson(tmp_path: Path) -> None:
+    for name in ("ana_00.ipynb", "student_11.ipynb", "student_12.ipynb"):
+        write(answered(), tmp_path / name)
+
+    found = find_submissions(tmp_path)
+
+    assert [one.student for one in found] == ["ana", "student_11", "student_12"]
+    assert found[0].faults == ["ana_00.ipynb is taken for lesson 0 of ana"]
+
+
+def test_a_notebook_alone(tmp_path: Path) -> None:
+    assert found_in(write(answered(), tmp_path / "Ana Li.ipynb")) == {"Ana Li": 1}
+
+
+def test_a_report_beside_the_notebooks_is_passed_over(tmp_path: Path) -> None:
+    write(answered(), tmp_path / "ana.ipynb")
+    write("<html>", tmp_path / "report" / "report.html")
+    (tmp_path / "report" / ".graded").mkdir()
+
+    assert found_in(tmp_path) == {"ana": 1}
 
 
 def test_a_zip_of_each_student_inside_the_platforms_zip(tmp_path: Path) -> None:
@@ -100,7 +166,7 @@ def test_somebody_who_handed_in_something_else_is_told(tmp_path: Path) -> None:
 
     ana, bo = find_submissions(tmp_path)
 
-    assert (ana.faults, bo.faults) == ([], ["bo.pdf is no notebook: ask for the .ipynb"])
+    assert (ana.faults, bo.faults) == ([], ["bo.pdf is not a notebook: ask for the .ipynb"])
 
 
 def test_a_students_zip_among_notebooks(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from jupyter_client.manager import run_kernel
 
 from hooklab.course.build.draft import Draft, draft
 from hooklab.course.build.sources import Course
-from hooklab.course.classroom.handout import _write, given_away, given_files, main
+from hooklab.course.classroom.handout import given_away, given_files, main, write
 from hooklab.course.classroom.lessons import ROOT
 
 
@@ -60,9 +60,15 @@ def test_a_learner_can_use_it(out: Path) -> None:
 
 
 def test_the_same_course_gives_the_same_zip(out: Path, tmp_path: Path) -> None:
-    _write(given_files(ROOT), tmp_path / "hooks", tmp_path / "hooks.zip")
+    write(given_files(ROOT), tmp_path / "hooks", tmp_path / "hooks.zip")
 
     assert (tmp_path / "hooks.zip").read_bytes() == out.with_name("hooks.zip").read_bytes()
+
+
+def test_one_lesson_alone_comes_with_the_start_page() -> None:
+    lessons = [name for name in given_files(ROOT, 3) if name.startswith("lessons/")]
+
+    assert lessons == ["lessons/00_start_here.ipynb", "lessons/03_forward_hooks.ipynb"]
 
 
 def test_nothing_that_is_there_is_overwritten(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""All lessons through nbgrader itself, in its own environment: generate, three students and a cheat, grade, export."""
+"""nbgrader with our configuration: what it makes of each graded cell, and two lessons through nbgrader itself."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ import pytest
 
 import hooklab
 from hooklab.course.build.products import guarded
-from hooklab.course.classroom import for_nbgrader
-from hooklab.course.classroom.for_nbgrader import CONFIG, Copies, Verdicts
+from hooklab.course.classroom import verdicts
+from hooklab.course.classroom.for_nbgrader import CONFIG, Cells, Verdicts
 from hooklab.course.classroom.lessons import LESSONS, ROOT, lesson_at
-from hooklab.course.classroom.workers import Worker
 from tests.course.classroom.made_up import CHECK, RIGHT, SETUP, answered, code, notebook
 
 CHEATS = [
@@ -41,11 +40,11 @@ def graded(cells: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def _one_worker(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(for_nbgrader, "_workers", [worker])
+def _quick(ready: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "_start", ready)
 
 
-@pytest.mark.usefixtures("_one_worker")
+@pytest.mark.usefixtures("_quick")
 class TestVerdicts:
     def test_a_right_answer_shows_no_error_whatever_it_writes_to_stderr(self) -> None:
         (output,) = graded(answered(RIGHT.replace("return", "import sys; print('x', file=sys.stderr); return")))
@@ -72,12 +71,31 @@ class TestVerdicts:
 
         assert "no exercise 0.7: another version?" in output["evalue"]
 
-    def test_a_copied_cell_loses_the_empty_metadata_that_ends_nbgraders_run(self) -> None:
-        copied = nbformat.from_dict(notebook(code(CHECK, metadata={"nbgrader": {}}), code(CHECK, "check-0-1")))
+    @pytest.mark.parametrize(
+        "cells",
+        [
+            [code(SETUP), code(RIGHT), code(CHECK)],  # as Colab saves it
+            [{"cell_type": "markdown", "source": "### Exercise 0.1 · Two", "metadata": {}}, code(SETUP), code(RIGHT)],
+            [code(SETUP), code(f"{RIGHT}\n{CHECK}", "check-0-1")],
+            [code(SETUP), code(RIGHT), code(CHECK, "check-0-1"), code(CHECK, "check-0-1")],
+            [code(SETUP), code(RIGHT), code(CHECK, metadata={"nbgrader": {}}), code(CHECK, "check-0-1")],
+        ],
+        ids=["no metadata", "no check cell", "merged with its check", "copied", "copied, with empty metadata"],
+    )
+    def test_a_notebook_gets_its_graded_cell_back_and_keeps_all_that_a_student_wrote(self, cells: list[Any]) -> None:
+        made = nbformat.from_dict(json.loads(json.dumps(notebook(*cells))))
 
-        done, _ = Copies().preprocess(copied, {})
+        done, _ = Verdicts().preprocess(*Cells().preprocess(made, {}))
 
-        assert ["nbgrader" in cell.metadata for cell in done.cells] == [False, True]
+        (graded,) = [cell for cell in done.cells if cell.metadata.get("nbgrader", {}).get("grade")]
+        assert graded.source == CHECK and graded.metadata.nbgrader.grade_id == "check-0-1"
+        assert "0.1 correct" in graded.outputs[0]["text"]
+        assert RIGHT in "".join(cell.source for cell in done.cells)
+
+    def test_a_student_reads_no_note_that_is_meant_for_the_teacher(self) -> None:
+        (output,) = graded(answered(f"import os\n{RIGHT}"))
+
+        assert "uses os" not in str(output)
 
     def test_autograde_stops_for_a_notebook_of_another_version(self) -> None:
         made = answered()
@@ -125,10 +143,10 @@ def handed_in(release: Path, solved: set[str], cheat: str = "") -> dict[str, Any
 
 
 @pytest.mark.long
-@pytest.mark.skipif(sys.platform == "win32", reason="grading needs os.fork")
-def test_every_lesson_goes_through_nbgrader_with_the_scores_that_it_should_get(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="grading is not for Windows")
+def test_lessons_go_through_nbgrader_with_the_scores_that_they_should_get(tmp_path: Path) -> None:
     environment, course = environment_with_nbgrader(tmp_path / "environment"), tmp_path / "course"
-    lessons = [lesson_at(int(path.name[:2]), LESSONS) for path in sorted(LESSONS.glob("*.ipynb"))]
+    lessons = [lesson_at(number, LESSONS) for number in (0, 3)]
     points = {f"solution-{one.id.replace('.', '-')}": one.points for lesson in lessons for one in lesson.exercises}
     half = {
         f"solution-{one.id.replace('.', '-')}"
@@ -140,6 +158,7 @@ def test_every_lesson_goes_through_nbgrader_with_the_scores_that_it_should_get(t
         "half": (half, ""),
         "nothing": (set(), ""),
         "cheat": (set(), CHEATS[0] + "\n"),
+        "colab": (set(points), ""),
     }
 
     def nbgrader(*arguments: str) -> None:
@@ -157,7 +176,10 @@ def test_every_lesson_goes_through_nbgrader_with_the_scores_that_it_should_get(t
         folder = course / "submitted" / student / "hooks"
         folder.mkdir(parents=True)
         for release in (course / "release" / "hooks").glob("*.ipynb"):
-            (folder / release.name).write_text(json.dumps(handed_in(release, solved, cheat)), encoding="utf-8")
+            made = handed_in(release, solved, cheat)
+            for cell in made["cells"]:
+                cell["metadata"] = {} if student == "colab" else cell["metadata"]
+            (folder / release.name).write_text(json.dumps(made), encoding="utf-8")
     nbgrader("autograde", "hooks")
     nbgrader("export")
     nbgrader("generate_feedback", "hooks")
@@ -165,6 +187,7 @@ def test_every_lesson_goes_through_nbgrader_with_the_scores_that_it_should_get(t
     with (course / "grades.csv").open(encoding="utf-8") as file:
         scores = {row["student_id"]: float(row["score"]) for row in csv.DictReader(file)}
     wanted = {"all": sum(points.values()), "half": sum(points[id] for id in half), "nothing": 0, "cheat": 0}
+    wanted["colab"] = wanted["all"]
     assert scores == wanted
     pages = sorted((course / "feedback" / "half" / "hooks").glob("*.html"))
     assert [page.stem for page in pages] == [lesson.name for lesson in lessons]

@@ -1,0 +1,278 @@
+"""Running: the program in the sandbox. It runs a student's notebook cell by cell, as a kernel does, and checks.
+
+An answer is what the student's own call of `check` is given, checked at the moment of the call. Where the notebook has
+no such call (any more), it is what the answer's name stands for at the end. After each "correct", wrong answers of the
+same exercise are checked in the same process: a check that has been tampered with lets them pass.
+
+Standard input has a job, as one line of JSON. Each message to the grader is a line that begins with the job's token.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import torch
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+from IPython.utils.text import SList
+from traitlets.config import Config
+
+import hooklab
+import hooklab.course.exercises
+from hooklab.course.classroom.canaries import canaries
+from hooklab.course.classroom.pointing import pointed_out
+from hooklab.course.classroom.reading import Cell
+from hooklab.course.classroom.sandbox import Limits, limit_this_process
+from hooklab.course.exercises import attempt
+from hooklab.course.exercises.faults import TookTooLong, cut
+from hooklab.course.exercises.frames import first_words, kind_of, learners_line
+from hooklab.course.exercises.outcome import Outcome
+from hooklab.course.exercises.patches import Patches
+from hooklab.course.exercises.stopping import stopped_after
+
+CANARIES = 5  # of an exercise
+MOST_LINES = 20_000  # characters of an answer
+_RUN_PYTHON = frozenset(["capture", "prun", "time", "timeit"])  # magics that run a student's own code
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}")
+_TOO_LONG = re.compile(r"(was stopped after) [\d.e+]+ seconds(, at line .*)?")
+Send = Callable[[dict[str, Any]], None]
+
+
+class Shell(InteractiveShell):
+    """IPython as in a kernel; but commands do nothing, nor do magics, except those that run Python."""
+
+    def system(self, cmd: str) -> None:
+        """Run nothing, for `!command`."""
+
+    def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> Any:
+        """Return what a command without output gives, for `name = !command`."""
+        return SList() if split else ""
+
+    def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
+        """Run a magic such as `%time`; others do nothing."""
+        return super().run_line_magic(magic_name, line, _stack_depth + 1) if magic_name in _RUN_PYTHON else None
+
+    def run_cell_magic(self, magic_name: str, line: str, cell: str) -> Any:
+        """Run a magic such as `%%time`; the cells of others are not run."""
+        is_run = magic_name in _RUN_PYTHON
+        return super().run_cell_magic(magic_name, line, cell) if is_run else None  # type: ignore[no-untyped-call]
+
+    def showtraceback(self, *args: Any, **options: Any) -> None:
+        """Nobody sees it, and writing it takes time."""
+
+    def showsyntaxerror(self, *args: Any, **options: Any) -> None:
+        """Nobody sees it."""
+
+
+class Run:
+    """A notebook that runs: which cell is next, which cell has defined what, and what the checks have found."""
+
+    def __init__(self, job: dict[str, Any], send: Send) -> None:
+        self.cells = [Cell(*cell) for cell in job["cells"]]
+        self.answers: dict[str, str] = job["answers"]  # exercise id -> the name of its answer
+        self.behind: int = job["behind"]  # the checks up to this cell were made by an earlier process, which has ended
+        self.skipped: list[int] = job["skipped"]
+        self.seconds: float = job["seconds"]
+        self.salt: str = job["salt"]
+        self.send = send
+        self.states: dict[str, str] = job["states"]  # what was found, by exercise
+        self.troubles: dict[int, str] = {}  # why a cell did not come to its end
+        self._where: dict[str, Cell] = {}  # the cell that has defined what a name stands for
+        self._before: dict[str, Any] = {}
+        self._now = Cell(0, "")
+        self._is_checking = False
+        self._checked: dict[str, Any] = {}  # the answer that an exercise's last check was given
+        self._wrong = {id: canaries(id) for id in self.answers}
+        for id in self.answers:
+            attempt(id, _stub)  # loads the check
+        hooklab.check = hooklab.course.exercises.check = self.check
+        self._shell = Shell.instance(config=Config(HistoryManager={"enabled": False}))
+        self._space: dict[str, Any] = self._shell.user_ns
+        for name in ("exit", "quit"):  # IPython hides these while a cell runs
+            self._shell.builtin_trap.auto_builtins.pop(name, None)
+        self._clean, self._builtins = Patches(), dict(vars(builtins))
+
+    def all_cells(self) -> None:
+        """Run the cells, in their order, as far as there are checks; then check what no call has checked."""
+        last_check = max((cell.number for cell in self.cells if "check(" in cell.text), default=0)
+        for cell in self.cells:
+            found = [self.states.get(id, "not attempted") for id in self.answers]
+            if cell.number > last_check and "not attempted" not in found:
+                break  # what comes now changes no verdict
+            if cell.number not in self.skipped:
+                self._run(cell)
+        self.send({"cell": 0})  # behind the last one
+        self._now = Cell(0, "")
+        with self._shell.builtin_trap:
+            for id, name in self.answers.items():
+                self._at_the_end(id, name)
+
+    def check(self, id: str, answer: Any, **options: Any) -> None:
+        """What a student's `check("3.1", answer)` calls. An answer that calls it, while it is checked, gets nothing."""
+        if not self._is_checking and str(id) in self.answers and self._now.number > self.behind:
+            self._judge(str(id), answer, [])
+
+    def _run(self, cell: Cell) -> None:
+        self.send({"cell": cell.number})
+        self._now, self._before = cell, dict(self._space)
+        try:
+            with stopped_after(6 * self.seconds):
+                result = self._shell.run_cell(cell.text, store_history=True)  # type: ignore[no-untyped-call]
+            trouble = _trouble(cell.number, result)
+        except BaseException as error:
+            trouble = f"cell {cell.number} raised {kind_of(error)}"
+        if trouble:
+            self.troubles[cell.number] = trouble
+        self._where |= dict.fromkeys(self._new_names(), cell)
+
+    def _new_names(self) -> list[str]:
+        return [name for name, value in self._space.items() if value is not self._before.get(name, self)]
+
+    def _at_the_end(self, id: str, name: str) -> None:
+        state = self.states.get(id)
+        if state not in (None, "not attempted") or (state and self._checked.get(id) is self._space.get(name)):
+            return
+        if name in self._space:
+            self._before = self._space
+            self._judge(id, self._space[name], ["no check has seen this answer: it counts as it is at the end"])
+            return
+        if state is None:
+            about_it = [self.troubles[cell.number] for cell in self.cells if self._may_define(cell, name)]
+            outcome = Outcome(id, "not attempted", f"no definition of {name} in this notebook")
+            if about_it:
+                outcome = Outcome(id, "not yet", f"{name} is not defined: {about_it[-1]}")
+            self._tell(outcome, self._now, [], [])
+
+    def _may_define(self, cell: Cell, name: str) -> bool:
+        return (
+            cell.number in self.troubles and re.search(rf"(def|class)\s+{name}\b|\b{name}\s*=", cell.text) is not None
+        )
+
+    def _judge(self, id: str, answer: Any, notes: list[str]) -> None:
+        self.send({"checking": id})
+        self._checked[id] = answer
+        name, new = self._name_of(answer, self.answers[id]), self._new_names()
+        where = self._now if name in new else self._where.get(name, Cell(0, ""))
+        notes += [f"replaces {one}: it was put back before the check" for one in self._put_back()[:3]]
+        if name != self.answers[id]:
+            notes.append(f"the answer is called {name or 'nothing'} here, and not {self.answers[id]}")
+        outcome = self._attempt(id, answer)
+        if outcome.state == "not attempted":
+            notes += self._filled_in_elsewhere(self.answers[id], where)
+        passed = self._canaries_that_pass(id) if outcome.state == "correct" else []
+        self._tell(outcome, where, notes, passed)
+
+    def _attempt(self, id: str, answer: Any) -> Outcome:
+        self._is_checking = True
+        try:
+            return attempt(id, answer, seconds=self.seconds)
+        except KeyboardInterrupt:  # nobody sits at a keyboard here
+            return Outcome(id, "not yet", f"{self.answers[id]} raised KeyboardInterrupt")
+        finally:
+            self._is_checking = False
+
+    def _tell(self, outcome: Outcome, where: Cell, notes: list[str], passed: list[str]) -> None:
+        self.states[outcome.id] = outcome.state
+        said = {"id": outcome.id, "state": outcome.state, "text": steady(str(outcome)), "passed": passed}
+        likely = dict(outcome.details).get("likely", "")
+        about = {"likely": likely, "cell": where.number, "lines": cut(where.text, MOST_LINES)}
+        self.send({"outcome": said | about | {"notes": [cut(note, 200) for note in notes]}})
+
+    def _canaries_that_pass(self, id: str) -> list[str]:
+        passed = []
+        for label in chosen_canaries(list(self._wrong[id]), self.salt):
+            self.send({"checking": id})
+            if self._attempt(id, self._wrong[id][label]).state != "not yet":
+                passed.append(label)
+        return passed
+
+    def _name_of(self, answer: Any, usual: str) -> str:
+        names = [name for name, value in self._space.items() if value is answer and name[0] != "_"]
+        return usual if usual in names or not names else names[-1]
+
+    def _filled_in_elsewhere(self, name: str, where: Cell) -> Iterator[str]:
+        for cell in self.cells:
+            is_definition = re.search(rf"^(def|class)\s+{name}\b", cell.text, re.M) and cell.number != where.number
+            if is_definition and "NotImplementedError" not in cell.text:
+                yield f"cell {cell.number} has an answer, but the stub in cell {where.number} is what counts in Jupyter"
+
+    def _put_back(self) -> list[str]:
+        """Put back all that was replaced of builtins, torch and hooklab; return the names."""
+        now = vars(builtins)  # first of all, since all that follows uses them
+        names = [name for name, value in self._builtins.items() if now.get(name) is not value and name != "_"]
+        now.update({name: self._builtins[name] for name in names})
+        return [*(f"builtins.{name}" for name in names), *self._clean.undo()]
+
+
+def chosen_canaries(labels: list[str], salt: str) -> list[str]:
+    """Return the labels of the wrong answers to try; the same salt gives the same ones."""
+    return sorted(labels, key=lambda label: hashlib.sha256(f"{salt}{label}".encode()).digest())[:CANARIES]
+
+
+def steady(text: str) -> str:
+    """Return an outcome's text without what differs from run to run: addresses, and where an endless loop was stopped.
+
+    Example:
+        >>> steady("f was stopped after 10 seconds, at line 3: `pass`")
+        'f was stopped: it takes too long'
+    """
+    return _TOO_LONG.sub("was stopped: it takes too long", _ADDRESS.sub("0x…", text))
+
+
+def _stub() -> None:
+    raise NotImplementedError()
+
+
+def _trouble(number: int, result: ExecutionResult) -> str:
+    error = result.error_before_exec or result.error_in_exec
+    if error is None:
+        return ""
+    if isinstance(error, TookTooLong):
+        return f"cell {number} was stopped: it takes too long"
+    if isinstance(error, SyntaxError) and (error.filename or "<")[0] == "<":
+        return f"cell {number} is not Python: {kind_of(error)}: {error.msg}, at line {error.lineno}"
+    where = learners_line(error)
+    return f"cell {number} raised {kind_of(error)}: {first_words(error)}" + (f", {where}" if where else "")
+
+
+def channel() -> Callable[[str], None]:
+    """Return a function that writes a line to what was standard output; from here on, nothing else comes in or out."""
+    write, out, nowhere = os.write, os.dup(1), os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nowhere, stream)
+
+    def say(text: str) -> None:
+        data = f"{text}\n".encode()
+        while data:
+            data = data[write(out, data) :]
+
+    return say
+
+
+def main() -> None:
+    """Run the job and end the process, whatever a notebook has left running in it."""
+    end, encode, job = os._exit, json.dumps, json.loads(sys.stdin.readline())
+    say = channel()
+    try:
+        torch.manual_seed(0)
+        run = Run(job, lambda message: say(f"{job['token']} {encode(message)}"))
+        limit_this_process(Limits(**job["limits"]))
+        run.send({"pointed_out": pointed_out(run.cells, job["given"])})
+        run.all_cells()
+        run.send({"end": True})
+    except BaseException as error:
+        with suppress(BaseException):
+            say(f"! {type(error).__name__}: {error}")
+    finally:
+        end(0)
+
+
+if __name__ == "__main__":
+    main()

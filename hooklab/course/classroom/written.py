@@ -1,0 +1,113 @@
+"""What a run writes into the report's folder, so that no file of the teacher's is ever replaced.
+
+The folder keeps a list of what earlier runs have written, and which class it was; only these files are replaced. The
+teacher's own decisions are in a table there, which is made empty once and then only read.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from hooklab.course.classroom.grading import Graded
+from hooklab.course.classroom.pages import STATES
+from hooklab.course.classroom.verdicts import Verdict
+
+KEPT = ".graded"  # in the report's folder: what was graded already, and the list of what was written
+DECISIONS = "decisions.csv"
+_COLUMNS = ("student", "exercise", "outcome", "points", "remark")
+
+
+class Refused(Exception):
+    """One sentence for the teacher: why nothing was written."""
+
+
+class ReportFolder:
+    """The folder of a report on one class."""
+
+    def __init__(self, folder: Path, of_class: Path) -> None:
+        """Raises Refused for a folder that cannot be written to, and for one with the report on another class."""
+        self.folder, self.of_class, self.kept = folder, str(of_class.resolve()), folder / KEPT
+        self._list = self.kept / "written.json"
+        try:
+            self.kept.mkdir(parents=True, exist_ok=True)
+            (self.kept / "try").touch()
+            (self.kept / "try").unlink()
+        except OSError as error:
+            raise Refused(f"cannot write to {folder}: {error.strerror}") from None
+        try:
+            earlier = json.loads(self._list.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            earlier = {"class": self.of_class, "files": []}
+        if earlier["class"] != self.of_class:
+            raise Refused(f"{folder} has the report on {earlier['class']}: name another folder with --report")
+        self._own = set(earlier["files"])
+
+    def expect(self, names: Sequence[str]) -> None:
+        """Raise Refused where a file of this name is there that no earlier run has written."""
+        for name in names:
+            if name not in self._own and (self.folder / name).exists():
+                raise Refused(f"{self.folder / name} is not from an earlier run: move it, or name another --report")
+
+    def write(self, files: dict[str, str]) -> None:
+        """Write these files, and remove what earlier runs have written and this one does not."""
+        self.expect(list(files))
+        self._list.write_text(json.dumps({"class": self.of_class, "files": sorted(self._own | set(files))}))
+        for name, text in files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # A spreadsheet takes a table for UTF-8 only with this mark at its beginning.
+            path.write_text(text, encoding="utf-8-sig" if path.suffix == ".csv" else "utf-8", newline="")
+        for stale in self._own - set(files):
+            (self.folder / stale).unlink(missing_ok=True)
+        self._own = set(files)
+        self._list.write_text(json.dumps({"class": self.of_class, "files": sorted(self._own)}))
+
+    def decided(self, graded: Sequence[Graded]) -> list[Graded]:
+        """Return the results as the teacher has decided them. Raises Refused for a table that cannot be understood."""
+        path = self.folder / DECISIONS
+        if not path.exists():
+            path.write_text(",".join(_COLUMNS) + "\n", encoding="utf-8-sig")
+        decisions = {(row["student"], row["exercise"]): row for row in _rows(path)}
+        found = []
+        for one in graded:
+            own = {id: row for (student, id), row in decisions.items() if student == one.student and _is_of(id, one)}
+            changed = {id: _decide(one.verdicts.get(id), row) for id, row in own.items()}
+            found.append(replace(one, verdicts=one.verdicts | changed))
+            decisions = {key: row for key, row in decisions.items() if key[0] != one.student or key[1] not in own}
+        if decisions:
+            student, id = next(iter(decisions))
+            raise Refused(f"{path}: nobody called {student!r} has an exercise {id!r}")
+        return found
+
+
+def _is_of(id: str, graded: Graded) -> bool:
+    return id.split(".")[0] == str(graded.lesson)
+
+
+def _decide(verdict: Verdict | None, row: dict[str, str]) -> Verdict:
+    verdict = verdict or Verdict("not yet", "")
+    points = int(row["points"]) if row["points"] else None
+    return replace(verdict, state=row["outcome"] or verdict.state, points=points, remark=row["remark"], is_decided=True)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise Refused(f"{path} cannot be read: {error}") from None
+    separator = ";" if text.split("\n")[0].count(";") > text.split("\n")[0].count(",") else ","
+    table = csv.DictReader(io.StringIO(text), delimiter=separator)
+    if missing := set(_COLUMNS) - set(table.fieldnames or ()):
+        raise Refused(f"{path} has no column {min(missing)}: its columns are {', '.join(_COLUMNS)}")
+    rows = [{name: (row[name] or "").strip() for name in _COLUMNS} for row in table]
+    for number, row in enumerate(rows, start=2):
+        if row["outcome"] not in ("", *STATES):
+            raise Refused(f"{path}, line {number}: outcome is {row['outcome']!r}, and may be {', '.join(STATES)}")
+        if row["points"] and not row["points"].isdecimal():
+            raise Refused(f"{path}, line {number}: points are {row['points']!r}, and no whole number")
+    return [row for row in rows if row["student"]]
