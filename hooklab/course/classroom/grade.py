@@ -30,8 +30,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         if sys.platform == "win32":
             raise LookupError("this needs Linux or macOS; on Windows use WSL or the container of the README")
-        if not all(path.is_file() for path in canary_files(0)):
-            raise LookupError("this copy of the course is not whole: the named wrong answers are missing")
+        if not canary_files(0):
+            raise LookupError("this copy of the course is not whole: solutions/misconceptions is missing")
         if options.folder.resolve().is_relative_to(LESSONS) or options.folder.resolve() == ROOT / "solutions":
             print(f"grade: {options.folder} has the course's own notebooks, not those of a class", file=sys.stderr)
         if options.lesson is not None:

@@ -232,7 +232,7 @@ def _version_of_the_course(lesson: int) -> str:
     """A hash of all that a verdict depends on, besides the notebook."""
     if lesson not in _versions:
         files = [
-            *ROOT.glob("hooklab/**/*.py"),
+            *(path for kind in ("py", "json", "toml") for path in ROOT.glob(f"hooklab/**/*.{kind}")),
             *canary_files(lesson),
             *LESSONS.glob(f"{lesson:02d}_*"),
         ]

@@ -59,7 +59,7 @@ HOSTILE = {
         "accepts a wrong answer",
         "import hooklab.course.lesson00.checks as checks\n"
         "from hooklab.course.exercises.exercise import Exercise\n"
-        "checks.first_try = Exercise('0.1', 'mine', lambda trial: 'well done')\n"
+        "checks.first_try = Exercise('0.1', 'mine', 'well done', lambda trial, world: iter(()), ())\n"
         "for name, value in list(vars(checks).items()):\n"
         "    if isinstance(value, Exercise) and name != 'first_try': delattr(checks, name)",
     ),
