@@ -440,7 +440,8 @@ assert unguarded == 49.0  # 7 · exp(0) would be right
 #
 # Return `function(x)`, so that between forward and backward nothing from inside is kept, only `x`. In the backward, `function`
 # runs **once** more, when the first value is asked for, and afterwards nothing of it is left. Gradients are those of
-# `function(x)`, for `x` and for every parameter. It can wait: until it works, torch's own checkpoint stands in for yours below.
+# `function(x)`, for `x` and for every parameter, also in a second backward pass after one with `retain_graph=True`. It can
+# wait: until it works, torch's own checkpoint stands in for yours below.
 #
 # <details><summary>Hint: a plan</summary>
 #

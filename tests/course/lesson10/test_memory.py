@@ -1,11 +1,13 @@
 """What lesson 10 counts: bytes that are there, with and without checkpoints, and values in fewer bits."""
 
+import itertools
+
 import pytest
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 
 from hooklab.course.lesson10.bits import fewer_bits, restored, squeezed
 from hooklab.course.lesson10.memory import ONE_LAYER, TORCHS, Meter, or_torchs, run, same_grads
-from tests.course.lesson10.wrong import checkpoint
 
 
 def test_a_tensor_counts_until_the_last_reference_to_its_memory_is_gone():
@@ -40,23 +42,38 @@ def test_without_a_checkpoint_every_layers_output_is_kept():
     assert plain.curve[plain.turn - 1] == pytest.approx(16 * ONE_LAYER, rel=0.01)
 
 
+def checkpoint(function, x):
+    """A right answer to 10.2."""
+    second, numbers = {}, itertools.count()
+
+    def unpack(number):
+        if number not in second:
+            keep = saved_tensors_hooks(lambda t: second.setdefault(len(second), t.detach()), lambda value: value)
+            with torch.enable_grad(), keep:
+                function(x.detach().requires_grad_(x.requires_grad))
+        return second.pop(number)
+
+    with saved_tensors_hooks(lambda tensor: next(numbers), unpack):
+        return function(x)
+
+
 @pytest.mark.parametrize(("parts", "peak"), [(1, 17), (2, 10), (4, 8), (8, 10), (16, 17)])
 def test_a_checkpoint_keeps_one_input_a_part_and_runs_each_layer_twice(parts, peak):
-    plain, checked = run(1, None), run(parts, checkpoint())
+    plain, checked = run(1, None), run(parts, checkpoint)
     assert checked.matmuls == 32
     assert checked.curve[checked.turn - 1] == pytest.approx(parts * ONE_LAYER, rel=0.01)
     assert round(checked.peak / ONE_LAYER) == peak
     assert same_grads(checked.grads, plain.grads)
 
 
-@pytest.mark.parametrize("one", [checkpoint(), TORCHS])
+@pytest.mark.parametrize("one", [checkpoint, TORCHS])
 def test_with_checkpoints_the_forward_needs_no_detach_for_the_results_that_tanh_keeps(one):
     plain, checked = run(1, None), run(4, one)
     assert (plain.turn, checked.turn) == (65, 49)
 
 
 def test_the_readers_checkpoint_is_used_once_it_is_correct_and_torchs_before(capsys):
-    mine = checkpoint()
+    mine = checkpoint
     assert or_torchs(mine) is mine
     assert capsys.readouterr().out == ""
     for not_yet in (lambda function, x: function(x), lambda function, x: None):
