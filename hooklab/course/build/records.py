@@ -83,10 +83,7 @@ def solution_cells(made: Draft, id: str) -> tuple[str, str, str]:
 
 
 def record(exercise: Exercise, reference: Any, programs: Mapping[str, Any]) -> Records:
-    """Run an exercise's scene with its solution and with each program, and return what was seen.
-
-    Raises ValueError for a misconception that does what the solution does, or what another one does.
-    """
+    """Run an exercise's scene with its solution and with each program, and return what was seen."""
     with warnings.catch_warnings(), usual_state([]), global_hooks_set_aside([]):
         warnings.simplefilter("ignore")
         worlds = [

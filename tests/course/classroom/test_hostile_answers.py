@@ -59,7 +59,7 @@ HOSTILE = {
         "accepts a wrong answer",
         "import hooklab.course.lesson00.checks as checks\n"
         "from hooklab.course.exercises.exercise import Exercise\n"
-        "checks.first_try = Exercise('0.1', 'mine', 'well done', lambda trial, world: iter(()), ())\n"
+        "checks.first_try = Exercise('0.1', 'mine', '', None, (), lambda trial: 'well done')\n"
         "for name, value in list(vars(checks).items()):\n"
         "    if isinstance(value, Exercise) and name != 'first_try': delattr(checks, name)",
     ),
@@ -108,7 +108,7 @@ HOSTILE = {
     "a question": Hostile("return float(input('How much? ')) * x", "not yet", "EOFError"),
     "very much output": Hostile("print('x' * 5_000_000)\nreturn 2 * x", "correct", ""),
     "a right answer": Hostile("return 2 * x", "correct", ""),
-    "a wrong answer": Hostile("return x + 2", "not yet", "the numbers"),
+    "a wrong answer": Hostile("return x + 2", "not yet", "You add 2"),
 }
 
 
