@@ -122,7 +122,7 @@ assert not x.detach().requires_grad  # and unless you cut them off
 # ●○○ · 4 minutes
 #
 # You get a dictionary from names to tensors. Return the **set of names** of those whose `.grad` a later `backward()` will
-# fill, from a result that depends on all of them (nobody has called `retain_grad()`).
+# fill, from a result that depends on all of them. (Nobody has called `retain_grad()`. A list of the names is fine too.)
 #
 # <details><summary>Hint: my set has too many names</summary>
 #
@@ -193,6 +193,8 @@ plt.show()
 # 2. A leaf (made from nothing) keeps the gradient: it **adds** it to the `grad` that it has.
 # 3. Any other value passes a piece on to each value that it was `made_from`: the gradient times the derivative that stands
 #    beside it. `arriving[value]` is what has come to `value` so far, if anything has.
+#
+# Leave `made_from` and `hooks` as they are: `backward` may run again. If a hook raises, let the exception through.
 #
 # <details><summary>Hint: x.grad is 1.5, and should be 3.0</summary>
 #
@@ -414,7 +416,8 @@ check("1.3", gradient_of_hidden)
 #
 # You get a tensor `z` with one element, and a dictionary of tensors that require grad. Return the **names** of those that `z`
 # depends on, the one with the largest gradient (by `.norm()`) first. Afterwards **every `.grad` is as it was**, also that of
-# tensors outside the dictionary: you only looked.
+# tensors outside the dictionary: you only looked. (Nobody has called `retain_grad()`. Tensors with equal norms may come in
+# any order.)
 #
 # <details><summary>Hint: "appears to not have been used in the graph"</summary>
 #

@@ -1,283 +1,344 @@
-"""Checks of lesson 1: who keeps a gradient, a small autograd, and the ways to get a gradient that was passed on."""
+"""The exercises of lesson 1: who keeps a gradient, a small autograd, ways to get a gradient that was passed on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import expect_returned
-from hooklab.course.exercises.gradients import stop_at_fault
-from hooklab.course.exercises.trial import NotYet, Trial, expect_tensor, same, tensor_text
-from hooklab.course.lesson01.check_engine import a_small_autograd as a_small_autograd
+from hooklab.course.exercises.expectations import error_comes_out
+from hooklab.course.exercises.faults import PlannedError
+from hooklab.course.exercises.frames import kind_of
+from hooklab.course.exercises.reasons import reason
+from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
+
+Pairs = Iterator[tuple[Any, ...]]
 
 
-@exercise("1.1", "Who gets a gradient?")
-def who_gets_a_gradient(trial: Trial) -> str:
-    w = torch.ones(2, requires_grad=True)
-    data = torch.ones(2)
-    named = {
-        "w": w,
-        "data": data,
-        "hidden": w * data,
-        "copy": (w * data).detach(),
-        "b": torch.zeros(2, requires_grad=True),
-    }
+def leaf(*values: float, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.tensor(values, dtype=dtype, requires_grad=True)
+
+
+def names_in(got: Any) -> tuple[str, list[str]]:
+    """Return what an answer holds, in words, and the names in it."""
+    if isinstance(got, str | Tensor) or not isinstance(got, Iterable):
+        return tensor_text(got), []
+    items = list(got)
+    kinds = sorted({kind_of(one) for one in items if not isinstance(one, str)})
+    return (f"not names, but {', '.join(kinds)}", []) if kinds else ("names", items)
+
+
+def why_no_names(got: Any) -> str | None:
+    if got is None:
+        return "forgotten-return"
+    return "one-name" if isinstance(got, str) else "no-names"
+
+
+def written(grads: dict[str, Tensor | None], tensors: dict[str, Tensor]) -> list[str]:
+    """Return the names of the leaves whose .grad has changed since `grads` was noted."""
+    return [name for name, old in grads.items() if not _as_it_was(tensors[name].grad, old)]
+
+
+def _as_it_was(now: Tensor | None, old: Tensor | None) -> bool:
+    return now is None if old is None else same(now, old)
+
+
+def noted(tensors: dict[str, Tensor]) -> dict[str, Tensor | None]:
+    leaves = {name: one for name, one in tensors.items() if one.is_leaf}
+    return {name: None if one.grad is None else one.grad.clone() for name, one in leaves.items()}
+
+
+# --- 1.1
+
+
+def results_and_copies() -> dict[str, Tensor]:
+    w, data = leaf(1.0, 1.0), torch.ones(2)
     w.grad = torch.ones(2)  # from an earlier pass, which says nothing about a later one
-    wanted = {"w", "b"}
-    got = _names(trial.call(named))
-    if not same(w.grad, torch.ones(2)) or named["b"].grad is not None:
-        raise NotYet("your code wrote into .grad", expected="a look at the tensors: no backward() runs")
-    stop_at_fault(trial)
-    shown = {"expected": f"{sorted(wanted)} of {sorted(named)}", "got": f"{sorted(got)}"}
-    if got == wanted | {"data", "copy"}:
-        raise NotYet(
-            "tensors that need no gradient are in your set",
-            **shown,
-            likely="leaf is not enough: is_leaf is also True for every tensor with requires_grad=False",
-        )
-    if got == wanted | {"hidden"}:
-        raise NotYet(
-            "a result of an operation is in your set",
-            **shown,
-            likely="requires_grad is not enough: a non-leaf requires grad too, but its .grad is not filled",
-        )
-    if got == {"b"}:
-        raise NotYet(
-            "a leaf that already has a gradient is missing",
-            **shown,
-            likely="an old .grad is no obstacle: backward() adds to it",
-        )
-    if got == set(named) - wanted:
-        raise NotYet("your set is the other way round", **shown, likely="a condition negated once too often")
-    if got != wanted:
-        raise NotYet("the names in your set are not the right ones", **shown)
-    others: dict[str, Tensor] = {
-        "left": data,
+    return {"w": w, "data": data, "hidden": w * data, "copy": (w * data).detach(), "b": leaf(0.0, 0.0)}
+
+
+def of_other_kinds() -> dict[str, Tensor]:
+    number = torch.tensor(0.0, requires_grad=True)
+    number.grad = torch.tensor(-5.0)
+    return {
+        "left": torch.ones(2),
         "right": torch.nn.Parameter(torch.zeros(1)),
-        "number": torch.tensor(0.0, requires_grad=True),
-        "double": torch.ones(2, dtype=torch.float64, requires_grad=True),
+        "number": number,
+        "double": leaf(1.0, float("inf"), dtype=torch.float64),
         "empty": torch.empty(0, requires_grad=True),
     }
-    got = _names(trial.call(others))
-    if got != set(others) - {"left"}:
-        raise NotYet(
-            "for other tensors, your set is not the right one",
-            expected=f"all of {list(others)} but 'left'",
-            got=tensor_text(sorted(got)),
-            likely="the names of the first dictionary: look at the tensors that you are given"
-            if got == wanted
-            else None,
-        )
-    return "a leaf that requires grad, and nothing else, gets its .grad filled by backward()"
 
 
-def _names(got: Any) -> set[str]:
-    """The names that an answer holds, in whatever collection; NotYet if it holds other things."""
-    shown = {"expected": 'a set such as {"w"}', "got": tensor_text(got)}
-    if isinstance(got, str | Tensor) or not isinstance(got, Iterable):
-        raise NotYet("the answer is not a set of names", **shown)
-    items = list(got)
-    if any(isinstance(item, Tensor) for item in items):
-        raise NotYet("the answer holds tensors, not their names", expected=shown["expected"], got="tensors")
-    if not all(isinstance(item, str) for item in items):
-        raise NotYet("the answer holds other things than names", **shown)
-    return set(items)
-
-
-@exercise("1.3", "Mend it: the gradient of a hidden value")
-def gradient_of_hidden(trial: Trial) -> str:
-    for values, inputs in (([1.0, 2.0, -1.0], [3.0, -1.0, 2.0]), ([[0.5], [-4.0]], [[2.0], [1.0]])):
-        w = torch.tensor(values, requires_grad=True)
-        x = torch.tensor(inputs)
-        old = torch.full_like(w, 100.0)
-        w.grad = old.clone()
-        passes: list[Tensor] = []
-        w.register_hook(passes.append)
-        hidden = w * x
-        wanted = 2 * hidden
-        got = trial.call(w, x)
-        stop_at_fault(trial)
-        expect_returned(got, tensor_text(wanted), _why_none(passes))
-        got = expect_tensor(got, "what your function returned", hidden.shape)
-        shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
-        if same(got, hidden):
-            raise NotYet("that is hidden itself", **shown, likely="value instead of gradient")
-        if same(got, wanted * x) or same(got, wanted * x + old):
-            raise NotYet("that is the gradient of w", **shown, likely="the leaf's: one step further down than hidden")
-        if not same(got, wanted):
-            raise NotYet("that is not the gradient of hidden", **shown)
-        if not passes:
-            raise NotYet(
-                "the gradient of hidden came back, and w got none",
-                expected="w.grad grows by its own gradient: loss.backward(), and no detach() between w and the loss",
-                got="no gradient reached w",
-            )
-        if len(passes) > 1 or not same(w.grad, old + wanted * x):
-            raise NotYet(
-                "w.grad is not what one backward() makes it",
-                expected=f"w.grad = {tensor_text(old + wanted * x)}, the old one and one gradient",
-                got=f"w.grad = {tensor_text(w.grad)}; passes: {len(passes)}",
-            )
-    return "the gradient of hidden, for two shapes, and w.grad as after one ordinary backward()"
-
-
-def _why_none(passes: list[Tensor]) -> str:
-    """An experiment tells the two apart: a hook on w has seen a gradient, or none came."""
-    if not passes:
-        return "backward() did not run"
-    return "forgotten return; or asked too late, or of another tensor: backward() did run"
-
-
-@exercise("1.4", "What does z depend on, and how strongly?")
-def strongest_first(trial: Trial) -> str:
-    for flip, weight in ((1.0, 4.0), (-1.0, 40.0)):
-        a = torch.tensor([1.0, -1.0], requires_grad=True)
-        b = torch.tensor([3.0], requires_grad=True)
-        c = torch.tensor([[1.0, 2.0], [0.0, 1.0]], requires_grad=True)
-        unused = torch.tensor([9.0], requires_grad=True)
-        still = torch.tensor([5.0], requires_grad=True)  # on the way, with a gradient of zero
-        outside = torch.tensor([1.0], requires_grad=True)
-        many = torch.ones(9, requires_grad=True)  # small numbers, and many: each measure sorts in another way
-        inner = a * 3
-        z = flip * (10 * inner[0] - 10 * inner[1] + weight * b.sum() + 1.5 * c.sum() + 0 * still.sum() + outside.sum())
-        z = z + 2 * many.sum()
-        named = {"c": c, "still": still, "unused": unused, "b": b, "many": many, "inner": inner, "a": a}
-        grads = dict(
-            zip(named, torch.autograd.grad(z, list(named.values()), retain_graph=True, allow_unused=True), strict=True)
-        )
-        wanted = ["a", "inner", "many", "b", "c", "still"]  # 42.4, 14.1, 6, 4, 3, 0
-        if flip < 0:
-            wanted = ["a", "b", "inner", "many", "c", "still"]  # 42.4, 40, 14.1, 6, 3, 0
-        old = torch.full_like(a, 100.0)
-        a.grad = old.clone()
-        got = trial.call(z, named)
-        _expect_untouched(a, old, inner, {"b": b, "c": c, "still": still, "a leaf outside": outside})
-        if isinstance(got, set | frozenset):
-            raise NotYet("the answer is a set, which has no order", expected='a list such as ["a", "b"]')
-        if got is None or isinstance(got, str | Tensor | dict) or not isinstance(got, Iterable):
-            raise NotYet(
-                "the answer is not a list of names", expected='a list such as ["a", "b"]', got=tensor_text(got)
-            )
-        got = list(got)
-        shown = {"expected": str(wanted), "got": tensor_text(got)}
-        if not all(isinstance(one, str) for one in got):
-            raise NotYet("the list holds other things than names", **shown)
-        if "unused" in got:
-            raise NotYet(
-                "`unused` is in your list, and z does not depend on it",
-                **shown,
-                likely="zero is not None: only None says `not on the way`" if got[:-2] == wanted[:-1] else None,
-            )
-        if "still" not in got and got == wanted[:-1]:
-            raise NotYet(
-                "a tensor on the way is missing",
-                **shown,
-                likely="zero is not None: z does depend on `still`, with a gradient of zero",
-            )
-        if got == wanted[::-1]:
-            raise NotYet("the weakest comes first", **shown, likely="sorted() counts up: reverse=True")
-        if sorted(map(str, got)) != sorted(wanted):
-            raise NotYet("these are not the tensors that z depends on", **shown)
-        if got != wanted:
-            raise NotYet("the order is another one", **shown, likely=_why_order(got, grads))
-    return "the tensors on the way to z, by the size of their gradient, and every .grad untouched"
-
-
-def _why_order(got: list[Any], gradients: Mapping[str, Tensor | None]) -> str | None:
-    """Which other measure sorts the tensors as the answer did, if exactly one does."""
-    grads = {name: grad for name, grad in gradients.items() if grad is not None}
-    measures: dict[str, Callable[[Tensor], float]] = {
-        "the sum, where numbers of both signs cancel: use grad.norm()": lambda g: g.sum().item(),
-        "the largest number alone: use grad.norm()": lambda g: g.abs().max().item(),
-        "the sum of the sizes: use grad.norm()": lambda g: g.abs().sum().item(),
-        "a mean, which does not grow with the number of elements: use grad.norm()": lambda g: g.square().mean().item(),
+def made_from_leaves() -> dict[str, Tensor]:
+    w = leaf(2.0, -3.0)
+    with torch.no_grad():
+        unrecorded = w * 2
+    return {
+        "converted": w.double(),
+        "view": w[:1],
+        "unrecorded": unrecorded,
+        "frozen": torch.nn.Parameter(torch.ones(2), requires_grad=False),
+        "counts": torch.tensor([1, 2]),
     }
-    fits = [words for words, of in measures.items() if sorted(grads, key=lambda n: -of(grads[n])) == got]
-    return fits[0] if len(fits) == 1 else None
 
 
-def _expect_untouched(a: Tensor, old: Tensor, inner: Tensor, others: dict[str, Tensor]) -> None:
-    if a.grad is None:
-        raise NotYet(
-            "a came with an old .grad, and it is gone",
-            expected=f"a.grad = {tensor_text(old)}, as before",
-            got="a.grad = None",
-        )
-    written = {"a": not same(a.grad, old), "inner": inner.retains_grad}
-    written |= {name: t.grad is not None for name, t in others.items()}
-    if any(written.values()):
-        first = next(name for name, is_written in written.items() if is_written)
-        likely = None
-        if any(written[name] for name in ("b", "a leaf outside")):
-            likely = "backward() fills .grad all the way down; torch.autograd.grad returns gradients"
-        raise NotYet(f".grad of {first} was written", expected="every .grad is as it was", likely=likely)
+@exercise(
+    "1.1",
+    "Who gets a gradient?",
+    worlds=(results_and_copies, of_other_kinds, made_from_leaves),
+    verified="a leaf that requires grad, and nothing else, gets its .grad filled by backward()",
+)
+def who_gets_a_gradient(trial: Trial, make: Callable[[], dict[str, Tensor]]) -> Pairs:
+    named = make()
+    grads = noted(named)
+    got = trial.call(dict(named))
+    words, names = names_in(got)
+    yield "tensors whose `.grad` your code changed", written(grads, named), "calls-backward"
+    yield "what your function returns", words, why_no_names(got)
+    yield "~your names", sorted(set(names))
+    yield "names in your set that aren't in the dictionary", sorted(set(names) - set(named)), "fixed-names"
+    constant = [name for name, one in named.items() if not one.requires_grad]
+    yield "names of tensors in your set that don't require grad", sorted(set(names) & set(constant)), "leaf-alone"
+    results = [name for name, one in named.items() if not one.is_leaf]
+    yield "names of non-leaf tensors in your set", sorted(set(names) & set(results)), "requires-grad-alone"
+    yield "names missing in your set", sorted(set(named) - set(constant) - set(results) - set(names)), "leaf-missing"
 
 
-@exercise("1.5", "Use a graph several times, then let it go")
-def use_a_graph_several_times(trial: Trial) -> str:
-    for times in (3, 1):
-        x = torch.tensor([1.0, 2.0], requires_grad=True)
-        passes: list[Tensor] = []
-        x.register_hook(passes.append)
-        z = (x**2).sum()
-        trial.call(z, times)
-        wanted = times * 2 * x.detach()
-        if x.grad is None:
-            raise NotYet(
-                "x.grad is still None",
-                expected=tensor_text(wanted),
-                got="None",
-                likely=None if passes else "backward() did not run",
-            )
-        shown = {"expected": f"x.grad = {tensor_text(wanted)}", "got": f"x.grad = {tensor_text(x.grad)}"}
-        if len(passes) == 1 < times and same(x.grad, wanted):
-            raise NotYet(
-                f"one pass with a larger gradient is not {times} passes",
-                expected=f"{times} backward passes through the same graph",
-                got="1 pass, and the right sum in x.grad",
-                likely="times · z, or backward(times): a hook on x would run once only",
-            )
-        if len(passes) != times:
-            likely = "off by one: count the last pass, the one that frees the graph, too"
-            raise NotYet(
-                f"backward ran {len(passes)} {'time' if len(passes) == 1 else 'times'}, not {times}",
-                **shown,
-                likely=likely if _is_off_by_one(trial, len(passes) - times) else None,
-            )
-        if not same(x.grad, wanted):
-            raise NotYet("the passes do not add up to the right sum", **shown)
-        if x.grad.requires_grad:
-            raise NotYet(
-                "x.grad has a graph of its own",
-                expected="a gradient as any ordinary backward() leaves it",
-                likely="create_graph=True makes a graph of the backward pass; retain_graph=True keeps the one of z",
-            )
-        if z.grad_fn is None:
-            raise NotYet("z was cut off from its graph", expected="z as it was, and what its graph had saved freed")
-        if _can_run_again(z):
-            raise NotYet(
-                f"with times = {times}, the graph is still in memory afterwards",
-                expected="one more z.backward() raises RuntimeError",
-                got="one more z.backward() runs",
-                likely="retained to the end: the last pass needs no retain_graph=True",
-            )
-    return "the passes add up in x.grad, and the last one frees what the graph had saved"
+# --- 1.2
 
 
-def _is_off_by_one(trial: Trial, by: int) -> bool:
-    """Whether there is always one pass too many, or one too few, for other numbers of passes too."""
-    for times in (2, 4):
-        x = torch.tensor([1.0], requires_grad=True)
-        passes: list[Tensor] = []
-        x.register_hook(passes.append)
-        trial.call((x**2).sum(), times)
-        if len(passes) != times + by:
-            return False
-    return abs(by) == 1
+Hook = Callable[[float], float | None]
+
+
+class Computation(NamedTuple):
+    """A computation with three leaves, sent back from z through the learner's class."""
+
+    text: str
+    leaves: tuple[float, float, float]
+    build: Callable[[Any, Any, Any], tuple[Any, Any]]  # takes the leaves x, a and b; returns y and z
+    why: str = "chain-rule"  # the reason if the gradients are wrong
+    why_at: tuple[tuple[float, str], ...] = ()  # and if x.grad is just this number
+    why_error: str | None = None  # the reason for an exception that earlier computations have not raised
+    hooks: tuple[tuple[str, str, Hook], ...] = ()  # the name of a value, what the hook does, the hook
+    passes: int = 1
+
+
+def refuses(gradient: float) -> float:
+    raise PlannedError
+
+
+def squared(*hooks: tuple[str, str, Hook], why: str = "hook-result", lost: str = "hook-result-lost") -> Computation:
+    """z = y·y with y = x·3: 18 arrives at x, if the hooks change nothing."""
+    text = "z = y·y with y = x·3, where " + " and ".join(f"a hook on {name} {what}" for name, what, _ in hooks)
+    return Computation(text, (1.0, 3.0, 0.0), lambda x, a, b: (y := x * a, y * y), why, ((18.0, lost),), None, hooks)
+
+
+PLAIN = ((1.0, "passed-on-unchanged"), (5.0, "derivative-alone"), (13.0, "sum-for-product"))
+LOST = ((1.5, "piece-lost"),)
+ZERO = "y = x·x, z = y·b with b = 0: a piece of 0.0 arrives at y"
+COMPUTATIONS = (
+    Computation("y = x·5, z = y·7", (1.0, 5.0, 7.0), lambda x, a, b: (y := x * a, y * b), why_at=PLAIN),
+    Computation(
+        "y = x + 2 = 3, z = 0.5·y·y", (1.0, 2.0, 0.5), lambda x, a, b: (y := x + a, y * y * b), "pieces-add-up", LOST
+    ),
+    Computation(
+        "y = x·x, z = (y·a)·b + y·a", (2.0, -3.0, 2.0), lambda x, a, b: (y := x * x, y * a * b + y * a), "pieces-add-up"
+    ),
+    Computation(
+        ZERO, (2.0, 1.0, 0.0), lambda x, a, b: (y := x * x, y * b), "zero-is-a-gradient", why_error="zero-left-out"
+    ),
+    Computation(
+        "y = x·3, z = y·y + y, where hooks on x, y and z return None",
+        (1.0, 3.0, 0.0),
+        lambda x, a, b: (y := x * a, y * y + y),
+        "none-changes-nothing",
+        why_error="none-for-gradient",
+        hooks=tuple((name, "returns None", lambda gradient: None) for name in "xyz"),
+    ),
+    squared(("y", "returns 10", lambda gradient: 10)),
+    squared(("y", "returns 0.0", lambda gradient: 0.0), lost="zero-is-a-gradient"),
+    squared(("y", "adds 1", lambda gradient: gradient + 1), ("y", "doubles", lambda gradient: gradient * 2)),
+    squared(("x", "doubles", lambda gradient: gradient * 2)),
+    squared(("x", "looks, in two passes", lambda gradient: gradient), why="grad-replaced")._replace(
+        passes=2, why_at=()
+    ),
+    squared(("y", "raises an exception", refuses)),
+)
+
+
+@exercise(
+    "1.2",
+    "Pass it on",
+    worlds=COMPUTATIONS,
+    verified="gradients are passed on, add up at a fork, are seen and changed by hooks, and stay in leaves alone",
+)
+def a_small_autograd(trial: Trial, world: Computation) -> Pairs:
+    x, a, b = (trial.run(trial.answer, number) for number in world.leaves)
+    given = all(hasattr(one, "made_from") for one in (x + x, x * x))
+    yield "whether `+` and `*` of two values give a value", given, "given-methods"
+    y, z = world.build(x, a, b)
+    values = {"x": x, "a": a, "b": b, "y": y, "z": z}
+    seen: list[tuple[str, float]] = []
+    early: list[Any] = []
+
+    def note(words: str, hook: Hook, gradient: float) -> float | None:
+        seen.append((words, gradient))
+        early.append(x.grad)
+        return hook(gradient)
+
+    for name, words, hook in world.hooks:
+        values[name].hooks.append(partial(note, f"{name}: {words}", hook))
+    if world.hooks and world.hooks[0][2] is refuses:
+        yield f"whether the exception comes out, for {world.text}", error_comes_out(trial, z.backward), "swallowed"
+        return
+    for _ in range(world.passes):
+        yield from sent_back(trial, z, x, world.why_error)
+    kept = [name for name, value in values.items() if value.grad is not None]
+    yield f"values whose .grad isn't None, for {world.text}", kept, "leaves-keep"
+    yield "~x.grad when each hook runs", early
+    many, one_of_two = len(seen) > len(world.hooks) * world.passes, len(seen) == 1 and len(world.hooks) == 2
+    why = "hook-runs-for-each-piece" if many else "one-hook-alone" if one_of_two else None
+    yield f"the hooks that run, in order, for {world.text}", [words for words, _ in seen], why
+    yield f"what the hooks receive, for {world.text}", [gradient for _, gradient in seen], "hook-argument"
+    label = next((label for number, label in world.why_at if x.grad == number), world.why)
+    yield f"the gradients of the leaves, for {world.text}", {"x": x.grad, "a": a.grad, "b": b.grad}, label
+    yield "the number of pairs in z.made_from after backward()", len(z.made_from), "graph-dropped"
+
+
+def sent_back(trial: Trial, z: Any, x: Any, likely: str | None) -> Pairs:
+    """Run z.backward(). The exceptions that the steps of the card bring about are recorded by what they mean."""
+    try:
+        trial.run(z.backward)
+    except NotYet as fault:
+        error = fault.__cause__
+        if isinstance(error, TypeError) and "NoneType" in str(error):
+            meaning = "none-plus-gradient"
+        elif isinstance(error, KeyError) and isinstance(error.args[0], type(z)):
+            in_backward = traceback.extract_tb(error.__traceback__)[-1].name == "backward"
+            meaning = "nothing-passed-on" if in_backward else "no-entry-yet"
+        else:
+            raise
+        yield "~x.grad when the exception is raised", x.grad
+        sentence = reason("1.2", likely or meaning, trial.name)
+        raise NotYet(fault.missing, expected="no exception", likely=sentence, label=meaning) from error
+
+
+# --- 1.3
+
+
+@exercise(
+    "1.3",
+    "Mend it: the gradient of a hidden value",
+    worlds=(
+        (torch.tensor([1.0, 2.0, -1.0]), torch.tensor([3.0, -1.0, 2.0]), 100.0),
+        (torch.tensor([[0.5], [-4.0]]), torch.tensor([[2.0, 1.0, -1000.0]]), 7.0),
+        (torch.tensor([3.0, 0.0], dtype=torch.float64), torch.tensor([-2.0, 5.0], dtype=torch.float64), None),
+    ),
+    verified="the gradient of hidden, for three shapes, and w.grad as after one ordinary backward()",
+)
+def gradient_of_hidden(trial: Trial, world: tuple[Tensor, Tensor, float | None]) -> Pairs:
+    values, inputs, old = world
+    w, x = values.clone().requires_grad_(), inputs.clone()
+    w.grad = None if old is None else torch.full_like(w, old)
+    passes: list[Tensor] = []
+    w.register_hook(passes.append)
+    got = trial.call(w, x)
+    ran = "none-after-backward" if passes else "no-backward"
+    kind = "a tensor" if isinstance(got, Tensor) else tensor_text(got)
+    yield "what your function returns", kind, ran if got is None else None
+    why = "another-loss" if isinstance(got, Tensor) and got.shape == (w * x).shape else "another-shape"
+    why = "gradient-of-w" if passes and same(got, passes[0]) else why
+    yield f"the gradient of w * x, for w = {tensor_text(w)} and x = {tensor_text(x)}", got, why
+    yield "the number of gradients that reach w", len(passes), "several-passes" if passes else "nothing-reaches-w"
+    yield f"w.grad, which was {'None' if old is None else f'{old:g} everywhere'} before", w.grad, "not-one-backward"
+
+
+# --- 1.4
+
+
+def many_measures(flip: float, weight: float) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+    """A z of which every other measure than the norm sorts the tensors in another way."""
+    a, b, c, unused, still = leaf(1.0, -1.0), leaf(3.0), leaf(1.0, 2.0, 0.0, 1.0), leaf(9.0), leaf(5.0)
+    outside, many = leaf(1.0), leaf(*[1.0] * 9)
+    a.grad = torch.full_like(a, 100.0)
+    inner = a * 3
+    z = flip * (10 * inner[0] - 10 * inner[1] + weight * b.sum() + 1.5 * c.sum() + 0 * still.sum() + outside.sum())
+    named = {"c": c, "still": still, "unused": unused, "b": b, "many": many, "inner": inner, "a": a}
+    return z + 2 * many.sum(), named, outside
+
+
+def equal_norms() -> tuple[Tensor, dict[str, Tensor], Tensor]:
+    p, q, r, s = leaf(1.0, 1.0), leaf(2.0, dtype=torch.float64), leaf(-3.0), leaf(0.0, 0.0, 0.0, 0.0)
+    outside = leaf(1.0)
+    z = 3 * p[0] - 4 * p[1] + 5 * q + 6 * r + 4.5 * s[0] + outside
+    return z, {"p": p, "q": q, "r": r, "s": s}, outside
+
+
+def nothing_used() -> tuple[Tensor, dict[str, Tensor], Tensor]:
+    outside = leaf(1.0)
+    return (2 * outside).sum(), {"left": leaf(1.0), "right": leaf(1.0)}, outside
+
+
+@exercise(
+    "1.4",
+    "What does z depend on, and how strongly?",
+    worlds=(partial(many_measures, 1.0, 4.0), partial(many_measures, -1.0, 40.0), equal_norms, nothing_used),
+    verified="the tensors on the way to z, by the size of their gradient, and every .grad untouched",
+)
+def strongest_first(trial: Trial, make: Callable[[], tuple[Tensor, dict[str, Tensor], Tensor]]) -> Pairs:
+    z, named, outside = make()
+    found = torch.autograd.grad(z, list(named.values()), retain_graph=True, allow_unused=True)
+    norms = {name: round(grad.norm().item(), 4) for name, grad in zip(named, found, strict=True) if grad is not None}
+    leaves = {**named, "a leaf outside the dictionary": outside}
+    grads = noted(leaves)
+    got = trial.call(z, dict(named))
+    changed = written(grads, leaves)
+    why = "backward-writes" if "a leaf outside the dictionary" in changed else None
+    yield "tensors whose `.grad` your code changed", changed, why
+    yield "non-leaf tensors with retain_grad()", [name for name, one in named.items() if one.retains_grad], "retains"
+    words, listed = names_in(got)
+    if isinstance(got, set | frozenset | dict):
+        yield "what your function returns", f"a {kind_of(got)}", "no-order"
+    else:
+        yield "what your function returns", words, why_no_names(got)
+    in_order = [name for _, tied in groupby(listed, norms.get) for name in sorted(tied)]
+    yield "~your list", in_order
+    yield "names in your list of tensors that z doesn't depend on", sorted(set(listed) - set(norms)), "unused-listed"
+    missing = sorted(set(norms) - set(listed))
+    yield "names missing in your list", missing, "zero-left-out" if missing == ["still"] else None
+    yield "your list", in_order, "another-measure"
+
+
+# --- 1.5
+
+
+@exercise(
+    "1.5",
+    "Use a graph several times, then let it go",
+    worlds=(5, 1, 2),
+    verified="the passes add up in x.grad, and the last one frees what the graph had saved",
+)
+def use_a_graph_several_times(trial: Trial, times: int) -> Pairs:
+    x = leaf(1.0, -3.0, dtype=torch.float64 if times == 2 else torch.float32)
+    x.grad = torch.full_like(x, 10.0) if times == 2 else None
+    passes: list[Tensor] = []
+    x.register_hook(passes.append)
+    z = (x**2).sum()
+    trial.call(z, times)
+    yield "~x.grad", x.grad
+    why = {0: "no-backward", times - 1: "one-too-few", times + 1: "one-too-many"}.get(len(passes))
+    yield f"the number of backward passes, for times = {times}", len(passes), why
+    yield f"x.grad, for z = (x²).sum() with x = {tensor_text(x)}, times = {times}", x.grad, "not-the-sum"
+    yield "x.grad.requires_grad", x.grad is not None and x.grad.requires_grad, "create-graph"
+    yield "whether z still has its grad_fn", z.grad_fn is not None, "detached"
+    outcome = "works" if _can_run_again(z) else "raises RuntimeError"
+    yield f"one more z.backward() afterwards, for times = {times}", outcome, "kept-to-the-end"
 
 
 def _can_run_again(z: Tensor) -> bool:
@@ -288,60 +349,25 @@ def _can_run_again(z: Tensor) -> bool:
     return True
 
 
-@exercise("1.6", "A whole descent")
-def a_whole_descent(trial: Trial) -> str:
-    said = _expect_path(trial, torch.tensor([1.0, -4.0]), 0.25, 6)
-    _expect_path(trial, torch.tensor([-2.0, 3.0]), 1.0, 4)  # at rest after one step
-    none = expect_tensor(trial.call(torch.tensor([1.0, -4.0]), 0.25, 0), "the path", (1, 2))
-    if not same(none.detach(), torch.tensor([[1.0, -4.0]])):
-        raise NotYet("with steps = 0, the path is not the start alone", expected="[[1, -4]]", got=tensor_text(none))
-    return said
+# --- 1.6
 
 
-def _expect_path(trial: Trial, start: Tensor, lr: float, steps: int) -> str:
-    given = start.clone()
-    got = trial.call(given, lr, steps)
-    got = expect_tensor(got, "the path")
-    if got.shape == (steps, 2):
-        raise NotYet(
-            "the path is one row short",
-            expected=f"shape {(steps + 1, 2)}: the start, then one row after each step",
-            got=f"shape {tuple(got.shape)}",
-            likely="fence-post: n steps visit n + 1 points",
-        )
-    got = expect_tensor(got, "the path", (steps + 1, 2))
-    # z = ½(y₁² + y₂²) with y = x + 2, so dz/dx = x + 2: each step shrinks x + 2 by the factor 1 − lr.
-    wanted = (start + 2) * (1 - lr) ** torch.arange(steps + 1).unsqueeze(1) - 2
-    if same(got, wanted, 1e-4):
-        if given.requires_grad or given.grad is not None:
-            raise NotYet(
-                f"the path is right, but start {'requires grad' if given.requires_grad else 'has a .grad'} now",
-                expected="start as it was: its values, requires_grad and .grad",
-                likely="start.requires_grad_() changes the caller's tensor: make a leaf of your own from a clone",
-            )
-        return f"{steps} steps from {tensor_text(start)} towards [-2, -2], each shrinking x + 2 by {1 - lr:g}"
-    shown = {"expected": f"row 2 = {tensor_text(wanted[2])}", "got": f"row 2 = {tensor_text(got[2])}"}
-    if same(got, wanted + 2, 1e-4):
-        raise NotYet("that is the path of y", **shown, likely="one step too far: the rows are points x, not y = x + 2")
-    if same(got[0], wanted[-1], 1e-4) and same(got[0], got[-1]):
-        raise NotYet(
-            "every row of the path is the last point",
-            expected=f"row 0 = {tensor_text(wanted[0])}",
-            got=f"row 0 = {tensor_text(got[0])}",
-            likely="same memory: the step changes x in place, so keep x.detach().clone()",
-        )
-    if same(got[1], wanted[1], 1e-4) and same(got[2], wanted[1] - lr * ((wanted[0] + 2) + (wanted[1] + 2)), 1e-4):
-        raise NotYet(
-            "the second step used old gradients too",
-            **shown,
-            likely="gradients add up: x.grad keeps the sum until you set it to None",
-        )
-    if same(got, (start + 2) * (1 + lr) ** torch.arange(steps + 1).unsqueeze(1) - 2, 1e-4):
-        raise NotYet("the path walks uphill", **shown, likely="sign: a descent subtracts lr times the gradient")
-    if same(got, (start + 2) * (1 - 2 * lr) ** torch.arange(steps + 1).unsqueeze(1) - 2, 1e-4):
-        raise NotYet(
-            "each step is twice as long",
-            **shown,
-            likely="sum instead of half the sum: z = ½(y₁² + y₂²), the mean of the two squares",
-        )
-    raise NotYet("the path is another one", **shown)
+@exercise(
+    "1.6",
+    "A whole descent",
+    worlds=(([1.0, -4.0], 0.25, 6), ([-2.0, 3.0], 1.0, 4), ([1000.0, -4.0], 0.5, 3), ([1.0, -4.0], 0.25, 0)),
+    verified="four paths towards [-2, -2], each step shrinking x + 2 by the factor 1 - lr",
+)
+def a_whole_descent(trial: Trial, world: tuple[list[float], float, int]) -> Pairs:
+    values, lr, steps = world
+    start = torch.tensor(values)
+    got = trial.call(start, lr, steps)
+    yield "whether start.grad is still None", start.grad is None, "start-has-a-gradient"
+    is_list = isinstance(got, list | tuple)
+    kind = "a tensor" if isinstance(got, Tensor) else "a list" if is_list else tensor_text(got)
+    yield "what your function returns", kind, {"None": "forgotten-return", "a list": "list-of-points"}.get(kind)
+    shape = list(got.shape)
+    yield "~the path", got
+    yield f"the shape of the path, for {steps} steps", shape, "fence-post" if shape == [steps, 2] else "one-row-each"
+    yield f"the first row of the path, for the start {values}", got[0].detach().float(), "first-row"
+    yield f"the path from {values}, with lr = {lr:g} and steps = {steps}", got.detach().float(), "another-step"
