@@ -1,8 +1,8 @@
 """The sentences that say why an answer is likely wrong: read from reasons.toml, of a lesson or of this folder.
 
-A lesson's file has a table for each exercise, label = "sentence", and may have a table that its exercises share. The file
-in this folder has what all exercises share, and the words of exceptions. `{name}` in a sentence is the learner's own name
-for the function.
+A lesson's file has a table for each exercise, label = "sentence", and may have a table that its exercises share. The
+file in this folder has what all exercises share, and the words of exceptions. `{name}` in a sentence is the learner's
+own name for the function.
 """
 
 from __future__ import annotations
