@@ -253,6 +253,11 @@ def after_a_part(trial: Trial) -> Pairs:
         trial.run(partial(y.sum().backward, inputs=inputs))
     why = "one-store" if same(x.grad, before.detach().exp()) else None
     yield "x.grad, when an earlier backward pass used only some of the saved values", x.grad, why
+    x.grad = None
+    y = trial.call(lambda x: w.exp() + x.exp(), x)
+    trial.run(partial(y.sum().backward, inputs=[x], retain_graph=True))
+    trial.run(y.sum().backward)
+    yield "x.grad, when a pass for x alone is followed by a second one for all", x.grad
 
 
 def a_module(trial: Trial) -> Pairs:
@@ -433,7 +438,7 @@ def eight_bits(trial: Trial, world: tuple[float, float, torch.dtype, tuple[int, 
     x = torch.linspace(-1, 1, 1000, dtype=dtype).reshape(shape).requires_grad_()
     with Meter() as meter:
         y = trial.run(in_block, manager, lambda: (2 * x).sin().cos())  # sin saves 2 x, cos saves sin's result
-    size = round((meter.alive - y.nbytes) / 2000)
+    size = max(1, round((meter.alive - y.nbytes) / 2000))  # what numpy or a file keeps isn't counted
     name = str(dtype).removeprefix("torch.")
     yield f"bytes for each saved number of a {name} tensor", size, why_large(size, x.itemsize)
     w = torch.ones(3, 1, dtype=dtype, requires_grad=True)

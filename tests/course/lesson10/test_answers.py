@@ -135,6 +135,21 @@ def a_backward_in_the_second_run(function, x):
     return from_a_list(function, x, run=lambda x: function(x).sum().backward())
 
 
+@wrong("10.2")
+def keeps_what_an_earlier_pass_left_over(function, x):
+    values, numbers = {}, itertools.count()
+
+    def unpack(number):
+        if number not in values:
+            keep = saved_tensors_hooks(lambda t: values.update({len(values): t.detach()}), print)
+            with torch.enable_grad(), keep:
+                function(x.detach().requires_grad_(x.requires_grad))
+        return values.pop(number)
+
+    with saved_tensors_hooks(lambda tensor: next(numbers), unpack):
+        return function(x)
+
+
 @wrong("10.2", "A function inside another one assigns")
 def forgets_nonlocal(function, x):
     count = 0
@@ -262,6 +277,19 @@ def a_manager_of_its_own():
 
     with saved_tensors_hooks(pack, unpack):
         yield
+
+
+@right("10.5")
+def bytes_of_numpy():
+    def pack(tensor):
+        if not tensor.is_floating_point():
+            return lambda: tensor
+        low, high = tensor.detach().aminmax()
+        step, dtype = (high - low).clamp(min=1e-30) / 255, tensor.dtype
+        kept = ((tensor.detach() - low) / step).round().byte().numpy().copy()
+        return lambda: (torch.from_numpy(kept) * step + low).to(dtype)
+
+    return saved_tensors_hooks(pack, lambda kept: kept())
 
 
 @wrong("10.5", "If all numbers are equal")

@@ -10,9 +10,9 @@ from hooklab.course.lesson10.bits import Cost
 from hooklab.course.lesson10.explorer import PARTS, over_time
 from hooklab.course.lesson10.memory import run
 from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD
-from tests.course.lesson10.wrong import checkpoint
+from tests.course.lesson10.test_memory import checkpoint
 
-run_of = functools.cache(lambda parts: run(max(parts, 1), checkpoint() if parts else None))
+run_of = functools.cache(lambda parts: run(max(parts, 1), checkpoint if parts else None))
 
 
 def texts(axes):
@@ -56,7 +56,7 @@ def test_the_error_is_drawn_against_the_memory_with_the_bits_at_each_point():
 
 @pytest.mark.parametrize("parts", PARTS.values())
 def test_every_position_of_the_explorer_has_its_own_picture_and_numbers(parts):
-    _, (choice,), picture, sentence = (getattr(one, "children", one) for one in over_time(checkpoint()).children)
+    _, (choice,), picture, sentence = (getattr(one, "children", one) for one in over_time(checkpoint).children)
     choice.value = 2 if parts != 2 else 8
     before = bytes(picture.value), sentence.value
     choice.value = parts

@@ -48,6 +48,7 @@ def checkpoint(function, x):
 
     def unpack(number):
         if number not in second:
+            second.clear()
             keep = saved_tensors_hooks(lambda t: second.setdefault(len(second), t.detach()), lambda value: value)
             with torch.enable_grad(), keep:
                 function(x.detach().requires_grad_(x.requires_grad))
