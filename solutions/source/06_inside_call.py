@@ -112,8 +112,9 @@ assert "self._forward_pre_hooks[handle.id] = hook" in inspect.getsource(nn.Modul
 # ●○○ · 6 minutes
 #
 # Write the handle. Making one puts `hook` into the ordered dictionary `table`, last, or first with `prepend=True`, under the
-# handle's `id`: a number that no other handle has or ever had. `remove()` takes out this one registration,
-# and does nothing if it is gone already. In a `with` block the handle removes at the end, whatever happens inside.
+# handle's `id`: a number that no other handle has or ever had, in any table. `remove()` takes out this one registration,
+# and does nothing if it is gone already. In a `with` block, `as` gives the handle; at the end it removes the hook, whatever
+# happens inside, and an exception goes on to the caller.
 #
 # <details><summary>Hint: after a removal, another hook vanishes</summary>
 #
@@ -330,24 +331,33 @@ assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # another tensor
 # ### Exercise 6.3 · Both ends
 # ●●○ · 10 minutes
 #
-# Let the inputs and the output cross, by `self.cross`. A backward hook is called with the module, `grad_input` and
-# `grad_output`, both tuples; what it returns, unless `None`, is the `grad_input` from then on. On the way back the node at the
-# output comes first: let it put `grad_output` into `arrived`. At the node of the inputs both are there, and the hooks run.
+# Make backward hooks work: put one node before `forward` and one after it, both with `self.cross(values, function)`. It sends
+# the values through a new node and returns them as a tuple. In the backward pass it calls `function` with a tuple of their
+# gradients; if `function` returns something other than `None`, that replaces the gradients.
 #
-# The inputs cross *behind* all pre-hooks, and that loop is in `WithHooks`. How do you get in there? You know a way to have
-# something done to the arguments, for the time of a block.
+# 1. **Output.** After all forward hooks, send the output through `cross`. In the backward pass this node runs first. Store the
+#    gradients that it receives, `grad_output`, in the list `arrived`.
+# 2. **Inputs.** After all pre-hooks, send the arguments through `cross`. Its turn comes later in the backward pass, so by then
+#    you have both tuples. Call each hook as `hook(self, grad_input, grad_output)`.
+# 3. If a hook returns something other than `None`, that replaces `grad_input`, for the next hook and for everything before
+#    the module.
 #
-# <details><summary>Hint: grad_input is wrong when a pre-hook changes x</summary>
+# However the call ends, nothing of yours may stay registered. Step 2 is the tricky one. The inputs must cross after the last
+# pre-hook has run and before `forward`, but `WithHooks.__call__` does both in one go. How can you slip in between without
+# copying that loop?
 #
-# The crossing itself can be a pre-hook, registered last: `with self.register_forward_pre_hook(…):`. Its result is a tuple.
+# <details><summary>Hint: how do I get in between? (Or: grad_input is wrong when a pre-hook changes x.)</summary>
+#
+# Register your crossing as one more pre-hook, the last one, for this call only: `with self.register_forward_pre_hook(…):`.
+# `cross` returns a tuple, so it can replace the arguments.
 # </details>
-# <details><summary>Hint: what shall the crossing at the output do?</summary>
+# <details><summary>Hint: what does the node at the output do?</summary>
 #
-# `self.cross((output,), arrived.append)`: the list gets `grad_output`. It gives back a tuple of one.
+# `self.cross((output,), arrived.append)`. `append` stores `grad_output`. `cross` returns a tuple with one entry: unpack it.
 # </details>
-# <details><summary>Hint: my hook cannot change a gradient</summary>
+# <details><summary>Hint: my hook runs, but the gradient doesn't change</summary>
 #
-# The function that you give to `cross` at the inputs has to return the gradients that go on.
+# The function that you give to `cross` for the inputs must *return* the new gradients.
 # </details>
 
 # %% tags=["solution"]
@@ -410,7 +420,7 @@ assert got == [[0.0, 5.0]]
 # ●●● · 12 minutes
 #
 # Write the call of 6.2 again, with `always_call`; copy each table when its loop begins. When a pre-hook, `forward` or a forward hook raises an
-# `Exception` (an interrupt is none), those forward hooks run whose id is in `self.always_called` and whose turn had not come yet, in the order of
+# `Exception` (an interrupt isn't one), those forward hooks run whose id is in `self.always_called` and whose turn had not come yet, in the order of
 # the table, with `args` and `output` as they are by then (`None`, if there is no output yet); what they return replaces the output, for the next of
 # them. If one of these raises, that becomes a warning (`warnings.warn`). Then the first error goes to the caller.
 #
@@ -442,7 +452,7 @@ class WithAlways(WithHooks):
                 output = output if new is None else new
             return output
         except Exception:
-            for key, change in self.forward_hooks.items():
+            for key, change in list(self.forward_hooks.items()):
                 if key in self.always_called - reached:
                     try:
                         new = change(self, args, output)
@@ -544,7 +554,8 @@ assert seen == ["Linear", "ReLU", "Sequential"]  # the inner module ends before 
 #
 # This script writes down every call in `model(x)`, indented by its depth: `["Sequential", "  Linear", "  ReLU"]`. It works on
 # the first try. Then its users report: "my other models have become slow", "my model tries a part, catches its error and
-# takes another part, and that one stands too far to the right". Mend it.
+# takes another part, and that one stands too far to the right". Mend it. It still calls `model(x)` once, as it is: an
+# exception goes on to the caller, and other people's hooks run and stay.
 #
 # ```python
 # def trace(model, x):
@@ -748,7 +759,7 @@ print("from a partial: ", error_of((x * 2).sum().backward))
 assert error_of((x * 2).sum().backward) == "RuntimeError: hook '<unknown>' has changed the size of value"
 
 # %% [markdown]
-# **A corner where yours may be the better one.** After an error PyTorch goes through the table itself, without a copy. Let an
+# **A corner where yours is the better one.** After an error PyTorch goes through the table itself, without a copy. Let an
 # `always_call` hook take itself off there, and the caller gets another error than the one that came:
 
 # %%

@@ -1,44 +1,46 @@
-"""expect_like_torch: an exercise's class must write the same logs as `nn.Module`, program for program."""
+"""beside_torchs_logs: programs of hooks run with a class of the reader's and with nn.Module, compared line by line."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
-import torch
 from torch import nn
 
-from hooklab.course.exercises.expectations import error_comes_out, hidden_error
-from hooklab.course.exercises.faults import PlannedInterrupt
 from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line
-from hooklab.course.exercises.misconceptions import fitting, remembered
+from hooklab.course.exercises.misconceptions import remembered
+from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.stubs import has_stub_line, is_stub
 from hooklab.course.exercises.trial import NotYet, Trial
-from hooklab.course.lesson06.faulty import Hooks, faulty_calls
 from hooklab.course.lesson06.programs import METHODS, Hook, Program
 from hooklab.course.lesson06.running import NOT_THEIRS, Boom, Ran, run
 from hooklab.course.lesson06.tables import Registers
 
+Pairs = Iterator[tuple[Any, ...]]
+NOTHING = "nothing more"
+PROGRAM = "the program: "
+
 
 class Case(NamedTuple):
-    """A rule, and a program that shows whether it holds."""
+    """What is looked at, programs that show it, and the reason that any difference in them has, if it has one."""
 
-    rule: str
-    program: Program
+    what: str
+    programs: tuple[Program, ...]
+    label: str | None = None
 
 
-def case(rule: str, *hooks: Hook, steps: Sequence[str] = ("m(x)",)) -> Case:
+def case(what: str, *hooks: Hook, steps: Sequence[str] = ("m(x)",), label: str | None = None) -> Case:
     """Make a case; the hooks get their names in order, and each step is taken twice."""
     named = tuple(replace(hook, name=name) for hook, name in zip(hooks, "abcde", strict=False))
-    return Case(rule, Program(named, (*steps, *steps)))
+    return Case(what, (Program(named, (*steps, *steps)),), label)
 
 
-def failing(rule: str, *hooks: Hook) -> Case:
+def failing(what: str, *hooks: Hook, label: str | None = None) -> Case:
     """Make a case whose forward raises."""
-    return Case(rule, replace(case(rule, *hooks).program, forward_raises=True))
+    (program,) = case(what, *hooks).programs
+    return Case(what, (replace(program, forward_raises=True),), label)
 
 
 def pre(does: str = "looks", **flags: bool) -> Hook:
@@ -61,106 +63,96 @@ def back(does: str = "looks", **flags: bool) -> Hook:
     return Hook("", "backward", does, **flags)
 
 
-def expect_like_torch(
-    trial: Trial,
-    cases: Sequence[Case],
-    more: Sequence[Program],
-    kind: type[Hooks],
-    both_require_grad: bool = False,
-) -> None:
-    """Raise NotYet at the first program whose log is not torch's, with the reason if a faulty call has it, too.
+def beside_torchs_logs(trial: Trial, cases: Sequence[Case], y_requires_grad: bool = False, **more: Any) -> Pairs:
+    """Yield whether each case's log is torch's, and before it, as a clue, the first line that isn't.
 
     Args:
         trial: its answer is a class with a `__call__`; how hooks get into its tables is the check's own matter here.
-        cases: in the order in which a learner should hear of them.
-        more: random programs, which come after the cases.
-        kind: where to look for the reason: `Hooks`, `Always` or `Border`.
-        both_require_grad: whether y requires a gradient, too.
+        cases: in the order in which a learner should hear of them; nothing comes after the first difference.
+        y_requires_grad: whether the programs' y requires a gradient, too.
+        more: attributes of a class on top of the answer, with which the programs run.
     """
-    answer = _with_registers(_class_of(trial))
-    every = [*cases, *(Case("a random program does what it does in torch", program) for program in more)]
-
-    def programs() -> list[Ran]:  # in one run of the trial's: what surrounds a run takes as long as a program
-        return [run(answer, program, both_require_grad) for _, program in every]
-
-    programs.__name__ = trial.name
-    rans: list[Ran] = trial.run(programs)
-    for (rule, program), ran in zip(every, rans, strict=True):
-        torchs = run(nn.Module, program, both_require_grad).log
-        if ran.log != torchs:
-            guesses = {why: partial(_faulty_log, call, both_require_grad) for why, call in faulty_calls(kind).items()}
-            why = fitting([one.log for one in rans], guesses, [one.program for one in every])
-            raise _fault(trial, rule, program, ran, torchs, why)
-
-
-def interrupted(trial: Trial, register: str, hook: Callable[..., Any], **flags: bool) -> Any:
-    """Return a module of the answer's class with this hook, after a call whose forward raises PlannedInterrupt.
-
-    Raises NotYet if the interrupt does not come out of the call.
-    """
-
-    class Interrupted(_with_registers(_class_of(trial))):  # type: ignore[misc]
-        def forward(self, *args: Any) -> Any:
-            raise PlannedInterrupt
-
-    module = Interrupted()
-    getattr(module, register)(hook, **flags)
-
-    def a_call() -> Any:
-        return module(torch.ones(2, requires_grad=True))
-
-    a_call.__name__ = trial.name
-    if not error_comes_out(trial, a_call):
-        raise hidden_error("forward")
-    return module
-
-
-def _class_of(trial: Trial) -> type:
-    answer = trial.answer
-    if not inspect.isclass(answer):
-        raise NotYet("check wants the class itself", expected="check(id, YourClass)", got="something else")
-    for base in () if has_stub_line(answer) else answer.__mro__[1:-1]:
-        if "__call__" in vars(base) and is_stub(base):
-            raise NotYet(
-                f"{trial.name} stands on {base.__name__}, and {base.__name__} is not written yet",
-                expected=f"the exercise of {base.__name__} first, and then this one",
-            )
-    made: type = answer
-    return made
-
-
-def _with_registers(answer: type) -> type:
-    """Return a class on top of the answer whose hooks are registered by the check's own means."""
-    return type(
-        answer.__name__,
-        (answer,),
-        {name: getattr(Registers, name) for name in METHODS.values() if hasattr(Registers, name)},
-    )
+    rans = iter(logs(trial, [program for one in cases for program in one.programs], y_requires_grad, **more))
+    for what, programs, label in cases:
+        for number, (program, ran) in enumerate(zip(programs, rans)):  # noqa: B905
+            torchs = _torchs_log(program, y_requires_grad)
+            if ran.log == torchs:
+                continue
+            place = next(at for at in range(len(torchs) + 1) if ran.log[at : at + 1] != torchs[at : at + 1])
+            yield "~ the first line that differs", [number, place, _line(ran.log, place)]
+            if not any(note.startswith(PROGRAM) for note in trial.notes):  # the first difference is what is shown
+                trial.notes.append(_as_code(program, torchs[:place]))
+            error = _own_error(ran, place)
+            if error is not None and not isinstance(error, Boom) and learners_line(error):
+                words = f"{what}: {learners_error(error, trial.name).missing}"
+                raise NotYet(words, expected=_line(torchs, place)) from error
+            yield what, Claim(False, _line(torchs, place), _got(ran, place)), label
+            return
+        yield what, Claim(True, "", ""), label
 
 
 @remembered
-def _faulty_log(call: type, both_require_grad: bool, program: Program) -> list[str]:
-    return run(call, program, both_require_grad).log
+def _torchs_log(program: Program, y_requires_grad: bool) -> list[str]:
+    return run(nn.Module, program, y_requires_grad).log
 
 
-def _fault(trial: Trial, rule: str, program: Program, ran: Ran, torchs: list[str], why: str | None) -> NotYet:
-    place = next(at for at in range(len(torchs) + 1) if ran.log[at : at + 1] != torchs[at : at + 1])
-    wanted, got = _line(torchs, place), _line(ran.log, place)
-    missing = f"this does not hold yet: {rule}"
-    if got.endswith(NOT_THEIRS):
-        error = ran.errors[sum(line.endswith(NOT_THEIRS) for line in ran.log[:place])]
-        another = "another error, " if isinstance(error, Boom) else ""  # a Boom, but none that the program raised
-        got = f"raises {another}{kind_of(error)}: {first_words(error)}"
-        missing = learners_error(error, trial.name).missing if learners_line(error) else missing
-    fault = NotYet(missing, expected=wanted, got=got, likely=why)
-    steps = [line.removeprefix(">>> ") for line in torchs[: place + (wanted != NOTHING)] if line.startswith(">>> ")]
-    made = [line.removeprefix("m = Module()   # ") for line in program.made]
-    fault.details = (("program", "; ".join([*made, *steps])), *fault.details)
-    return fault
+def logs(trial: Trial, programs: Sequence[Program], y_requires_grad: bool = False, **more: Any) -> list[Ran]:
+    """Run programs with the answer's class, in one run of the trial's."""
+    answer = with_registers(trial, **more)
+
+    def run_all() -> list[Ran]:
+        return [run(answer, program, y_requires_grad) for program in programs]
+
+    run_all.__name__ = trial.name
+    rans: list[Ran] = trial.run(run_all)
+    return rans
 
 
-NOTHING = "nothing more"
+def interrupted(trial: Trial, register: str, hook: Callable[..., Any], error: BaseException, **flags: bool) -> Any:
+    """Return a module of the answer's class with this hook, whose forward raises this error."""
+
+    class Interrupted(with_registers(trial)):  # type: ignore[misc]
+        def forward(self, *args: Any) -> Any:
+            raise error
+
+    module = Interrupted()
+    getattr(module, register)(hook, **flags)
+    return module
+
+
+def with_registers(trial: Trial, **more: Any) -> type:
+    """Return a class on top of the answer whose hooks are registered by the check's own means."""
+    answer = trial.answer
+    if not inspect.isclass(answer):
+        raise NotYet("check wants the class itself", expected="check(id, YourClass)", label="no-class")
+    for base in () if has_stub_line(answer) else answer.__mro__[1:-1]:
+        if "__call__" in vars(base) and is_stub(base):
+            raise NotYet(
+                f"{trial.name} builds on {base.__name__}, and {base.__name__} isn't written yet",
+                expected=f"the exercise of {base.__name__} first, and then this one",
+                label="unwritten-base",
+            )
+    registers = {name: getattr(Registers, name) for name in METHODS.values() if hasattr(Registers, name)}
+    return type(answer.__name__, (answer,), registers | more)
 
 
 def _line(log: list[str], place: int) -> str:
     return log[place] if place < len(log) and not log[place].startswith(">>> ") else NOTHING
+
+
+def _own_error(ran: Ran, place: int) -> Exception | None:
+    """Return the error behind a line of a log that is none of the program's own."""
+    if not _line(ran.log, place).endswith(NOT_THEIRS):
+        return None
+    return ran.errors[sum(line.endswith(NOT_THEIRS) for line in ran.log[:place])]
+
+
+def _got(ran: Ran, place: int) -> str:
+    error = _own_error(ran, place)
+    return _line(ran.log, place) if error is None else f"raises another error, {kind_of(error)}: {first_words(error)}"
+
+
+def _as_code(program: Program, so_far: Sequence[str]) -> str:
+    steps = [line.removeprefix(">>> ") for line in so_far if line.startswith(">>> ")]
+    made = [line.removeprefix("m = Module()   # ") for line in program.made]
+    return PROGRAM + "; ".join([*made, *steps])
