@@ -270,7 +270,7 @@ def clips_by_hooks(training):
     return "act1", "dead"
 
 
-@wrong("8.3", says="accuracy after 80 steps", likely="It learns, too slowly")
+@wrong("8.3", says="accuracy after 80 steps", likely="It learns, but too slowly")
 def a_small_rate(training):
     training.model = layers(nn.ReLU, 8, spread=2**0.5)
     adam(training, 0.0007)
