@@ -58,6 +58,7 @@ LABELS = {
     "with b: raise PlannedInterrupt": "except-exception",
     "gc.collect(0)": "removed-when-dropped",
 }
+KINDS = {"with ": "end-of-block", "Handle(": "put", ".remove()": "own-registration"}
 
 
 @exercise(
@@ -73,13 +74,10 @@ def a_handle(trial: Trial, script: str) -> Pairs:
     lines = script.split("; ") if script else []
     for number, line in enumerate(lines, 1):
         so_far = "; ".join(lines[:number])
-        label = LABELS.get(line) or ("own-registration" if line.endswith(".remove()") else "put")
+        label = LABELS.get(line) or next((label for word, label in KINDS.items() if word in line), None)
         if line.startswith("["):
-            yield (
-                f"`{line}` after `{'; '.join(lines[: number - 1])}`",
-                _named(_doing(trial, line, space, eval)),
-                LABELS.get(line),
-            )
+            looked_at = _named(_doing(trial, line, space, eval))
+            yield f"`{line}` after `{'; '.join(lines[: number - 1])}`", looked_at, label
             continue
         if "raise" in line:
             comes_out = error_comes_out(trial, partial(_doing, trial, line, space, exec))
