@@ -549,21 +549,11 @@ def half_the_sum():
 
 
 wrong("11.4", "this process's own gradient: hooks on the weight run before the average, model.module(x)")(past_ddp)
-wrong("11.4", "a Tensor: `.tolist()`")(returns_a_tensor)
 wrong("11.4", "some wait for others")(the_script_of_the_card)
-wrong("11.4", "this process's own gradient")(own_gradient)
-wrong("11.4", "this process's own gradient")(without_sync)
 wrong("11.4", "process 0's gradient for everybody")(everybody_with_the_same_data)
-wrong("11.4", "written down")(for_two)
-wrong("11.4", "divided once more")(averaged_twice)
-wrong("11.4", "no process group")(without_a_group)
 wrong("11.4", None, "process 0: ended without a word")(dies)
 wrong("11.4", "two passes")(two_passes)
-wrong("11.4", "`exit()`", "ends well before your function returns")(exits)
-wrong("11.4", "no gradient: .grad is None before")(clears_the_gradient)
 wrong("11.4", "every process returns", "in process 1, your function returns None")(returns_in_the_first_only)
-wrong("11.4", "a ndarray: `.tolist()`")(returns_an_array)
-wrong("11.4", "half the sum")(half_the_sum)
 wrong("11.4", None, "defined with `def`")(lambda: [[1.5, 3.0]])
 wrong("11.4", None, "your answer is no function")(functools.partial(for_two))
 
