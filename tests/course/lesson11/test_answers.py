@@ -428,22 +428,6 @@ for answer in (by_averaging_by_hand, by_autograd_and_gather, in_the_comm_hook, b
     right("11.4")(answer)
 
 
-def own_gradient():
-    dist.init_process_group("gloo")
-    seen, model = [], DistributedDataParallel(nn.Linear(2, 1, bias=False))
-    model.module.weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.clone()))
-    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
-    return seen[0].tolist()
-
-
-def without_sync():
-    dist.init_process_group("gloo")
-    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
-    with model.no_sync():
-        model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
-    return model.module.weight.grad.tolist()
-
-
 def everybody_with_the_same_data():
     dist.init_process_group("gloo")
     model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
@@ -453,19 +437,6 @@ def everybody_with_the_same_data():
 
 def for_two():
     return torch.tensor([[1.5, 3.0]]).tolist()
-
-
-def averaged_twice():
-    dist.init_process_group("gloo")
-    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
-    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
-    gradient = model.module.weight.grad
-    dist.all_reduce(gradient)
-    return (gradient / dist.get_world_size() ** 2).tolist()
-
-
-def without_a_group():
-    dist.all_reduce(torch.ones(1))
 
 
 def dies():
@@ -490,13 +461,6 @@ def past_ddp():
     return model.module.weight.grad.tolist()
 
 
-def returns_a_tensor():
-    dist.init_process_group("gloo")
-    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
-    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
-    return model.module.weight.grad
-
-
 def the_script_of_the_card():
     dist.init_process_group("gloo")
     rank, seen = dist.get_rank(), []
@@ -510,42 +474,12 @@ def the_script_of_the_card():
     return seen[0].tolist()
 
 
-def exits():
-    import sys
-
-    dist.init_process_group("gloo")
-    sys.exit()
-
-
-def clears_the_gradient():
-    dist.init_process_group("gloo")
-    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
-    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
-    model.zero_grad()
-    return model.module.weight.grad.tolist()
-
-
 def returns_in_the_first_only():
     dist.init_process_group("gloo")
     model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
     model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
     if dist.get_rank() == 0:
         return model.module.weight.grad.tolist()
-
-
-def returns_an_array():
-    dist.init_process_group("gloo")
-    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
-    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
-    return model.module.weight.grad.numpy()
-
-
-def half_the_sum():
-    dist.init_process_group("gloo")
-    model = nn.Linear(2, 1, bias=False)
-    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
-    dist.all_reduce(model.weight.grad)
-    return (model.weight.grad / 2).tolist()
 
 
 wrong("11.4", "this process's own gradient: hooks on the weight run before the average, model.module(x)")(past_ddp)
