@@ -359,6 +359,7 @@ MISCONCEPTIONS = {
         "relu-in-its-name": guided(which=lambda model: [m for m in model.modules() if "ReLU" in type(m).__name__]),
         "at-the-input": at_the_input,
         "no-graph": guided(start=torch.clone),
+        "under-no-grad": guided(run=without_grad),
         "hook-left": guided(remove=False),
         "hook-removed": guided(finish=clear_hooks, remove=False),
         "images-switched-on": guided(start=torch.Tensor.requires_grad_),
