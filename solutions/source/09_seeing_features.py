@@ -64,7 +64,7 @@ assert right >= 0.98
 # `layer` is a layer in `model` that puts out feature maps (n, channels, height, width); `model(images)` gives scores
 # (n, classes). Return one map for each image, shape (n, height, width): what in it speaks for **its own label**, by the
 # three steps above. It must also work on a model whose parameters are all frozen. Leave nothing behind: no hook, no
-# `.grad`.
+# `.grad`, no attribute on a module; and leave the images and the model's mode unchanged.
 #
 # <details><summary>Hint: "element 0 of tensors does not require grad"</summary>
 #
@@ -233,7 +233,8 @@ assert without_head["guided backprop"] > 0.5
 #
 # This script wants to return, for each image, the gradient of the score of its own label with respect to the image, where
 # every `nn.ReLU` passes back only the positive part. It raises an error, for one image as for two, and after it
-# training no longer works. Mend it, for any number of images, on models with `nn.ReLU` modules that do not work in place.
+# training no longer works. Mend it, for any number of images, on models with `nn.ReLU` modules that do not work in place;
+# a ReLU's input may be used elsewhere in the model too. Leave nothing behind: no hook, no `.grad`, the images unchanged.
 #
 # ```python
 # def guided_backprop(model, images, labels):
@@ -351,7 +352,7 @@ assert second[0][:, torch.arange(17, 23), torch.arange(2, 8)].mean() > 0.6
 #
 # All sequences in `tokens` (n, length) have the same `period`. For each module named in `names`, whose output is a pattern
 # (n, heads, to, from), return the mean attention of each head from position t to position t − period + 1, over all sequences
-# and all t from `period` on. Shape: (len(names), heads).
+# and all t from `period` on. Shape: (len(names), heads), the rows in the order of `names`. Leave no hook behind.
 #
 # <details><summary>Hint: which numbers of the pattern are these?</summary>
 #
@@ -495,8 +496,9 @@ assert rest.max() < 0.3
 # ●●● · 10 minutes
 #
 # Run `model` on `corrupted`, with the output of the module `name` taken from its run on `clean`, at one `position`
-# (dimension 1) and nowhere else. Return what the model puts out. Both inputs have the same shape; the module is used once
-# in a run and puts out one tensor (n, length, …). Leave no hook behind.
+# (dimension 1) and nowhere else. Return the model's output. Both inputs have the same shape; the module is used once in a
+# run and returns one tensor (n, length, …). The next module may change this tensor in place, and other parts of the model
+# may use it, so work with copies. Leave no hook behind.
 #
 # <details><summary>Hint: the output is that of the clean run</summary>
 #
@@ -617,7 +619,8 @@ assert max(read["embed"], read["layers.0"]) < 0.3 and read["layers.1"] > 0.98
 # ●●○ · 6 minutes
 #
 # `layer` is a layer in `model` that puts out (n, channels, …). Return, for each channel, how much accuracy on `images` and
-# `labels` is lost when this channel alone is zero: shape (channels,), positive where something is lost.
+# `labels` is lost when this channel alone is zero: shape (channels,), positive where something is lost. Other parts of the
+# model may use the layer's output too, so change a copy. Leave no hook behind.
 #
 # <details><summary>Hint: each channel costs more than the one before</summary>
 #
