@@ -1,5 +1,7 @@
 """What people get wrong about mixing a batch: small programs, each with one misconception."""
 
+import contextlib
+
 import torch
 import torch.nn.functional as F
 
@@ -126,6 +128,78 @@ def itself(logits):
     return logits
 
 
+# --- 7.3
+
+
+def hooking(change=mix, register=torch.nn.Module.register_forward_hook):
+    """A block in which a hook changes the layer's output."""
+
+    @contextlib.contextmanager
+    def answer(layer, lam, indices):
+        with register(layer, lambda module, args, out: change(out, lam, indices)):
+            yield
+
+    return answer
+
+
+def partner_detached(out, lam, indices):
+    return lam * out + (1 - lam) * out.detach()[indices]
+
+
+def self_detached(out, lam, indices):
+    return lam * out.detach() + (1 - lam) * out[indices]
+
+
+def of_the_data(out, lam, indices):
+    return mix(out.data, lam, indices)
+
+
+def in_place(out, lam, indices):
+    with torch.no_grad():
+        return out.copy_(mix(out, lam, indices))
+
+
+@contextlib.contextmanager
+def pre_hook(layer, lam, indices):
+    with layer.register_forward_pre_hook(lambda module, args: mix(args[0], lam, indices)):
+        yield
+
+
+@contextlib.contextmanager
+def no_finally(layer, lam, indices):
+    handle = layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices))
+    yield
+    handle.remove()
+
+
+@contextlib.contextmanager
+def removed_in_the_hook(layer, lam, indices):
+    def hook(module, args, out):
+        handle.remove()
+        return mix(out, lam, indices)
+
+    with layer.register_forward_hook(hook) as handle:
+        yield
+
+
+@contextlib.contextmanager
+def training_only(layer, lam, indices):
+    with layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices) if module.training else None):
+        yield
+
+
+@contextlib.contextmanager
+def run_again(layer, lam, indices):
+    with layer.register_forward_hook(lambda m, args, out: lam * out + (1 - lam) * m.forward(args[0][indices])):
+        yield
+
+
+@contextlib.contextmanager
+def registered_twice(layer, lam, indices):
+    with hooking()(layer, lam, indices), hooking()(layer, lam, indices):
+        yield
+
+
 MISCONCEPTIONS = {
     "7.1": {
         "x-unmixed": mixing(of_x=unmixed),
@@ -175,5 +249,25 @@ MISCONCEPTIONS = {
         "partner-detached": one_detached(itself, torch.detach),
         "other-way-round": other_way_round,
         "two-losses": two_losses,
+    },
+    "7.3": {
+        "swapped": hooking(swapped),
+        "folded": hooking(folded),
+        "inverse": hooking(inverse),
+        "half": hooking(half),
+        "partners-only": hooking(partners_only),
+        "too-much": hooking(too_much),
+        "other-partners": hooking(flipped),
+        "forgotten-return": hooking(lambda out, lam, indices: None),
+        "partner-detached": hooking(partner_detached),
+        "self-detached": hooking(self_detached),
+        "cut-off": hooking(of_the_data),
+        "in-place": hooking(in_place),
+        "pre-hook": pre_hook,
+        "no-finally": no_finally,
+        "removed-in-the-hook": removed_in_the_hook,
+        "training-only": training_only,
+        "run-again": run_again,
+        "registered-twice": registered_twice,
     },
 }

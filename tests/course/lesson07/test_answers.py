@@ -175,92 +175,11 @@ def mixing_in_two_halves(layer, lam, indices):
         yield
 
 
-@wrong("7.3", "half and half")
-@contextlib.contextmanager
-def mixes_half_and_half(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: (out + out[indices]) / 2):
-        yield
-
-
-@wrong("7.3", says="what your hook returned")
-@contextlib.contextmanager
-def one_number_a_row(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices).mean(dim=1, keepdim=True)):
-        yield
-
-
-@wrong("7.3", "not removed")
-@contextlib.contextmanager
-def stays_on(layer, lam, indices):
-    yield layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices))
-
-
-@wrong("7.3", "partners the other way round")
-@contextlib.contextmanager
-def mixes_the_other_way_round(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices.argsort())):
-        yield
-
-
-@wrong("7.3", "self cut off")
-@contextlib.contextmanager
-def detaches_itself(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: lam * out.detach() + (1 - lam) * out[indices]):
-        yield
-
-
-@wrong("7.3")
-@contextlib.contextmanager
-def mixes_what_went_in(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: mix(args[0], lam, indices)):
-        yield
-
-
-@wrong("7.3", says="third pass, in evaluation mode")
-@contextlib.contextmanager
-def mixes_in_training_only(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices) if module.training else None):
-        yield
-
-
-@wrong("7.3", "forgotten return")
-@contextlib.contextmanager
-def hooks_that_return_none(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: None):
-        yield
-
-
 @right("7.3")
 def mixing_by_a_global_hook_that_asks(layer, lam, indices):
     return torch_module.register_module_forward_hook(
         lambda module, args, out: mix(out, lam, indices) if module is layer else None
     )
-
-
-@wrong("7.3", "run again", says="the layer ran 2 times")
-@contextlib.contextmanager
-def sends_the_partners_through_forward(layer, lam, indices):
-    with layer.register_forward_hook(lambda m, args, out: lam * out + (1 - lam) * m.forward(args[0][indices])):
-        yield
-
-
-@wrong("7.3", "partner cut off")
-@contextlib.contextmanager
-def partners_without_a_graph(layer, lam, indices):
-    def hook(module, args, out):
-        with torch.no_grad():
-            partners = out[indices]
-        return lam * out + (1 - lam) * partners
-
-    with layer.register_forward_hook(hook):
-        yield
-
-
-@wrong("7.3")
-@contextlib.contextmanager
-def mixes_a_rounded_output(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: mix(out.half().float(), lam, indices)):
-        yield
 
 
 # --- 7.4
@@ -613,13 +532,6 @@ def looks_at_the_loss_once_more(model, layers, optimizer, x, y, lam, indices, pl
 # --- the caller's tensors, dtypes, interrupts, two blocks, another optimizer
 
 
-@wrong("7.3", "other partners")
-@contextlib.contextmanager
-def mixes_with_the_row_before(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: lam * out + (1 - lam) * out.roll(1, 0)):
-        yield
-
-
 @wrong("7.4")
 def a_place_that_is_rounded(n, layers, generator):
     share = torch.rand(3, generator=generator).median().item()
@@ -650,52 +562,6 @@ def mixes_past_the_graph(model, layers, optimizer, x, y, lam, indices, place):
     loss.backward()
     optimizer.step()
     return loss.item()
-
-
-@wrong("7.3", "`except Exception`", says="after an interrupt in the block")
-@contextlib.contextmanager
-def mixing_until_an_interrupt(layer, lam, indices):
-    handle = layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices))
-    try:
-        yield
-    except Exception:
-        handle.remove()
-        raise
-    handle.remove()
-
-
-@wrong("7.3", "`raise` with another exception")
-@contextlib.contextmanager
-def raises_another_exception(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices)):
-        try:
-            yield
-        except Exception as error:
-            raise RuntimeError("the block failed") from error
-
-
-@wrong("7.3", says="in float64")
-@contextlib.contextmanager
-def mixing_in_float32(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: mix(out.float(), lam, indices)):
-        yield
-
-
-open_now = []
-
-
-@wrong("7.3", says="the layer of the inner one is not mixed")
-@contextlib.contextmanager
-def mixing_one_at_a_time(layer, lam, indices):
-    if open_now:
-        yield
-        return
-    open_now.append(layer)
-    try:
-        with layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices)):
-            yield
-    finally:
-        open_now.clear()
 
 
 @wrong("7.5", "`raise` with another exception")
