@@ -1,24 +1,23 @@
-"""The check of exercise 7.3: a block in which one layer's output is mixed, by a hook that is gone afterwards."""
+"""Exercise 7.3: a block in which one layer's output is mixed, by a hook that is gone afterwards."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.forward import (
-    expect_clean_block,
-    expect_manager,
-    linear,
-    misconception_named,
-    run_with_hooks,
-    users_own,
-    whole_numbers,
-)
-from hooklab.course.exercises.trial import NotYet, Trial, apart, expect_tensor, same, tensor_text
-from hooklab.course.lesson07.known_mixtures import TWICE, UNMIXED, Seen, explain_mixture, mixture, partners
+from hooklab.course.exercises.expectations import error_comes_out
+from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
+from hooklab.course.exercises.forward import expect_manager, linear, users_own, whole_numbers
+from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
+from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.trial import Trial
+from hooklab.course.exercises.values import same
+from hooklab.course.lesson07.known_mixtures import Seen, has_other_partners, partners
 
 
 class _Net(nn.Module):
@@ -53,182 +52,85 @@ class _Stage(nn.Module):
         return self.put_out
 
 
-@exercise("7.3", "A hook that mixes, and cleans up")
-@misconception_named()
-def a_hook_that_mixes(trial: Trial) -> str:
-    seen: list[Seen] = []
-    for seed, (lam, rows) in enumerate(((0.75, 5), (0.25, 3), (0.625, 3))):
-        _check_mixing(trial, _Net(seed), whole_numbers(seed, rows, 2), lam, seen)
-    _check_two_blocks(trial)
-    _check_exception(trial)
-    return "the layer's output was mixed by return, with gradients to both parts, and the hook was gone after the block"
-
-
-def _check_mixing(trial: Trial, net: _Net, x: Tensor, lam: float, seen: list[Seen]) -> None:
-    indices, before = partners(len(x)), net(x).detach()
-    own = net.stage.register_forward_hook(users_own)
-    with trial.watch(net, x):
-        manager = expect_manager(trial.run(trial.answer, net.stage, lam, indices), "mixing")
-        hooks: list[int] = []  # forward hooks and forward pre-hooks in the block, not counting the check's own
-        patched: list[bool] = []
-
-        def a_block() -> Any:
-            with manager:
-                hooks.extend([len(net.stage._forward_hooks) - 1, len(net.stage._forward_pre_hooks)])
-                patched.append("forward" in vars(net.stage))
-                net.stage.runs = 0
-                return net(x)
-
-        a_block.__name__ = "a block with mixing"
-        trial.run(a_block)
-        if any(patched) or "forward" in vars(net.stage):
-            raise NotYet(
-                "`forward` was replaced; the exercise wants a hook",
-                expected="layer.register_forward_hook(…), which leaves the layer's own methods alone",
-                got="forward in vars(layer)" + ("" if any(patched) else ", after the block"),
-            )
-        if net.stage.runs > 1:
-            raise NotYet(
-                f"in one pass, the layer ran {net.stage.runs} times",
-                expected="once: batch normalisation would count the batch twice, and dropout would draw again",
-                likely=TWICE,
-            )
-        _expect_mixed(net, lam, indices, seen, *hooks)
-        _expect_gradients(net, x, lam, indices)
-        after = run_with_hooks(trial, net, x)
-    if own.id not in net.stage._forward_hooks:
-        raise NotYet(
-            "a hook that was there before your block is gone",
-            expected="only your own hook is removed",
-            likely="cleared: `_forward_hooks.clear()` removes everybody's; keep your handle and remove that",
-        )
-    if trial.faults:
-        raise trial.faults[0]
-    if not same(after, before):
-        raise NotYet("after the block, the layer's output is still changed", expected="as it was without the block")
-    _check_more_passes(trial, net, x, lam, indices)
-
-
-def _check_more_passes(trial: Trial, net: _Net, x: Tensor, lam: float, indices: Tensor) -> None:
-    """A second pass in one block, and one in evaluation mode: what is mixed is the block's matter."""
-    received = {}
-
-    def a_block() -> None:
-        with trial.answer(net.stage, lam, indices):
-            for time in ("first", "second", "third"):
-                net.train(time != "third")
-                net(x)
-                received[time] = (net.received, mixture(net.stage.before_hooks, lam, indices))
-        net.train()
-
-    a_block.__name__ = "a block with three passes"
-    with trial.watch(net, x):
-        trial.run(a_block)
-    for time, (got, wanted) in received.items():
-        if not same(got, wanted):
-            in_evaluation = time == "third"
-            raise NotYet(
-                f"in the block's {time} pass{', in evaluation mode' * in_evaluation}, the next layer did not get "
-                "the mixture",
-                expected="every pass in the block is mixed",
-                got=tensor_text(got),
-                likely=None if in_evaluation else "mixed once: the hook was gone after its first call",
-            )
-
-
-def _check_two_blocks(trial: Trial) -> None:
-    """Two layers mixed at once, in float64: a block is its own, and the dtype the layer's."""
-    net, other, x = _Net(6).double(), _Net(7).double(), whole_numbers(6, 3, 2).double()
-
-    def two_blocks() -> None:
-        with trial.answer(net.stage, 0.75, partners(3)), trial.answer(other.stage, 0.25, partners(3)):
-            net(x)
-            other(x)
-
-    two_blocks.__name__ = "two blocks at once, in float64,"
+@exercise(
+    "7.3",
+    "A hook that mixes, and cleans up",
+    worlds=(
+        (0.75, 5, torch.float32, PlannedError),
+        (0.25, 3, torch.float64, PlannedInterrupt),
+        (0.625, 4, torch.float32, PlannedError),
+    ),
+    verified="each pass in the block mixed, with gradients to both parts, and the hook gone after it, even on errors",
+)
+def a_hook_that_mixes(trial: Trial, world: tuple[float, int, torch.dtype, type[BaseException]]) -> Iterator[Any]:
+    lam, rows, dtype, error = world
+    net, other, x = _Net(rows).to(dtype), _Net(rows + 1).to(dtype), whole_numbers(rows, rows, 2).to(dtype)
+    net.stage.register_forward_hook(users_own)
     with trial.watch(net, other, x):
-        trial.run(two_blocks)
-    for one, lam, which in ((net, 0.75, "outer"), (other, 0.25, "inner")):
-        wanted = mixture(one.stage.before_hooks, lam, partners(3))
-        if not same(one.received, wanted):
-            raise NotYet(
-                f"of two blocks at once, the layer of the {which} one is not mixed as it should be",
-                **apart(wanted, one.received),
-            )
-    if trial.faults:
-        raise trial.faults[0]
+        manager = expect_manager(trial.run(trial.answer, net.stage, lam, partners(rows)), "mixing")
+        block = _Block(manager, net, x)
+        trial.run(block)
+        yield "~your hooks on the layer during the block", block.hooks
+        replaced = Claim(not block.is_patched, "the layer's own", "another one")
+        yield "`forward` of the layer during the block", replaced, "patched"
+        yield "the number of times that the layer runs in one pass", block.runs, "run-again"
+        yield "the layer's own output, after your hook", Claim(block.is_kept, "as it was", "changed"), "in-place"
+        draws = f"with λ = {lam:g} and indices = {partners(rows).tolist()}"
+        got, second, in_evaluation = block.received
+        seen = Seen(got, net.stage.before_hooks, lam, partners(rows))
+        yield f"what the next layer receives, {draws}", got, _why_not_mixed(seen, block.hooks)
+        yield "does what the next layer receives require grad?", got.requires_grad, "cut-off"
+        weights = torch.arange(1.0, 1 + got.numel(), dtype=dtype).reshape(got.shape)
+        (grad,) = torch.autograd.grad((weights * got).sum(), net.stage.linear.weight, allow_unused=True)
+        yield "the gradient of the layer's weight", grad, "cut-off" if grad is None else None
+        yield "what the next layer receives in the block's second pass", second
+        yield "what the next layer receives in the block, in evaluation mode", in_evaluation
+        net(x)
+        yield "what the next layer receives after the block", net.received, "hook-left"
+        replaced = Claim("forward" not in vars(net.stage), "the layer's own", "another one")
+        yield "`forward` of the layer after the block", replaced, "patched"
+        with trial.answer(net.stage, lam, partners(rows)), trial.answer(other.stage, 0.5, partners(rows)):
+            net(x), other(x)
+        yield "what the next layer receives, with a block for another layer inside", net.received
+        yield "what the next layer receives in that inner block", other.received
+    hooks = snapshot_hooks([net])
+    came_out = error_comes_out(trial, partial(_failing, trial, net, rows, error))
+    words = "an interrupt" if error is PlannedInterrupt else "an exception"
+    why = "except-exception" if error is PlannedInterrupt else "no-finally"
+    yield f"the number of your hooks that stay after {words} in the block", len(remove_new_hooks([net], hooks)), why
+    yield f"does {words} in the block reach the caller?", Claim(came_out, "it does", "it was hidden"), "swallowed"
 
 
-def _expect_mixed(net: _Net, lam: float, indices: Tensor, seen: list[Seen], hooks: int, pre_hooks: int) -> None:
-    values = net.stage.before_hooks
-    got = expect_tensor(net.received, "what your hook returned", values.shape)
-    wanted = mixture(values, lam, indices)
-    if not torch.equal(net.stage.put_out.detach(), values):
-        raise NotYet(
-            "your hook wrote into the layer's own output",
-            expected="a new tensor, returned; the layer's output stays as it was, because backward() may need it",
-            likely="in-place change: `out *= λ`, `out[...] = …` and `out.copy_` write, `λ * out` makes a new tensor",
-        )
-    seen.append(Seen(got, values, lam, indices))
-    if same(got, wanted):
-        return
-    likely = explain_mixture(*seen)
-    if pre_hooks and hooks <= 0:
-        likely = "forward pre-hook: it mixes what goes in; what comes out is a forward hook's"
-    elif likely == UNMIXED and hooks <= 0:
-        likely = "no hook on the layer during the block: register it before the yield"
-    elif likely == UNMIXED:
-        likely = "forgotten return: a name inside the hook was given to the mixture, and the model never heard of it"
-    raise NotYet(
-        f"with λ = {lam:g} and indices = {indices.tolist()}, the next layer did not get the mixture",
-        **apart(wanted, got),
-        likely=likely,
-    )
+class _Block:
+    """Lines of a caller's: a `with` block with three passes, the last one in evaluation mode."""
+
+    def __init__(self, manager: Any, net: _Net, x: Tensor):
+        self.manager, self.net, self.x = manager, net, x
+        self.received: list[Any] = []
+
+    def __call__(self) -> None:
+        stage = self.net.stage
+        with self.manager:
+            self.hooks = [len(stage._forward_hooks) - 1, len(stage._forward_pre_hooks)]  # one is the check's own
+            self.is_patched = "forward" in vars(stage)
+            for mode in (True, True, False):
+                stage.runs = 0
+                self.net.train(mode)
+                self.net(self.x)
+                if not self.received:
+                    self.runs, self.is_kept = stage.runs, same(stage.put_out.detach(), stage.before_hooks)
+                self.received.append(self.net.received)
+        self.net.train()
 
 
-def _expect_gradients(net: _Net, x: Tensor, lam: float, indices: Tensor) -> None:
-    """Compare the gradient of the stage's weight with that of the mixture, and of its cut-off forms."""
-    weight, output = net.stage.linear.weight, net.stage.put_out
-    weights = torch.arange(1.0, 1 + output.numel()).reshape(output.shape)
-    forms = {
-        "": mixture(output, lam, indices),
-        "partner cut off: `detach()` stops the gradient to each sample's partner": lam * output
-        + (1 - lam) * output.detach()[indices],
-        "self cut off: the gradient reaches each sample's partner only": lam * output.detach()
-        + (1 - lam) * output[indices],
-    }
-    grads = {words: _gradient((form * weights).sum(), weight) for words, form in forms.items()}
-    mine = _gradient((net.received * weights).sum(), weight)
-    if mine is None:
-        raise NotYet(
-            "the values are mixed, and no gradient flows back into the layer",
-            expected="gradients reach both parts of each mixture",
-            got="a mixture without a graph",
-            likely="cut off: `detach()`, `.data` and no_grad() leave the graph behind; mix `out` itself",
-        )
-    right = grads[""]
-    assert right is not None
-    if not same(mine, right):
-        raise NotYet(
-            "the values are mixed, the gradients are not",
-            expected=f"weight.grad of the layer = {tensor_text(right)}",
-            got=tensor_text(mine),
-            likely=next((words for words, grad in grads.items() if grad is not None and same(mine, grad)), None),
-        )
+def _failing(trial: Trial, net: _Net, rows: int, error: type[BaseException]) -> None:
+    with trial.answer(net.stage, 0.75, partners(rows)):
+        raise error
 
 
-def _gradient(loss: Tensor, weight: Tensor) -> Tensor | None:
-    if not loss.requires_grad:
+def _why_not_mixed(seen: Seen, hooks: list[int]) -> str | None:
+    if not isinstance(seen.got, Tensor) or seen.got.shape != seen.values.shape:
         return None
-    (grad,) = torch.autograd.grad(loss, weight, retain_graph=True, allow_unused=True)
-    return grad
-
-
-def _check_exception(trial: Trial) -> None:
-    net = _Net(5)
-
-    def block(error: type[BaseException]) -> None:
-        with trial.answer(net.stage, 0.75, partners(3)):
-            raise error
-
-    expect_clean_block(trial, net, block)
+    if same(seen.got, seen.values):
+        return "forgotten-return" if hooks[0] > 0 else "no-hook" if hooks == [0, 0] else None
+    return "other-partners" if has_other_partners(seen) else None

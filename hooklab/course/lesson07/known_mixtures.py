@@ -62,10 +62,10 @@ def explain_mixture(*seen: Seen) -> str | None:
     if name := fitting([one.got for one in seen], _KNOWN, seen):
         return name
     is_known = any(all(same(one.got, wrong(one)) for one in seen) for wrong in _KNOWN.values())
-    return OTHER_PARTNERS if not is_known and all(map(_has_other_partners, seen)) else None
+    return OTHER_PARTNERS if not is_known and all(map(has_other_partners, seen)) else None
 
 
-def _has_other_partners(one: Seen) -> bool:
+def has_other_partners(one: Seen) -> bool:
     """Whether each row is λ of itself and 1 - λ of some row, and each row is partner once, so that the mean stays.
 
     What is not mixed at all has no other partners, though each row could be its own.

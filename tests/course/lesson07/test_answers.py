@@ -38,29 +38,9 @@ def by_lerp(x, y, lam, indices):
 
 
 @right("7.1")
-def row_by_row(x, y, lam, indices):
-    return tuple(
-        torch.stack([lam * one + (1 - lam) * values[partner] for one, partner in zip(values, indices, strict=True)])
-        for values in (x, y)
-    )
-
-
-@right("7.1")
 def in_place_on_a_copy(x, y, lam, indices):
     mixed_x, mixed_y = x.clone().mul_(lam), y.clone().mul_(lam)
     return mixed_x.add_(x[indices], alpha=1 - lam), mixed_y.add_(y[indices], alpha=1 - lam)
-
-
-@right("7.1")
-def both_at_once(x, y, lam, indices):
-    flat = torch.cat([x.flatten(1), y], dim=1)
-    mixed = torch.addcmul(lam * flat, torch.tensor(1 - lam), flat.index_select(0, indices))
-    return mixed[:, : x[0].numel()].reshape(x.shape), mixed[:, x[0].numel() :]
-
-
-@wrong("7.1", "other partners than x has")
-def partners_of_partners_for_y(x, y, lam, indices):
-    return mix(x, lam, indices), mix(y, lam, indices[indices])
 
 
 @wrong("7.1")
@@ -70,40 +50,19 @@ def mixes_the_first_half(x, y, lam, indices):
     return torch.cat([mixed[:half], x[half:]]), mix(y, lam, indices)
 
 
-@wrong("7.1", "λ folded")
-def folds_y_alone(x, y, lam, indices):
-    return mix(x, lam, indices), mix(y, max(lam, 1 - lam), indices)
+@wrong("7.1", "The targets have other partners")
+def partners_of_partners_for_y(x, y, lam, indices):
+    return mix(x, lam, indices), mix(y, lam, indices[indices])
 
 
-@wrong("7.1", "partners only")
-def takes_the_partners(x, y, lam, indices):
-    return x[indices], y[indices]
-
-
-@wrong("7.1")
-def decides_for_a_class(x, y, lam, indices):
-    return mix(x, lam, indices), F.one_hot(mix(y, lam, indices).argmax(dim=1), y.shape[1]).float()
+@wrong("7.1", "The result has another dtype")
+def mixes_in_float64(x, y, lam, indices):
+    return mix(x.double(), lam, indices), mix(y.double(), lam, indices)
 
 
 @wrong("7.1")
-def mixes_by_square_roots(x, y, lam, indices):
-    return lam**0.5 * x + (1 - lam) ** 0.5 * x[indices], mix(y, lam, indices)
-
-
-@wrong("7.1", "weights that do not add up to 1")
-def keeps_all_of_each(x, y, lam, indices):
-    return x + (1 - lam) * x[indices], y + (1 - lam) * y[indices]
-
-
-@wrong("7.1", says="the mixed targets came first")
-def targets_first(x, y, lam, indices):
-    return mix(y, lam, indices), mix(x, lam, indices)
-
-
-@wrong("7.1", says="indices in place")
-def turns_the_indices_round(x, y, lam, indices):
-    indices.copy_(indices.argsort())
-    return mix(x, lam, indices), mix(y, lam, indices)
+def mixes_in_float16(x, y, lam, indices):
+    return tuple(mix(values.half(), lam, indices).float() for values in (x, y))
 
 
 # --- 7.2
@@ -115,19 +74,8 @@ def loss_by_lerp(loss_fn, logits, y, lam, indices):
 
 
 @right("7.2")
-def as_a_sum_of_shares(loss_fn, logits, y, lam, indices):
-    return sum(share * loss_fn(logits, target) for share, target in ((lam, y), (1 - lam, y[indices])))
-
-
-@right("7.2")
 def as_a_product(loss_fn, logits, y, lam, indices):
     return torch.tensor([lam, 1 - lam]) @ torch.stack([loss_fn(logits, y), loss_fn(logits, y.gather(0, indices))])
-
-
-@right("7.2")
-def by_the_difference(loss_fn, logits, y, lam, indices):
-    partner = loss_fn(logits, y.index_select(0, indices))
-    return partner + lam * (loss_fn(logits, y) - partner)
 
 
 @right("7.2")
@@ -136,39 +84,21 @@ def from_the_partners_side(loss_fn, logits, y, lam, indices):
     return lam * loss_fn(logits[indices], y[indices]) + (1 - lam) * loss_fn(logits, y[indices])
 
 
-@wrong("7.2", "half and half")
-def mean_of_the_losses(loss_fn, logits, y, lam, indices):
-    return (loss_fn(logits, y) + loss_fn(logits, y[indices])) / 2
-
-
-@wrong("7.2", "partners the other way round")
-def by_argsort(loss_fn, logits, y, lam, indices):
-    return lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices.argsort()])
-
-
 @wrong("7.2")
 def the_larger_loss(loss_fn, logits, y, lam, indices):
     return torch.maximum(loss_fn(logits, y), loss_fn(logits, y[indices]))
 
 
-@wrong("7.2")
-def negative(loss_fn, logits, y, lam, indices):
-    return -(lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices]))
+@wrong("7.2", "Your loss is cut off from the graph")
+def makes_a_tensor_of_the_number(loss_fn, logits, y, lam, indices):
+    return torch.tensor((lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices])).item())
 
 
-@wrong("7.2", "forgotten return")
-def says_it_only(loss_fn, logits, y, lam, indices):
-    print(lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices]))
-
-
-@wrong("7.2")
-def two_losses(loss_fn, logits, y, lam, indices):
-    return lam * loss_fn(logits, y), (1 - lam) * loss_fn(logits, y[indices])
-
-
-@wrong("7.2")
-def a_geometric_mean(loss_fn, logits, y, lam, indices):
-    return loss_fn(logits, y) ** lam * loss_fn(logits, y[indices]) ** (1 - lam)
+@wrong("7.2", "You call backward()")
+def goes_back_inside(loss_fn, logits, y, lam, indices):
+    loss = lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices])
+    loss.backward()
+    return loss
 
 
 # --- 7.3
@@ -245,92 +175,11 @@ def mixing_in_two_halves(layer, lam, indices):
         yield
 
 
-@wrong("7.3", "half and half")
-@contextlib.contextmanager
-def mixes_half_and_half(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: (out + out[indices]) / 2):
-        yield
-
-
-@wrong("7.3", says="what your hook returned")
-@contextlib.contextmanager
-def one_number_a_row(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices).mean(dim=1, keepdim=True)):
-        yield
-
-
-@wrong("7.3", "not removed")
-@contextlib.contextmanager
-def stays_on(layer, lam, indices):
-    yield layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices))
-
-
-@wrong("7.3", "partners the other way round")
-@contextlib.contextmanager
-def mixes_the_other_way_round(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices.argsort())):
-        yield
-
-
-@wrong("7.3", "self cut off")
-@contextlib.contextmanager
-def detaches_itself(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: lam * out.detach() + (1 - lam) * out[indices]):
-        yield
-
-
-@wrong("7.3")
-@contextlib.contextmanager
-def mixes_what_went_in(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: mix(args[0], lam, indices)):
-        yield
-
-
-@wrong("7.3", says="third pass, in evaluation mode")
-@contextlib.contextmanager
-def mixes_in_training_only(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices) if module.training else None):
-        yield
-
-
-@wrong("7.3", "forgotten return")
-@contextlib.contextmanager
-def hooks_that_return_none(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: None):
-        yield
-
-
 @right("7.3")
 def mixing_by_a_global_hook_that_asks(layer, lam, indices):
     return torch_module.register_module_forward_hook(
         lambda module, args, out: mix(out, lam, indices) if module is layer else None
     )
-
-
-@wrong("7.3", "run again", says="the layer ran 2 times")
-@contextlib.contextmanager
-def sends_the_partners_through_forward(layer, lam, indices):
-    with layer.register_forward_hook(lambda m, args, out: lam * out + (1 - lam) * m.forward(args[0][indices])):
-        yield
-
-
-@wrong("7.3", "partner cut off")
-@contextlib.contextmanager
-def partners_without_a_graph(layer, lam, indices):
-    def hook(module, args, out):
-        with torch.no_grad():
-            partners = out[indices]
-        return lam * out + (1 - lam) * partners
-
-    with layer.register_forward_hook(hook):
-        yield
-
-
-@wrong("7.3")
-@contextlib.contextmanager
-def mixes_a_rounded_output(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: mix(out.half().float(), lam, indices)):
-        yield
 
 
 # --- 7.4
@@ -683,28 +532,6 @@ def looks_at_the_loss_once_more(model, layers, optimizer, x, y, lam, indices, pl
 # --- the caller's tensors, dtypes, interrupts, two blocks, another optimizer
 
 
-@wrong("7.1", "y is mixed, and x is as it was")
-def mixes_the_targets_only(x, y, lam, indices):
-    return x, mix(y, lam, indices)
-
-
-@wrong("7.2")
-def a_loss_with_the_next_ones_target(loss_fn, logits, y, lam, indices):
-    return lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y.roll(-1))
-
-
-@wrong("7.2", "the other way round: loss_fn takes the logits first")
-def targets_before_logits(loss_fn, logits, y, lam, indices):
-    return lam * loss_fn(y, logits) + (1 - lam) * loss_fn(y[indices], logits)
-
-
-@wrong("7.3", "other partners")
-@contextlib.contextmanager
-def mixes_with_the_row_before(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: lam * out + (1 - lam) * out.roll(1, 0)):
-        yield
-
-
 @wrong("7.4")
 def a_place_that_is_rounded(n, layers, generator):
     share = torch.rand(3, generator=generator).median().item()
@@ -735,68 +562,6 @@ def mixes_past_the_graph(model, layers, optimizer, x, y, lam, indices, place):
     loss.backward()
     optimizer.step()
     return loss.item()
-
-
-@wrong("7.1", says="requires grad now")
-def mixes_and_asks_for_a_gradient(x, y, lam, indices):
-    x.requires_grad_()
-    return mix(x, lam, indices), mix(y, lam, indices)
-
-
-@wrong("7.1", says="has another dtype")
-def mixes_in_float64(x, y, lam, indices):
-    return mix(x.double(), lam, indices), mix(y, lam, indices)
-
-
-@wrong("7.1", says="is not the right one")
-def mixes_in_float16(x, y, lam, indices):
-    return mix(x, lam, indices).half().float(), mix(y, lam, indices)
-
-
-@wrong("7.3", "`except Exception`", says="after an interrupt in the block")
-@contextlib.contextmanager
-def mixing_until_an_interrupt(layer, lam, indices):
-    handle = layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices))
-    try:
-        yield
-    except Exception:
-        handle.remove()
-        raise
-    handle.remove()
-
-
-@wrong("7.3", "`raise` with another exception")
-@contextlib.contextmanager
-def raises_another_exception(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices)):
-        try:
-            yield
-        except Exception as error:
-            raise RuntimeError("the block failed") from error
-
-
-@wrong("7.3", says="in float64")
-@contextlib.contextmanager
-def mixing_in_float32(layer, lam, indices):
-    with layer.register_forward_hook(lambda module, args, out: mix(out.float(), lam, indices)):
-        yield
-
-
-open_now = []
-
-
-@wrong("7.3", says="the layer of the inner one is not mixed")
-@contextlib.contextmanager
-def mixing_one_at_a_time(layer, lam, indices):
-    if open_now:
-        yield
-        return
-    open_now.append(layer)
-    try:
-        with layer.register_forward_hook(lambda module, args, out: mix(out, lam, indices)):
-            yield
-    finally:
-        open_now.clear()
 
 
 @wrong("7.5", "`raise` with another exception")
