@@ -167,7 +167,11 @@ def refuse_disturbed(model: Net, undisturbed: list[Tensor]) -> None:
     """Raise NotYet if a noted pass gave another result than without hooks, or left the first layer without gradient."""
     now = [module.training for module in model.modules()]
     if any(mode != now for mode in model.modes):
-        raise NotYet("the model ran in another mode", expected="the mode that it is in: the mode is the caller's")
+        raise NotYet(
+            "your function switched the model between training and evaluation mode",
+            expected="the mode that the caller chose",
+            label="mode-switched",
+        )
     for (grad_enabled, reached), result, expected in zip(model.passes, model.results, undisturbed, strict=True):
         if not same(result, expected):
             raise NotYet(

@@ -100,18 +100,18 @@ def kept_by(model, layer, x, run=None, keep=torch.Tensor.detach):
     return found[0]
 
 
-@wrong("3.1", "past the hooks")
+@wrong("3.1", "`forward` alone")
 def by_forward(model, layer, x):
     return kept_by(model, layer, x, model.forward)
 
 
-@wrong("3.1", says="the model ran in another mode")
+@wrong("3.1", says="switched the model between")
 def in_evaluation_mode(model, layer, x):
     model.eval()
     return kept_by(model, layer, x)
 
 
-@wrong("3.1", says="the model ran in another mode")
+@wrong("3.1", says="switched the model between")
 def evaluation_mode_for_a_moment(model, layer, x):
     mode = model.training
     model.eval()
@@ -120,7 +120,7 @@ def evaluation_mode_for_a_moment(model, layer, x):
     return result
 
 
-@wrong("3.1", says="the model ran in another mode")
+@wrong("3.1", says="switched the model between")
 def in_training_mode(model, layer, x):
     model.train()
     return kept_by(model, layer, x)
@@ -141,7 +141,7 @@ def a_clone_on_the_graph(model, layer, x):
     return kept_by(model, layer, x, keep=torch.clone)
 
 
-@wrong("3.1", "not removed")
+@wrong("3.1", "You never remove the hook")
 def leaves_its_hook(model, layer, x):
     found = []
     layer.register_forward_hook(lambda module, args, output: found.append(output.detach()))
@@ -175,7 +175,11 @@ def changes_what_goes_on(model, layer, x):
     return found[0]
 
 
-@wrong("3.1", says="your code removed a hook that is not yours: a forward hook on module")
+@wrong(
+    "3.1",
+    likely="A handle's remove()",
+    says="your code removed a hook that was already there: a forward hook on module",
+)
 def sweeps_all_hooks_away(model, layer, x):
     found = []
     layer.register_forward_hook(lambda module, args, output: found.append(output.detach()))
@@ -282,7 +286,7 @@ def in_single_precision(model, layer, x):
     return uses_of(model, layer, x)[0].float()
 
 
-@wrong("3.1", "swallowed")
+@wrong("3.1", "The exception gets lost")
 def hides_what_the_model_raises(model, layer, x):
     return uses_of(model, layer, x, run=quietly(model))[0]
 
@@ -539,7 +543,7 @@ def made_up_for(output, channel):
     return output * keep.view(1, -1, 1, 1) * output.shape[1] / (output.shape[1] - 1)
 
 
-@wrong("3.2", "in-place change")
+@wrong("3.2", "`x *= 2`")
 def weights_of_zero(layer, channel):
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -547,7 +551,7 @@ def weights_of_zero(layer, channel):
     return layer.register_forward_hook(lambda module, args, output: None)
 
 
-@wrong("3.2", "forgotten return of the handle")
+@wrong("3.2", "Return what register_")
 def no_handle(layer, channel):
     by_index_fill(layer, channel)
 
@@ -592,7 +596,7 @@ def of_what_goes_in(layer, channel):
     return layer.register_forward_pre_hook(hook)
 
 
-@wrong("3.2", says="your hook runs for every module of this process: global forward hook")
+@wrong("3.2", says="your hook runs for every module in this process: global forward hook")
 def in_every_module(layer, channel):
     def hook(module, args, output):
         return output.index_fill(1, torch.tensor([channel]), 0.0) if output.dim() == 4 else None
@@ -600,7 +604,9 @@ def in_every_module(layer, channel):
     return torch_module.register_module_forward_hook(hook)
 
 
-@wrong("3.2", says="your code removed a hook that is not yours: a forward hook on the")
+@wrong(
+    "3.2", likely="A handle's remove()", says="your code removed a hook that was already there: a forward hook on the"
+)
 def takes_the_place_of_the_others(layer, channel):
     layer._forward_hooks.clear()
     return by_index_fill(layer, channel)
@@ -625,7 +631,7 @@ def the_first_time_only(layer, channel):
     return layer.register_forward_hook(hook)
 
 
-@wrong("3.2", says="after handle.remove() another hook of yours is still there")
+@wrong("3.2", says="after handle.remove() another of your hooks is still registered")
 def a_second_hook_that_looks(layer, channel):
     layer.register_forward_pre_hook(lambda module, args: None)
     on = torch.arange(layer.weight.shape[0]).ne(channel).float().reshape(-1, 1, 1)
@@ -638,7 +644,7 @@ def two_of_them(layer, channel):
     return by_index_fill(layer, channel)
 
 
-@wrong("3.2", "`forward` run once more")
+@wrong("3.2", "You run `forward` once more")
 def runs_the_layer_again(layer, channel):
     def hook(module, args, output):
         changed = module.forward(*args).clone()
@@ -662,7 +668,7 @@ def always_in_single_precision(output, channel):
     return output.float().index_fill(1, torch.tensor(channel), 0)
 
 
-@wrong("3.2", says="your code left another `forward`")
+@wrong("3.2", says="your code replaced `forward`")
 def by_another_forward(layer, channel):
     forward = layer.forward
     layer.forward = lambda x: forward(x).index_fill(1, torch.tensor(channel), 0)
@@ -796,12 +802,12 @@ def a_run_for_each_use(model, module, x):
     return [uses_of(model, module, x)[number] for number in range(len(uses_of(model, module, x)))]
 
 
-@wrong("3.3", "past the hooks")
+@wrong("3.3", "`forward` alone")
 def runs_forward(model, module, x):
     return uses_of(model, module, x, model.forward)
 
 
-@wrong("3.3", "not removed")
+@wrong("3.3", "You never remove the hook")
 def leaves_the_hook(model, module, x):
     uses = []
     module.register_forward_hook(lambda module, args, output: uses.append(output.detach().clone()))
@@ -809,7 +815,11 @@ def leaves_the_hook(model, module, x):
     return uses
 
 
-@wrong("3.3", says="your code removed a hook that is not yours: a forward hook on module")
+@wrong(
+    "3.3",
+    likely="A handle's remove()",
+    says="your code removed a hook that was already there: a forward hook on module",
+)
 def takes_the_others_as_well(model, module, x):
     uses = []
     module.register_forward_hook(lambda module, args, output: uses.append(output.detach().clone()))
@@ -883,7 +893,7 @@ def without_the_negative(model, module, x):
     return [one.clamp(min=0) for one in uses_of(model, module, x)]
 
 
-@wrong("3.3", says="the model ran in another mode")
+@wrong("3.3", says="switched the model between")
 def in_another_mode(model, module, x):
     return uses_of(model, module, x, run=evaluating(model))
 
@@ -898,12 +908,12 @@ def only_the_first_row(model, module, x):
     return uses_of(model, module, x, keep=lambda output: output.detach()[:1].clone())
 
 
-@wrong("3.3", "swallowed")
+@wrong("3.3", "The exception gets lost")
 def hides_an_error_of_the_model(model, module, x):
     return uses_of(model, module, x, run=quietly(model))
 
 
-@wrong("3.3", "`forward` run once more")
+@wrong("3.3", "You run `forward` once more")
 def runs_the_module_before_it_runs(model, module, x):
     uses = []
     with module.register_forward_pre_hook(lambda m, args: uses.append(m.forward(*args).detach().clone())):
@@ -921,7 +931,7 @@ def cuts_in_place(model, module, x):
     return uses_of(model, module, x, keep=lambda output: output.detach_().clone())
 
 
-@wrong("3.3", says="your code left another `forward` on 'step'")
+@wrong("3.3", says="your code replaced `forward` on 'step'")
 def wraps_forward(model, module, x):
     uses, forward = [], module.forward
     module.forward = lambda x: uses.append(forward(x)) or uses[-1].clone()
@@ -1046,12 +1056,12 @@ def structured_by(model, layer, x, form, run=None):
     return found[0]
 
 
-@wrong("3.4", "past the hooks")
+@wrong("3.4", "`forward` alone")
 def forward_of_the_model(model, layer, x):
     return structured_by(model, layer, x, every_tensor_detached, model.forward)
 
 
-@wrong("3.4", says="your function runs the model too often, or not")
+@wrong("3.4", says="how many times your function runs the model")
 def the_model_twice(model, layer, x):
     model(x)
     return structured_by(model, layer, x, every_tensor_detached)
@@ -1216,7 +1226,7 @@ def keys_in_another_order(model, layer, x):
     return structured_by(model, layer, x, detached)
 
 
-@wrong("3.4", "not removed")
+@wrong("3.4", "You never remove the hook")
 def the_hook_stays(model, layer, x):
     found = []
     layer.register_forward_hook(lambda module, args, output: found.append(every_tensor_detached(output)))
@@ -1224,7 +1234,11 @@ def the_hook_stays(model, layer, x):
     return found[0]
 
 
-@wrong("3.4", says="your code removed a hook that is not yours: a forward hook on module")
+@wrong(
+    "3.4",
+    likely="A handle's remove()",
+    says="your code removed a hook that was already there: a forward hook on module",
+)
 def all_hooks_go(model, layer, x):
     found = []
     layer.register_forward_hook(lambda module, args, output: found.append(every_tensor_detached(output)))
@@ -1282,7 +1296,7 @@ def two_levels_deep(model, layer, x):
     return structured_by(model, layer, x, detached)
 
 
-@wrong("3.4", says="the model ran in another mode")
+@wrong("3.4", says="switched the model between")
 def runs_in_another_mode(model, layer, x):
     return structured_by(model, layer, x, every_tensor_detached, evaluating(model))
 
@@ -1293,12 +1307,12 @@ def everything_in_single_precision(model, layer, x):
     return structured_by(model, layer, x, single)
 
 
-@wrong("3.4", "swallowed")
+@wrong("3.4", "The exception gets lost")
 def nobody_hears_of_an_error(model, layer, x):
     return structured_by(model, layer, x, every_tensor_detached, quietly(model))
 
 
-@wrong("3.4", "`forward` run once more")
+@wrong("3.4", "You run `forward` once more")
 def runs_the_layer_beforehand(model, layer, x):
     found = []
     with layer.register_forward_pre_hook(lambda m, args: found.append(every_tensor_detached(m.forward(*args)))):
@@ -1312,7 +1326,7 @@ def leaves_of_their_own(model, layer, x):
     return structured_by(model, layer, x, leaf)
 
 
-@wrong("3.4", None, "the parameter 'layer.linear.weight' requires no grad now")
+@wrong("3.4", None, "the parameter 'layer.linear.weight' from True to False")
 def freezes_the_model(model, layer, x):
     return structured_by(model.requires_grad_(False), layer, x, every_tensor_detached)
 
@@ -1436,7 +1450,7 @@ def stays_after_an_error(model, names):
         handle.remove()
 
 
-@wrong("3.5", "not removed")
+@wrong("3.5", "You never remove the hook")
 @contextmanager
 def stays_without_an_error(model, names):
     captured, handles = capture_with(model, names)
@@ -1579,7 +1593,7 @@ def a_wrong_name_fails_at_the_end(model, names):
             model.get_submodule(name)
 
 
-@wrong("3.5", "swallowed")
+@wrong("3.5", "The exception gets lost")
 @contextmanager
 def swallows_errors(model, names):
     captured, handles = capture_with(model, names)
@@ -1603,7 +1617,7 @@ def all_hooks_go_at_the_end(model, names):
             model.get_submodule(name)._forward_hooks.clear()
 
 
-@wrong("3.5", "not removed")
+@wrong("3.5", "You never remove the hook")
 @contextmanager
 def only_the_last_handle(model, names):
     captured, handles = capture_with(model, names)
@@ -1798,7 +1812,7 @@ def filled_when_all_is_over(model, names):
             captured.update(seen)
 
 
-@wrong("3.5", "`raise` with another exception")
+@wrong("3.5", "An `except` block raises")
 @contextmanager
 def raises_another_exception(model, names):
     with with_hooks()(model, names) as captured:
@@ -1808,7 +1822,7 @@ def raises_another_exception(model, names):
             raise RuntimeError("the block failed") from error
 
 
-@wrong("3.5", says="your code left another `forward` on 'body.first'")
+@wrong("3.5", says="your code replaced `forward` on 'body.first'")
 @contextmanager
 def by_other_forwards(model, names):
     captured = {}

@@ -655,7 +655,7 @@ def clears_all_hooks(model, names):
             module._forward_hooks.clear()
 
 
-@wrong("3.5", says="swallowed")
+@wrong("3.5", says="The exception gets lost")
 class ReturnsTrueFromExit:
     def __init__(self, model, names):
         self.modules = {name: model.get_submodule(name) for name in names}
@@ -877,7 +877,7 @@ def yields_twice(model, names):
         handle.remove()
 
 
-@wrong("3.1", says="runs `model.forward(…)` itself")
+@wrong("3.1", says="calls `model.forward(…)`")
 def goes_past_the_call(model, layer, x):
     stored = []
     with layer.register_forward_hook(lambda module, args, output: stored.append(output.detach())):
@@ -918,7 +918,7 @@ def begins_a_graph_of_its_own(layer, channel):
     return layer.register_forward_hook(hook)
 
 
-@wrong("3.4", says="model too often")
+@wrong("3.4", says="how many times your function runs the model")
 def runs_the_model_beforehand(model, layer, x):
     found = []
     model(x)
@@ -927,7 +927,7 @@ def runs_the_model_beforehand(model, layer, x):
     return found[0]
 
 
-@wrong("3.4", says="runs `model.forward(…)` itself")
+@wrong("3.4", says="calls `model.forward(…)`")
 def calls_forward_itself(model, layer, x):
     found = []
     with layer.register_forward_hook(lambda module, args, output: found.append(walk(output))):

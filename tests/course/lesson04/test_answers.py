@@ -60,7 +60,7 @@ def own_handle(layer):
     return SimpleNamespace(remove=lambda: handle.remove())
 
 
-@wrong("4.1", says="after handle.remove() another hook of yours is still there")
+@wrong("4.1", says="after handle.remove() another of your hooks is still registered")
 def looks_at_the_result(layer):
     layer.register_forward_hook(lambda module, args, output: None)
     return layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
@@ -72,7 +72,7 @@ def a_handle_that_removes_nothing(layer):
     return SimpleNamespace(remove=lambda: None)
 
 
-@wrong("4.1", says="your code left another `forward` on the module")
+@wrong("4.1", says="your code replaced `forward` on the module")
 def new_forward(layer):
     forward = layer.forward
     layer.forward = lambda x: forward(2 * x)
@@ -89,7 +89,7 @@ def returns_in_training_only(layer):
     return layer.register_forward_pre_hook(lambda module, args: args[0] * 2 if module.training else None)
 
 
-@wrong("4.1", "a hook that removes itself")
+@wrong("4.1", "Your hook removes itself")
 def removes_itself(layer):
     def hook(module, args):
         handle.remove()
@@ -114,18 +114,18 @@ def only_positive(layer):
     return layer.register_forward_pre_hook(lambda module, args: args[0].abs() * 2)
 
 
-@wrong("4.1", says="removed a hook that is not yours")
+@wrong("4.1", "A handle's remove()", says="removed a hook that was already there")
 def takes_away_the_others(layer):
     layer._forward_pre_hooks.clear()
     return layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
 
 
-@wrong("4.1", says="your hook runs for every module of this process")
+@wrong("4.1", says="your hook runs for every module in this process")
 def on_every_module(layer):
     return torch_module.register_module_forward_pre_hook(lambda module, args: args[0] * 2)
 
 
-@wrong("4.1", "in-place change", says="changed the parameter 'weight' in place")
+@wrong("4.1", "`x *= 2`", says="changed the parameter 'weight' in place")
 def doubles_the_weight(layer):
     with torch.no_grad():
         layer.weight.mul_(2)
@@ -210,7 +210,7 @@ def hook_of_a_module_that_is_gone(layer):
     return nn.Linear(2, 1).register_forward_pre_hook(lambda module, args: args[0] * 2)
 
 
-@wrong("4.1", "`with` removes the hook at the end of its block, and remove() at once")
+@wrong("4.1", "`with` removes the hook at the end of its block, remove() at once")
 def removed_as_in_the_script(layer):
     handle = layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
     handle.remove()
@@ -299,7 +299,7 @@ def guards_in_training(layer):
     return layer.register_forward_pre_hook(look)
 
 
-@wrong("4.2", "a hook that removes itself")
+@wrong("4.2", "Your hook removes itself")
 def guards_once(layer):
     def look(module, args):
         if not args[0].isfinite().all():
@@ -315,7 +315,7 @@ def cleans(layer):
     return layer.register_forward_pre_hook(lambda module, args: args[0].nan_to_num())
 
 
-@wrong("4.2", "in-place change", says="changed a tensor that it was given in place")
+@wrong("4.2", "`x *= 2`", says="changed a tensor that it was given in place")
 def cleans_in_place(layer):
     def clean(module, args):
         args[0].nan_to_num_()
@@ -332,7 +332,7 @@ def looks_at_the_weight(layer):
     return layer.register_forward_pre_hook(look)
 
 
-@wrong("4.2", "in-place change", says="changed a tensor that it was given in place")
+@wrong("4.2", "`x *= 2`", says="changed a tensor that it was given in place")
 def cleans_and_raises(layer):
     def clean(module, args):
         if not args[0].isfinite().all():
@@ -342,7 +342,7 @@ def cleans_and_raises(layer):
     return layer.register_forward_pre_hook(clean)
 
 
-@wrong("4.2", "in-place change", says="changed a tensor that it was given in place")
+@wrong("4.2", "`x *= 2`", says="changed a tensor that it was given in place")
 def mends_what_it_refuses(layer):
     def guard(module, args):
         if not args[0].isfinite().all():
@@ -352,7 +352,7 @@ def mends_what_it_refuses(layer):
     return layer.register_forward_pre_hook(guard)
 
 
-@wrong("4.2", says="requires grad now, and did not before")
+@wrong("4.2", says="from False to True")
 def asks_for_gradients(layer):
     def look(module, args):
         args[0].requires_grad_()
@@ -362,7 +362,7 @@ def asks_for_gradients(layer):
     return layer.register_forward_pre_hook(look)
 
 
-@wrong("4.2", says="your code left another `forward` on the module")
+@wrong("4.2", says="your code replaced `forward` on the module")
 def guards_in_a_new_forward(layer):
     forward = layer.forward
 
@@ -390,13 +390,13 @@ def lets_forward_try(layer):
     return layer.register_forward_pre_hook(try_it)
 
 
-@wrong("4.2", says="after handle.remove() another hook of yours is still there")
+@wrong("4.2", says="after handle.remove() another of your hooks is still registered")
 def another_handle_than_the_guards(layer):
     guard(lambda x: not x.isfinite().all())(layer)
     return layer.register_forward_pre_hook(lambda module, args: None)
 
 
-@wrong("4.2", says="after handle.remove() another hook of yours is still there")
+@wrong("4.2", says="after handle.remove() another of your hooks is still registered")
 def a_second_hook_that_looks(layer):
     def guard(module, args):
         if not args[0].isfinite().all():
@@ -406,7 +406,7 @@ def a_second_hook_that_looks(layer):
     return layer.register_forward_pre_hook(guard)
 
 
-@wrong("4.2", says="your code left another `forward` on the module")
+@wrong("4.2", says="your code replaced `forward` on the module")
 def cleans_behind_the_guard(layer):
     forward = layer.forward
     layer.forward = lambda x: forward(x if x.isfinite().all() else x.nan_to_num())
@@ -523,7 +523,7 @@ def changes_the_class(module, default):
     return module.register_forward_pre_hook(lambda m, args: None)
 
 
-@wrong("4.3", "a hook that removes itself")
+@wrong("4.3", "Your hook removes itself")
 def fills_in_once(module, default):
     def fill(m, args, kwargs):
         handle.remove()
@@ -566,7 +566,7 @@ def merges_of(module, default):
     return module.register_forward_pre_hook(lambda m, a, k: (a, {"scale": default, **k}), with_kwargs=True)
 
 
-@wrong("4.3", says="after handle.remove() another hook of yours is still there")
+@wrong("4.3", says="after handle.remove() another of your hooks is still registered")
 def a_second_hook_that_only_looks(module, default):
     module.register_forward_pre_hook(lambda m, args: None)
     return merges_of(module, default)
@@ -626,7 +626,7 @@ def last(layer, hook):
     return layer.register_forward_pre_hook(hook, prepend=False)
 
 
-@wrong("4.4", says="after handle.remove() another hook of yours is still there")
+@wrong("4.4", says="after handle.remove() another of your hooks is still registered")
 def looks_as_well(layer, hook):
     layer.register_forward_hook(lambda module, args, output: None)
     return layer.register_forward_pre_hook(hook, prepend=True)
@@ -647,7 +647,7 @@ def knows_the_old_hook(layer, hook):
     return layer.register_forward_pre_hook(lambda module, args: ((args[0] - 1) * 10 + 1,))
 
 
-@wrong("4.4", says="your hook runs for every module of this process")
+@wrong("4.4", says="your hook runs for every module in this process")
 def before_everybody(layer, hook):
     return torch_module.register_module_forward_pre_hook(hook)
 
@@ -668,12 +668,12 @@ def twice(layer, hook):
     return layer.register_forward_pre_hook(hook, prepend=True)
 
 
-@wrong("4.4", says="did not return the handle")
+@wrong("4.4", "Return what register_", says="did not return the handle")
 def gives_the_id(layer, hook):
     return layer.register_forward_pre_hook(hook, prepend=True).id
 
 
-@wrong("4.4", "a hook that removes itself")
+@wrong("4.4", "Your hook removes itself")
 def first_once(layer, hook):
     def once(module, args):
         handle.remove()
@@ -719,7 +719,7 @@ def hides_the_module(layer, hook):
     return layer.register_forward_pre_hook(lambda module, args: hook(None, args), prepend=True)
 
 
-@wrong("4.4", "swallowed", says="`hook` raised an exception, and your code hid it")
+@wrong("4.4", "The exception gets lost", says="`hook` raised an exception, and your code hid it")
 def goes_on_without_it(layer, hook):
     def careful(module, args):
         try:
@@ -812,13 +812,13 @@ def one_call_late(layer):
     return layer.register_forward_hook(compute)
 
 
-@wrong("4.5", says="after handle.remove() another hook of yours is still there")
+@wrong("4.5", says="after handle.remove() another of your hooks is still registered")
 def looks_at_the_output(layer):
     layer.register_forward_hook(lambda module, args, output: None)
     return normed(lambda g, v, start: g * v / v.norm(dim=1, keepdim=True))(layer)
 
 
-@wrong("4.5", "a hook that removes itself")
+@wrong("4.5", "Your hook removes itself")
 def computed_in_one_pass(layer):
     split(layer)
 

@@ -306,7 +306,7 @@ def returns_another_handle(module, default):
     return module.register_forward_pre_hook(lambda module, args: None)
 
 
-@wrong("4.3", says="your code left another `forward` on the module")
+@wrong("4.3", says="your code replaced `forward` on the module")
 def replaces_forward(module, default):
     module.forward = functools.partial(module.forward, scale=default)
     return module.register_forward_pre_hook(lambda module, args: None)

@@ -146,13 +146,13 @@ def asks_for_gradients_of_parameters(model, layer, x):
     return tuple(pair)
 
 
-@wrong("5.1", says="runs the model too often")
+@wrong("5.1", says="how many times your function runs the model")
 def runs_it_twice(model, layer, x):
     model(x)
     return by_autograd_grad(model, layer, x)
 
 
-@wrong("5.1", "past the hooks", says="runs `model.forward(…)` itself")
+@wrong("5.1", "`forward` alone", says="calls `model.forward(…)`")
 def calls_forward(model, layer, x):
     found = []
     with layer.register_full_backward_hook(lambda m, gin, gout: found.extend([gin[0], gout[0]])):
@@ -280,7 +280,7 @@ def a_class_of_its_own(layer, factor):
     return Brake()
 
 
-@wrong("5.2", "a hook that removes itself")
+@wrong("5.2", "Your hook removes itself")
 def brakes_once(layer, factor):
     def brake(module, gin, gout):
         handle.remove()
@@ -338,7 +338,7 @@ def scaled(factor, grads):
     return tuple(None if grad is None else factor * grad for grad in grads)
 
 
-@wrong("5.2", says="a hook of yours is still there at the end: full backward hook `<lambda>` on module 'part'")
+@wrong("5.2", says="one of your hooks is still registered at the end: full backward hook `<lambda>` on module 'part'")
 def brakes_every_part(layer, factor):
     parts = list(layer.modules())
     handles = [part.register_full_backward_hook(lambda m, gin, gout: scaled(factor, gin)) for part in parts]
@@ -362,7 +362,7 @@ def hooks_the_arguments_in_every_pass(layer, factor):
     return layer.register_forward_pre_hook(hook)
 
 
-@wrong("5.2", says="a hook of yours is still there at the end: full backward hook")
+@wrong("5.2", says="one of your hooks is still registered at the end: full backward hook")
 def a_second_hook(layer, factor):
     layer.register_full_backward_hook(lambda m, gin, gout: None)
     return layer.register_full_backward_hook(lambda m, gin, gout: scaled(factor, gin))
@@ -385,7 +385,7 @@ def looks_at_the_forward(layer, factor):
     return layer.register_forward_hook(lambda module, args, output: None)
 
 
-@wrong("5.2", says="your hook runs for every module of this process")
+@wrong("5.2", says="your hook runs for every module in this process")
 def brakes_everything(layer, factor):
     return torch_module.register_module_full_backward_hook(
         lambda m, gin, gout: tuple(None if one is None else factor * one for one in gin)
@@ -511,7 +511,7 @@ def as_it_was(layer, weight_factor, bias_factor):
     return [layer.register_full_backward_hook(hook)]
 
 
-@wrong("5.3", "a hook that removes itself")
+@wrong("5.3", "Your hook removes itself")
 def once_only(layer, weight_factor, bias_factor):
     def scale_once(parameter, factor):
         def hook(grad):
@@ -533,7 +533,7 @@ def forgets_both(layer, weight_factor, bias_factor):
     return [one.register_hook(hook) for one in layer.parameters()]
 
 
-@wrong("5.3", "in-place change", says="changed the parameter")
+@wrong("5.3", "`x *= 2`", says="changed the parameter")
 def scales_the_weights_themselves(layer, weight_factor, bias_factor):
     with torch.no_grad():
         layer.weight.mul_(weight_factor)
@@ -640,7 +640,7 @@ def through_a_function_of_its_own(layer, limit):
     return layer.register_forward_hook(hook)
 
 
-@wrong("5.4", "a hook that removes itself")
+@wrong("5.4", "Your hook removes itself")
 def blows_once(layer, limit):
     def fuse(module, gout):
         handle.remove()
@@ -710,7 +710,9 @@ def clipped(limit, grads):
     return tuple(None if grad is None else grad.clamp(-limit, limit) for grad in grads)
 
 
-@wrong("5.4", says="a hook of yours is still there at the end: full backward pre-hook `<lambda>` on module 'part'")
+@wrong(
+    "5.4", says="one of your hooks is still registered at the end: full backward pre-hook `<lambda>` on module 'part'"
+)
 def clips_every_part(layer, limit):
     parts = list(layer.modules())
     handles = [part.register_full_backward_pre_hook(lambda m, gout: clipped(limit, gout)) for part in parts]
@@ -870,7 +872,7 @@ def a_backward_pre_hook(layer, seen):
     return layer.register_full_backward_pre_hook(lambda module, gout: seen.update(output=gout[0]))
 
 
-@wrong("5.5", "a hook that removes itself")
+@wrong("5.5", "Your hook removes itself")
 def watches_one_pass(layer, seen):
     def hook(module, args, output):
         handle.remove()

@@ -251,7 +251,7 @@ def one_handle_for_two(layer, weight_factor, bias_factor):
     return handle
 
 
-@wrong("5.3", says="a hook of yours is still there at the end: tensor hook")
+@wrong("5.3", says="one of your hooks is still registered at the end: tensor hook")
 def a_handle_is_missing(layer, weight_factor, bias_factor):
     handle = layer.weight.register_hook(lambda grad: weight_factor * grad)
     if layer.bias is not None:
@@ -437,7 +437,7 @@ def returns_a_generator(layer, factor):
     return layer.register_full_backward_hook(lambda m, gin, gout: (None if g is None else factor * g for g in gin))
 
 
-@wrong("5.2", says="has been used already")
+@wrong("5.2", says="is used up")
 def returns_a_used_handle(layer, factor):
     with layer.register_full_backward_hook(lambda m, gin, gout: tuple(factor * g for g in gin)) as handle:
         return handle

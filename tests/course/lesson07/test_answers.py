@@ -564,7 +564,7 @@ def mixes_past_the_graph(model, layers, optimizer, x, y, lam, indices, place):
     return loss.item()
 
 
-@wrong("7.5", "`raise` with another exception")
+@wrong("7.5", "An `except` block raises")
 def raises_another_exception_than_the_model(*args):
     try:
         return a_step()(*args)
@@ -572,7 +572,7 @@ def raises_another_exception_than_the_model(*args):
         raise RuntimeError("the step failed") from error
 
 
-@wrong("7.5", says="requires grad now")
+@wrong("7.5", says="from False to True")
 def steps_and_asks_for_a_gradient(model, layers, optimizer, x, y, lam, indices, place):
     x.requires_grad_()
     return a_step()(model, layers, optimizer, x, y, lam, indices, place)

@@ -335,7 +335,7 @@ def evaluates(model, layers, optimizer, x, y, lam, indices, place):
     return finish(optimizer, mixed_loss(logits, y, lam, indices))
 
 
-@wrong("7.5", says="your code left a part of the model in evaluation mode")
+@wrong("7.5", says="in evaluation mode")
 def leaves_the_model_in_evaluation_mode(model, layers, optimizer, x, y, lam, indices, place):
     loss = mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices)
     loss = finish(optimizer, loss)
@@ -433,7 +433,7 @@ def returns_nan(model, layers, optimizer, x, y, lam, indices, place):
     return float("nan")
 
 
-@wrong("7.5", says="swallowed: an `except` without `raise`")
+@wrong("7.5", says="The exception gets lost in your code")
 def goes_on_after_an_exception(model, layers, optimizer, x, y, lam, indices, place):
     try:
         return finish(optimizer, mixed_loss(logits_of(model, layers, x, lam, indices, place), y, lam, indices))

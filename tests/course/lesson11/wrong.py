@@ -168,7 +168,7 @@ def registers_twice(compiled, name, hook):
     return layer.register_forward_hook(hook)
 
 
-@wrong("11.3", says="has been used already")
+@wrong("11.3", says="is used up")
 def uses_the_handle_up(compiled, name, hook):
     with compiled._orig_mod.get_submodule(name).register_forward_hook(hook) as handle:
         torch.compiler.reset()
