@@ -114,17 +114,17 @@ ODD: dict[str, tuple[dict[str, Any], str, str]] = {
     "a loop that adds to a name": (
         with_cells("two = 0\nfor _ in range(3):\n    two += 1", RIGHT.replace("2", "two")),
         "not yet",
-        "the numbers",
+        "your result",
     ),
     "a name made from itself": (
         with_cells("two = 2", "two = two * 3", RIGHT.replace("2", "two")),
         "not yet",
-        "the numbers",
+        "your result",
     ),
     "an answer put back": (
         with_cells("def twice_as_large(x): return x", "first_try = twice_as_large\ntwice_as_large = first_try"),
         "not yet",
-        "the numbers",
+        "your result",
     ),
     "a wrapped answer": (with_cells(RIGHT, "twice_as_large = torch.no_grad()(twice_as_large)"), "correct", ""),
     "magics": (

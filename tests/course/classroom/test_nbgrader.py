@@ -54,7 +54,7 @@ class TestVerdicts:
     def test_a_wrong_answer_is_an_error_with_the_checks_message(self) -> None:
         (output,) = graded(answered("def twice_as_large(x):\n    print(2 * x)"))
 
-        assert output["output_type"] == "error" and "forgotten return" in output["evalue"]
+        assert output["output_type"] == "error" and "print() shows a value" in output["evalue"]
 
     @pytest.mark.parametrize("cheat", CHEATS)
     def test_a_cheat_gets_nothing(self, cheat: str) -> None:
