@@ -172,7 +172,8 @@ def test_a_venv_whose_making_was_interrupted_is_made_anew(
     find_python(course.requirements)
     assert capsys.readouterr().err.startswith("hooklab: the last run was interrupted; making .venv anew\n")
     assert not (course.venv.folder / "half_a_package.py").exists()
-    assert {path.name for path in course.venv.cache.iterdir()} == {"hooklab.lock", "jupyter"}
+    left = {path.name for path in course.venv.cache.iterdir()} - {"bytecode"}  # where Python may not write beside the sources
+    assert left == {"hooklab.lock", "jupyter"}
 
 
 @posix
