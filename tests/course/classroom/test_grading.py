@@ -54,7 +54,7 @@ def test_the_command_writes_grades_pages_and_report_and_the_same_ones_again(tmp_
     first = files_in(tmp_path / "report")
     assert "report/: report.html, grades.csv and feedback/" in told.stdout, told.stderr
     assert set(first) == {"grades.csv", "report.html", "decisions.csv", "ana.html", "bo.html", "chen.html"}
-    assert b"bo,0.1,not yet,0,\"print() shows a value" in first["grades.csv"]
+    assert b'bo,0.1,not yet,0,"print() shows a value' in first["grades.csv"]
 
     began = time.monotonic()
     run(tmp_path)
