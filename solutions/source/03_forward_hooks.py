@@ -116,8 +116,9 @@ assert torch.equal(hook_list[1][1], net.layers[1](net.layers[0](x)))  # before t
 # ### Exercise 3.1 · One layer's output
 # ●○○ · 5 minutes
 #
-# Run `model(x)` once and return what `layer`, one of the model's modules, put out: a tensor **detached** from the
-# graph. When your function returns, no hook of yours is left.
+# Run `model(x)` once, to its end, and return the output of `layer`, one of the model's modules: a tensor in the same dtype,
+# **detached** from the graph. Your hook only looks: the model's result, its graph and its mode are the same as without it.
+# When your function returns, no hook of yours is left. If `model(x)` raises an exception, it reaches the caller.
 #
 # <details><summary>Hint: what I return is the model's result</summary>
 #
@@ -254,8 +255,9 @@ assert mixed.flatten().tolist() == [1.0, 3.0]  # 0.75 · 0 + 0.25 · 4, and the 
 # ●○○ · 5 minutes
 #
 # `layer` puts out feature maps of shape `(batch, channels, height, width)`. Register a hook that replaces the output
-# by one in which channel number `channel` is **zero** and all others are as they were, in the same dtype. Return the
-# handle. Gradients must still flow through the other channels.
+# by a new tensor in which channel number `channel` is **zero** and all others are as they were, in the same dtype, in
+# training and in evaluation mode, until the caller removes the handle that you return. Gradients still flow through the
+# other channels. The tensor that the layer made and its weights stay unchanged.
 #
 # <details><summary>Hint: the model's result does not change</summary>
 #
@@ -499,7 +501,8 @@ assert last == {"act": 6.0} and every == [2.0, 6.0]
 # ●●○ · 8 minutes
 #
 # This script wants the output of `module` at **each use** during `model(x)`, in order, detached, with the numbers that it had
-# **at that moment**. It is broken in several ways. Mend it: one call of the model, and no hook of yours is left.
+# **at that moment**. It is broken in several ways. Fix it: one call of the model, in its own mode, and a new list in each
+# call of your function. Your hook only looks, and none of your hooks is left. An exception in `model(x)` reaches the caller.
 #
 # ```python
 # uses = {}
@@ -799,7 +802,8 @@ assert answers == {"double": torch.tensor(0.0), "triple": torch.tensor(3.0)}
 #
 # Run `model(x)` and return the output of `layer` in **its own structure**: tuples, lists and dictionaries, one inside
 # the other, with every tensor in them detached. What is no tensor (`None`, a number) stays as it is. Plain tuples, lists and
-# dictionaries are enough. The model itself must not notice.
+# dictionaries are enough. The tensors keep their dtype. The model runs once, in its own mode, its result and its graph are
+# the same as without your hook, and none of your hooks is left. An exception in `model(x)` reaches the caller.
 #
 # <details><summary>Hint: "'tuple' object has no attribute 'detach'"</summary>
 #
@@ -872,8 +876,10 @@ assert events == ["start", "B", "end", "the error came out"]
 # ●●● · 10 minutes
 #
 # Write `with capturing(model, ["body.first", "head"]) as captured:`, which gives a dictionary: name → detached output
-# of the **last** call of the model, there to stay after the block. Your hooks are gone at the end, **also when the
-# block raises**. A name that does not exist is an error before the block begins, and leaves no hook.
+# of the **last** call of the model, with its dtype. An entry is there as soon as its module has run, and it stays after the
+# block. Each block has its own dictionary. Your hooks are there from the beginning of the block to its end, **also when the
+# block raises**; the exception reaches the caller. They only look: the model runs as without them, and can still be trained
+# in the block. A name that does not exist is an error before the block begins, and leaves no hook.
 #
 # <details><summary>Hint: all entries are under the last name</summary>
 #

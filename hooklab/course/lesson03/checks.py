@@ -1,239 +1,554 @@
-"""Checks of lesson 3: forward hooks that see an output, and hooks that replace it.
-
-The longer ones stand in modules of their own: `check_channel` (3.2), `check_structure` (3.4) and
-`check_cleanup` (3.5).
-"""
+"""The exercises of lesson 3: forward hooks that see an output, and hooks that replace it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from types import GeneratorType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import expect_returned
-from hooklab.course.exercises.forward import (
-    ACCIDENTAL,
-    CUT_IN_PLACE,
-    Net,
-    expect_error_comes_out,
-    linear,
-    look,
-    misconception_named,
-    refuse_disturbed,
-    whole_numbers,
-    why_not_detached,
-)
-from hooklab.course.exercises.trial import NotYet, Trial, expect_dtype, expect_tensor, same, tensor_text
-from hooklab.course.exercises.varying import runs_of
-from hooklab.course.lesson03.check_channel import switch_a_channel_off
-from hooklab.course.lesson03.check_cleanup import a_capture_that_cleans_up
-from hooklab.course.lesson03.check_structure import any_output_detached
+from hooklab.course.exercises.expectations import error_comes_out, expect_handle, is_used_up
+from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
+from hooklab.course.exercises.forward import expect_manager, linear, users_own, whole_numbers
+from hooklab.course.exercises.frames import kind_of
+from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
+from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.trial import Trial
+from hooklab.course.exercises.values import same, tensor_text
 
-__all__ = [
-    "a_capture_that_cleans_up",
-    "any_output_detached",
-    "every_use_in_order",
-    "one_layers_output",
-    "switch_a_channel_off",
-]
+Pairs = Generator[tuple[Any, ...], None, Any]
 
 
-@exercise("3.1", "One layer's output")
-@misconception_named()
-def one_layers_output(trial: Trial) -> str:
-    for seed, name in enumerate(("body.second", "body.first", "body")):
-        dtype = torch.float64 if name == "body.first" else torch.float32
-        model, x = Net(seed).train(name != "body.first").to(dtype), whole_numbers(seed, 3, 2).to(dtype)
-        layer = model.get_submodule(name)
-        taken_in, wanted, final = look(model, layer, x)
-        model.forget()
-        with runs_of(model) as runs, runs_of(layer) as uses:
-            got = trial.call(model, layer, x)
-        if runs.direct:
-            runs.expect(1)
-        if runs.calls and not model.passes:
-            raise NotYet(
-                "model(x) was stopped before its end",
-                expected="one whole call of the model: its other hooks, and who waits for its result, need it too",
-                likely="an exception that your hook raises, and your function catches",
-            )
-        if model.passes and runs.calls > 1:
-            raise NotYet(f"model(x) ran {runs.calls} times", expected="one call of the model")
-        if not model.passes:
-            likely = None
-            if same(got, layer(x)):
-                likely = "layer alone: in the model, the layer gets the output of the layers before it, not x"
-            elif same(got, wanted):
-                likely = "the output was taken from a copy of the model: hook the one that you were given"
-            raise NotYet(
-                "model(x) did not run",
-                expected="one call of the model, during which the hook stores the layer's output",
-                got=tensor_text(got),
-                likely=likely,
-            )
-        if runs.inputs[0] is not x:
-            raise NotYet("the model was called with something else than x", expected="model(x)")
-        refuse_disturbed(model, [final])
-        why = "forgotten return, or a hook that assigns to a name of its own: append to a list instead"
-        expect_returned(got, tensor_text(wanted), why)
-        if isinstance(got, list | tuple) and len(got) == 1 and same(got[0], wanted):
-            raise NotYet(
-                f"a {type(got).__name__} came back, with the output in it",
-                expected="the tensor itself",
-                got=tensor_text(got),
-                likely="whole list: return its entry",
-            )
-        got = expect_tensor(got, "what your function returned")
-        shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
-        if not same(got, wanted):
-            if same(got, final):
-                raise NotYet("that is the model's result", **shown, likely="return value of model(x), not the hook's")
-            if same(got, taken_in):
-                raise NotYet("that is what the layer took in", **shown, likely="args instead of output")
-            raise NotYet(f"that is not what {name!r} put out", **shown)
-        if got.requires_grad:
-            raise NotYet("the output is not detached", expected="requires_grad is False", likely=why_not_detached(got))
-        expect_dtype(got, "what your function returned", dtype)
-        uses.expect_no_more(1)
-    expect_error_comes_out(trial, model, layer, x)
-    return "the outputs of three different modules came back, detached, and the model ran once, undisturbed"
+class Noting(nn.Module):
+    """A module that notes how it is run, what its `forward` made, and what its caller received after all hooks."""
+
+    compute: Callable[..., Any]
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.calls = self.runs = 0
+        self.made: Any = None
+        self.received: Any = None
+        self.result: Any = None  # a copy of it: its caller may write into it
+        self.tensors: list[Tensor] = []  # the tensors in what forward made
+        self.is_overwritten = False  # whether a hook has changed their values
+        self._copies: list[Tensor] = []
+        self.modes: set[str] = set()
+        self.has_graph = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls += 1
+        self.received = super().__call__(*args, **kwargs)
+        self.is_overwritten |= not all(map(same, self.tensors, self._copies))
+        self.result = self.received.detach().clone() if isinstance(self.received, Tensor) else self.received
+        return self.received
+
+    def forward(self, *args: Any) -> Any:
+        self.runs += 1
+        self.modes |= {"training" if module.training else "evaluation" for module in self.modules()}
+        self.has_graph = torch.is_grad_enabled()
+        self.made = self.compute(*args)
+        self.tensors = tensors_in(self.made)
+        self._copies = [one.detach().clone() for one in self.tensors]
+        return self.made
 
 
-class _Step(nn.Linear):
-    """Keeps the tensor that it made last, until the model has looked at it."""
-
-    _made: Tensor
-
-    def forward(self, x: Tensor) -> Tensor:
-        self._made = super().forward(x)
-        return self._made
+class Linear(Noting, nn.Linear):
+    compute = nn.Linear.forward
 
 
-class _Loop(nn.Module):
-    """Uses one step several times, and then overwrites each of its outputs in place.
+class Convolution(Noting, nn.Conv2d):
+    compute = nn.Conv2d.forward
 
-    Each use gets what came of the one before, or `anew`, all of them the same.
-    """
 
-    def __init__(self, times: int, seed: int, change: int = 1000, anew: bool = False):
+class Body(Noting, nn.Sequential):
+    compute = nn.Sequential.forward
+
+
+def noting_linear(seed: int) -> Linear:
+    layer = linear(2, 2, seed, Linear)
+    assert isinstance(layer, Linear)
+    return layer
+
+
+class Net(Noting):
+    """head(body(x) + x): running its parts one after the other gives other values."""
+
+    def __init__(self, seed: int):
         super().__init__()
-        self.step, self.out = linear(2, 2, seed, _Step), linear(2, 2, seed + 10, _Step)
-        self.times, self.change, self.anew = times, change, anew
-        self.values: list[Tensor] = []  # what the step gave, as the model got it
-        self.has_graph, self.passes, self.why_cut = True, 0, ACCIDENTAL
+        first, second = noting_linear(seed), noting_linear(seed + 10)
+        self.body = Body(OrderedDict(first=first, act=nn.LeakyReLU(0.5), second=second, last=nn.LeakyReLU(0.5)))
+        self.head = noting_linear(seed + 20)
 
-    def forward(self, x: Tensor) -> Tensor:
-        self.passes += 1
-        start = x
-        for _ in range(self.times):
-            x = self.step(start if self.anew else x)
-            self.values.append(x.clone())
-            self.has_graph = x.requires_grad or not torch.is_grad_enabled()
-            self.why_cut = CUT_IN_PLACE if x is self.step._made else ACCIDENTAL
-            del self.step._made  # nothing with a graph is left on the model: it can be copied
-            x += self.change
-        result: Tensor = self.out(x)
-        del self.out._made
+    def compute(self, x: Tensor) -> Tensor:
+        result: Tensor = self.head(self.body(x) + x)
         return result
 
 
-@exercise("3.3", "Mend it: every use, in order")
-@misconception_named()
-def every_use_in_order(trial: Trial) -> str:
-    loops = (_Loop(3, 0), _Loop(2, 1, change=-1000), _Loop(0, 2), _Loop(4, 3, anew=True))
-    for seed, model in enumerate(loops):
-        times, x = model.times, whole_numbers(seed, 1 + seed % 2, 2)
-        if seed == 1:
-            model, x = model.double(), x.double()
-        model(x)
-        wanted, model.values, model.passes = model.values, [], 0
-        with runs_of(model) as runs, runs_of(model.step) as uses:
-            got = trial.call(model, model.step, x)
-        if runs.direct:
-            runs.expect(1)
-        runs.expect_mode()
-        if times and not model.values:
-            raise NotYet("model(x) did not run", expected="one call of the model, with your hook on the module")
-        if not all(map(same, model.values, wanted)):
-            raise NotYet(
-                "your hook changed what the model computes",
-                expected=f"the module gives {tensor_text(wanted)}, as without a hook",
-                got=f"{tensor_text(model.values)}",
-                likely=ACCIDENTAL,
-            )
-        if not model.has_graph:
-            raise NotYet(
-                "your hook cut the model's graph: the module no longer gets a gradient",
-                expected="a hook that only looks returns nothing",
-                got="the model went on with a tensor without a graph",
-                likely=model.why_cut,
-            )
-        _expect_uses(trial, got, wanted, model, x)
-        if model.passes > 1:
-            raise NotYet(f"model(x) ran {model.passes} times", expected="one call of the model")
-        uses.expect_no_more(times)
-    expect_error_comes_out(trial, model, model.step, x)
-    return "three uses, two, none and four equal ones gave as many entries, in order, safe from later in-place changes"
+def part(model: Noting, name: str) -> Noting:
+    found = model.get_submodule(name)
+    assert isinstance(found, Noting)
+    return found
 
 
-def _expect_uses(trial: Trial, got: Any, wanted: list[Tensor], model: _Loop, x: Tensor) -> None:
-    times = len(wanted)
-    shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
+def leaves(parts: Any) -> list[Any]:
+    """What a structure of tuples, lists and dictionaries holds in the end."""
+    if not isinstance(parts, dict | list | tuple):
+        return [parts]
+    return [one for part in (parts.values() if isinstance(parts, dict) else parts) for one in leaves(part)]
+
+
+def tensors_in(parts: Any) -> list[Tensor]:
+    return [one for one in leaves(parts) if isinstance(one, Tensor)]
+
+
+def called_once(trial: Trial, model: Noting, layer: Noting, x: Tensor) -> Pairs:
+    """Pairs about a call of the answer, which should run model(x) once and only look; return what it returned."""
+    got = trial.call(model, layer, x)
+    yield "~what your function returns", got
+    why = "forward-alone" if model.runs > model.calls else "runs-again" if model.runs else "not-run"
+    yield "the number of times that your function runs the model", model.runs, why
+    yield "the number of times that your function calls model(x)", model.calls, "forward-alone"
+    to_the_end = Claim(model.received is not None, "it does", "it is stopped")
+    yield "does model(x) run to its end?", to_the_end, "stopped"
+    yield from undisturbed(model, [layer], x)
+    return got
+
+
+def undisturbed(model: Noting, layers: Sequence[Noting], x: Tensor) -> Pairs:
+    """Pairs about a pass of a model with hooks that should only look at these layers."""
+    yield "the mode of the model's modules during model(x)", sorted(model.modes), "mode-switched"
+    for layer in layers:
+        yield "the number of times that the layer runs", layer.runs, "ran-again"
+    replaced = any(layer.received is not layer.made for layer in layers)
+    yield "~does the model receive another object than the layer made", replaced
+    why = "returns-a-value" if replaced else "in-place" if any(layer.is_overwritten for layer in layers) else None
+    yield "the result of model(x), with your hook", model.result, why
+    why = "returns-without-graph" if replaced else why_cut_in_place(layers)
+    result = model.received if model.has_graph else model.compute(x)
+    yield "the parameters that get a gradient from the result of model(x)", reached(model, result), why
+
+
+def why_cut_in_place(layers: Sequence[Noting]) -> str | None:
+    if not all(one.requires_grad for layer in layers for one in layer.tensors):
+        return "detached-in-place"
+    pairs = [pair for layer in layers for pair in zip(tensors_in(layer.made), layer.tensors, strict=False)]
+    return "written-into" if any(now is not then for now, then in pairs) else None
+
+
+def reached(model: Noting, result: Tensor) -> list[str]:
+    """The names of the parameters that get a gradient from a result of the model."""
+    if not result.requires_grad:
+        return []
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    grads = torch.autograd.grad(result.sum(), parameters, retain_graph=True, allow_unused=True)
+    return [name for name, grad in zip(names, grads, strict=True) if grad is not None]
+
+
+def graph_of(tensor: Tensor) -> str:
+    if not tensor.requires_grad:
+        return "detached"
+    return "a leaf that requires grad" if tensor.is_leaf else "part of the graph"
+
+
+def why_not_detached(tensors: Sequence[Tensor]) -> str:
+    return "on-the-graph" if any(one.grad_fn is not None for one in tensors) else "asks-for-grad"
+
+
+def error_reaches_caller(trial: Trial, model: Noting, layer: Noting, x: Tensor) -> Pairs:
+    with model.register_forward_hook(refuse):
+        came_out = Claim(error_comes_out(trial, lambda: trial.answer(model, layer, x)), "it does", "it was hidden")
+    yield "does an exception in model(x) reach the caller?", came_out, "swallowed"
+
+
+def refuse(*_: Any) -> None:
+    raise PlannedError
+
+
+@exercise(
+    "3.1",
+    "One layer's output",
+    worlds=(
+        ("body.second", torch.float32, True),
+        ("body.first", torch.float64, False),
+        ("body", torch.float16, True),
+    ),
+    verified="the outputs of three different modules came back, detached, and the model ran once, undisturbed",
+)
+def one_layers_output(trial: Trial, world: tuple[str, torch.dtype, bool]) -> Pairs:
+    name, dtype, training = world
+    model, x = Net(len(name)).to(dtype).train(training), whole_numbers(len(name), 3, 2).to(dtype)
+    layer = part(model, name)
+    got = yield from called_once(trial, model, layer, x)
+    yield (
+        "what your function returns",
+        "a tensor" if isinstance(got, Tensor) else f"a {kind_of(got)}",
+        why_no_tensor(got),
+    )
+    yield "the dtype of the tensor that you return", got.dtype, "another-dtype"
+    yield f"the tensor that you return, for the layer {name!r}", got
+    yield "is the tensor that you return detached?", graph_of(got), why_not_detached([got])
+    again = trial.call(model, layer, x + 1)
+    yield "what your function returns in a second call, with another x", again, "earlier" if same(again, got) else None
+    yield "the tensor of the first call, looked at again after the second", got, "earlier"
+    yield from error_reaches_caller(trial, model, layer, x)
+
+
+def why_no_tensor(got: Any) -> str | None:
+    if got is None:
+        return "forgotten-return"
+    return "whole-list" if isinstance(got, list | tuple) and len(got) == 1 and isinstance(got[0], Tensor) else None
+
+
+@exercise(
+    "3.2",
+    "Switch a channel off",
+    worlds=((4, 1, torch.float32), (3, 2, torch.float64), (3, 0, torch.bfloat16)),
+    verified="one channel is zero, values and gradients of all others are as before, and remove() brings it back",
+)
+def switch_a_channel_off(trial: Trial, world: tuple[int, int, torch.dtype]) -> Pairs:
+    channels, channel, dtype = world
+    layer, other = convolution(channels, dtype), convolution(4, dtype)
+    before = snapshot_hooks([layer])
+    handle = trial.call(layer, channel, may_hook=True)
+    hooks = len(snapshot_hooks([layer]) - before)
+    hook = "on the layer" if layer._forward_hooks else why_not_hooked(handle, hooks)
+    yield "~where your hook is", hook
+    x, second = (whole_numbers(seed, rows, 2, 3, 3).to(dtype) - 3 for seed, rows in ((channels, 3), (channel, 4)))
+    usual = layer.compute(x).detach()
+    got = trial.run(layer, x)
+    made = layer.made
+    in_evaluation = zeros(trial.run(layer.eval(), x), 1)
+    yield "~the channels that are zero in evaluation mode", in_evaluation
+    layer.train()
+    kind = "a tensor" if isinstance(got, Tensor) else f"a {kind_of(got)}"
+    yield "the layer's output, with your hook", kind, "in-a-tuple" if isinstance(got, tuple | list) else None
+    yield "the shape of the layer's output, with your hook", list(got.shape)
+    yield "the dtype of the layer's output, with your hook", got.dtype, "another-dtype"
+    yield "~the samples, rows and columns that are zero", [zeros(got, dimension) for dimension in (0, 2, 3)]
+    yield "~the first number in each sample's channel", got[:, channel, 0, 0]
+    why: str | None = "forgotten-return" if hook == "on the layer" else hook
+    yield f"the channels that are zero, with channel = {channel}", zeros(got, 1), why if same(got, usual) else None
+    yield f"the layer's output, with channel = {channel}", got
+    unchanged = Claim(same(made, usual), "as `forward` made it", "changed by your hook")
+    yield "the tensor that the layer's `forward` made", unchanged, "in-place"
+    yield "does the layer's output, with your hook, require grad?", got.requires_grad, "cut-off"
+    (grad,) = torch.autograd.grad(got.sum(), layer.weight, allow_unused=True)
+    yield "the gradient of the layer's weight, for the sum of the output", grad, "new-leaf" if grad is None else None
+    yield "the number of times that the layer's `forward` runs in two passes", layer.runs, "ran-again"
+    got = trial.run(layer, second)
+    yield "~is your hook still there after a few passes", not is_used_up(handle)
+    why = "removes-itself" if is_used_up(handle) else "first-pass-only" if not zeros(got, 1) else None
+    yield "the channels that are zero in one more pass, with another batch", zeros(got, 1), why
+    yield "the layer's output in one more pass, with another batch", got, "remembers"
+    yield "the channels that are zero in evaluation mode", in_evaluation
+    expect_handle(handle, "register_forward_hook")
+    trial.call(other, 3 - channel, may_hook=True)
+    yield "the channels of another layer that are zero, after a call for it", zeros(trial.run(other, x), 1)
+    yield "the channels that are zero after that call", zeros(trial.run(layer, x), 1), "shared-channel"
+    handle.remove()
+    left = len(remove_new_hooks([layer], before))
+    yield "the number of your hooks after handle.remove()", left, "two-hooks" if hooks > 1 else None
+    yield "the channels of the other layer that are zero then", zeros(trial.run(other, x), 1), "shared-handle"
+
+
+def convolution(channels: int, dtype: torch.dtype) -> Convolution:
+    layer, numbers = Convolution(2, channels, kernel_size=1), linear(2, channels, channels)
+    layer.weight.data = numbers.weight.detach().reshape(channels, 2, 1, 1)
+    assert layer.bias is not None
+    layer.bias.data = numbers.bias.detach() * 13 / 4  # no channel is zero by itself
+    return layer.to(dtype)
+
+
+def zeros(output: Any, dimension: int) -> list[int]:
+    """The numbers of the slices in which everything is zero."""
+    if not isinstance(output, Tensor) or output.dim() != 4:
+        return []
+    return [number for number, part in enumerate(output.unbind(dimension)) if not part.any()]
+
+
+def why_not_hooked(handle: Any, hooks: int) -> str:
+    if is_used_up(handle):
+        return "removed-too-early"
+    return "another-kind" if hooks or isinstance(handle, RemovableHandle) else "not-registered"
+
+
+class Loop(Noting):
+    """Uses one step several times, and overwrites each of its outputs in place afterwards.
+
+    Each use receives what the one before made, or the same x, if `anew`.
+    """
+
+    def __init__(self, times: int, change: int, anew: bool = False):
+        super().__init__()
+        self.step, self.out = noting_linear(times), noting_linear(times + 10)
+        self.times, self.change, self.anew = times, change, anew
+        self.overwritten: list[Tensor] = []
+
+    def compute(self, x: Tensor) -> Tensor:
+        start, self.overwritten = x, []
+        for _ in range(self.times):
+            x = self.step(start if self.anew else x)
+            x += self.change
+            self.overwritten.append(x.detach().clone())
+        result: Tensor = self.out(x)
+        return result
+
+
+@exercise(
+    "3.3",
+    "Mend it: every use, in order",
+    worlds=(
+        (3, 100, False, torch.float32),
+        (2, -50, False, torch.float64),
+        (0, 1, False, torch.float32),
+        (4, 100, True, torch.float16),
+    ),
+    verified="an entry for each use, in order, for three, two, none and four uses, safe from later in-place changes",
+)
+def every_use_in_order(trial: Trial, world: tuple[int, int, bool, torch.dtype]) -> Pairs:
+    times, change, anew, dtype = world
+    earlier = Loop(2, 7)
+    first = trial.call(earlier, earlier.step, torch.ones(1, 2))
+    entries = list(first) if isinstance(first, list | tuple) else []
+    model, x = Loop(times, change, anew).to(dtype).train(times > 2), whole_numbers(times, 1 + times % 2, 2).to(dtype)
+    got = yield from called_once(trial, model, model.step, x)
+    told = "a list" if isinstance(got, list | tuple) else f"a {kind_of(got)}"
+    yield "what your function returns", told, why_no_list(got, times)
+    old = sum(any(one is other for other in entries) for one in got)
+    yield "the number of entries in your list that are from an earlier call", old, "earlier"
+    yield f"the number of entries in your list, for {times} uses", len(got), None if got else "kept-nothing"
+    yield "the kinds of your entries", ["a tensor" if isinstance(one, Tensor) else f"a {kind_of(one)}" for one in got]
+    yield "the dtypes of your entries", [one.dtype for one in got], "another-dtype"
+    overwritten = all(map(same, got, model.overwritten))
+    yield "your list", got, "same-memory" if overwritten else None
+    yield "are the entries of your list detached?", [graph_of(one) for one in got], why_not_detached(got)
+    yield "the list of an earlier call, looked at again after this one", first, "earlier"
+    yield from error_reaches_caller(trial, model, model.step, x)
+
+
+def why_no_list(got: Any, times: int) -> str | None:
+    if got is None:
+        return "forgotten-return"
     if isinstance(got, Tensor):
-        stacked = times > 1 and got.shape[:1] == (times,)
-        raise NotYet(
-            "a single tensor came back, not a list",
-            **shown,
-            likely="stacked: return the list itself" if stacked else "only one use kept",
-        )
-    if not isinstance(got, list | tuple):
-        raise NotYet(
-            "that is not a list of tensors",
-            **shown,
-            likely="forgotten return, at the end of your function" if got is None else None,
-        )
-    for number, one in enumerate(got):
-        expect_tensor(one, f"entry {number} of your list")
-    written_over = [one + model.change for one in wanted]
-    if len(got) != times:
-        raise NotYet(
-            f"{len(got)} {'entry' if len(got) == 1 else 'entries'} for {times} uses",
-            **shown,
-            likely=_why_another_number(trial, got, [*wanted, *written_over], model, x),
-        )
-    if times > 1 and not model.anew and all(map(same, got, wanted[::-1])):
-        raise NotYet("the uses are in reverse order", **shown, likely="inserted in front, or reversed at the end")
-    if times and all(map(same, got, written_over)):
-        raise NotYet(
-            "the entries are not what the module put out, but what became of it later",
-            **shown,
-            likely=f"same memory: detach() does not copy, and the model adds {model.change} in place afterwards; clone",
-        )
-    if times and all(map(same, got, [x, *written_over])):
-        raise NotYet("those are the module's inputs", **shown, likely="args instead of output")
-    if not all(map(same, got, wanted)):
-        raise NotYet("those are not the module's outputs", **shown)
-    for one, want in zip(got, wanted, strict=True):
-        if one.requires_grad:
-            likely = why_not_detached(one)
-            if one.grad_fn is not None:  # a kept output that was no clone is another number by now
-                likely = "still part of the graph: `output.clone()` alone is not enough, detach as well"
-            raise NotYet("the entries are not detached", expected="requires_grad is False for each", likely=likely)
-        expect_dtype(one, "an entry of your list", want.dtype)
-
-
-def _why_another_number(trial: Trial, got: Sequence[Tensor], uses: list[Tensor], model: _Loop, x: Tensor) -> str | None:
-    if model.passes > 1:
-        return f"the model was called {model.passes} times"
-    if len(got) == 1 and not model.anew and any(same(got[0], uses[at]) for at in (model.times - 1, -1)):
-        return "overwritten: each use replaces the one before; append instead"
-    if len(got) == 2 * model.times and all(map(same, got[::2], got[1::2])):
-        return "registered twice: two hooks are on the module, and each stores"
-    number = len(got)
-    again = trial.call(model, model.step, x)
-    if isinstance(again, list | tuple) and len(again) > number > model.times:
-        return "old entries: a default argument or a global list is shared by all calls; make the list in the function"
+        return "stacked" if times > 1 and got.shape[:1] == (times,) else "one-use"
     return None
+
+
+class Parts(Noting):
+    """Its output has a given structure."""
+
+    def __init__(self, form: Callable[[Tensor], Any]):
+        super().__init__()
+        self.linear, self.form = linear(2, 2, 0), form
+
+    def compute(self, x: Tensor) -> Any:
+        return self.form(self.linear(x))
+
+
+class Reader(Noting):
+    """Its result depends on every tensor in the output of its layer."""
+
+    def __init__(self, form: Callable[[Tensor], Any]):
+        super().__init__()
+        self.layer = Parts(form)
+
+    def compute(self, x: Tensor) -> Tensor:
+        parts = tensors_in(self.layer(x))
+        return sum((number * one.sum() for number, one in enumerate(parts, start=1)), torch.zeros(()))
+
+
+FORMS: dict[str, Callable[[Tensor], Any]] = {
+    "a tuple in a tuple": lambda y: (y, (y * 2, y * -3)),
+    "a dictionary": lambda y: {"scores": y, "hidden": [y * 2, (y * 3,)], "aux": None, "steps": 3},
+    "a list of a tensor, a dictionary and a text": lambda y: [y.double() * 1e100, {"more": y.half()}, "a note"],
+    "nested lists": lambda y: {0: [[[y]]], 1: (0, False, None, "", 1.5, {}, [])},
+    "a plain tensor": lambda y: y,
+}
+
+
+@exercise(
+    "3.4",
+    "Any output, detached",
+    worlds=tuple(FORMS),
+    verified="a tuple in a tuple, a dictionary with a list and None, a list and a plain tensor kept their structure",
+)
+def any_output_detached(trial: Trial, form: str) -> Pairs:
+    model, x = Reader(FORMS[form]).train(form != "a dictionary"), whole_numbers(len(form), 1, 2)
+    got = yield from called_once(trial, model, model.layer, x)
+    yield f"the structure of what you return, where the output is {form}", structure(got), why_another(got, model)
+    tensors = tensors_in(got)
+    yield "the dtypes of the tensors that you return", [one.dtype for one in tensors], "another-dtype"
+    yield "the tensors that you return", tensors
+    why: str | None = why_not_detached(tensors) if all(one.requires_grad for one in tensors) else "some-detached"
+    yield "which tensors of what you return are detached?", structure(got, graph_of), why
+    again = trial.call(model, model.layer, x + 1)
+    why = "earlier" if all(map(same, tensors_in(again), tensors)) else None
+    yield "the tensors that you return in a second call, with another x", tensors_in(again), why
+    yield "the tensors of the first call, looked at again after the second", tensors, "earlier"
+    yield from error_reaches_caller(trial, model, model.layer, x)
+
+
+def structure(parts: Any, told: Callable[[Tensor], str] = lambda tensor: "a tensor") -> str:
+    """A structure in short, with what `told` says of each tensor."""
+    if isinstance(parts, Tensor):
+        return told(parts)
+    if isinstance(parts, dict):
+        return "{" + ", ".join(f"{key!r}: {structure(one, told)}" for key, one in parts.items()) + "}"
+    if isinstance(parts, list | tuple):
+        inside = ", ".join(structure(one, told) for one in parts)
+        return f"[{inside}]" if isinstance(parts, list) else f"({inside}{',' if len(parts) == 1 else ''})"
+    return tensor_text(parts)
+
+
+def why_another(got: Any, model: Reader) -> str | None:
+    if got is None:
+        return "forgotten-return"
+    if isinstance(got, GeneratorType | map):
+        return "generator"
+    if isinstance(got, list) and len(got) == 1 and structure(got[0]) == structure(model.layer.made):
+        return "whole-list"
+    if isinstance(got, Tensor):
+        return "one-part"
+    rest, wanted = (
+        [repr(one) for one in leaves(parts) if not isinstance(one, Tensor)] for parts in (got, model.layer.made)
+    )
+    is_complete = len(tensors_in(got)) >= len(model.layer.tensors)
+    return "rest-changed" if is_complete and rest != wanted else None
+
+
+@exercise(
+    "3.5",
+    "A capture that cleans up",
+    worlds=(
+        ("head body.first", torch.float64, PlannedError),
+        ("body.first head", torch.float32, PlannedInterrupt),
+        ("body.second body body.first", torch.float16, PlannedError),
+    ),
+    verified="right values under right names, and no hook left: at the end, after an exception, after a wrong name",
+)
+def a_capture_that_cleans_up(trial: Trial, world: tuple[str, torch.dtype, type[BaseException]]) -> Pairs:
+    names, dtype, error = world[0].split(), *world[1:]
+    model, x = Net(0).to(dtype), whole_numbers(len(names), 3, 2).to(dtype)
+    layers = [part(model, name) for name in names]
+    model.head.register_forward_hook(users_own)
+    with trial.watch(model, names):
+        before = snapshot_hooks([model])
+        manager = trial.run(trial.answer, model, names)
+        yield "~what your function returns", "a manager" if hasattr(manager, "__enter__") else kind_of(manager)
+        expect_manager(manager, "capturing")
+        early = len(snapshot_hooks([model]) - before)
+        yield "the number of your hooks on the model before the block begins", early, "registered-early"
+        block = Block(manager, model, x)
+        trial.run(block)
+        got = block.captured
+        left = len(snapshot_hooks([model]) - before)
+        has_graph = Claim(model.has_graph, "it does", "it doesn't")
+        yield "does the model record a graph in the block?", has_graph, "no-grad-around-yield"
+        yield from undisturbed(model, layers, x + 1)
+        yield "~the names in the dictionary, in the block", block.names
+        yield "~the number of hooks in the block", block.hooks - len(before)
+        told = "a dictionary" if isinstance(got, dict) else f"a {kind_of(got)}"
+        yield "what `with … as captured` gives", told, "bare-yield" if got is None else None
+        yield "the names in the dictionary after the block", sorted(map(str, got)), why_other_names(block, names)
+        kinds = {name: "a tensor" if isinstance(one, Tensor) else f"a {kind_of(one)}" for name, one in got.items()}
+        empty = all(one is None for one in got.values())
+        yield "the kinds of the values in the dictionary", kinds, "another-dictionary" if empty else None
+        dtypes = {name: one.dtype for name, one in got.items()}
+        yield "the dtypes of the values in the dictionary", dtypes, "another-dtype"
+        yield "the dictionary after the block, with two passes in it", got
+        graphs = {name: graph_of(one) for name, one in got.items()}
+        yield "are the tensors in the dictionary detached?", graphs, why_not_detached(list(got.values()))
+        yield "the names in the dictionary, in the block", block.names, "filled-at-the-end"
+        why = "one-handle" if left == len(names) - 1 else "hook-left"
+        yield "the number of your hooks that are left after the block", left, why
+    yield from blocks_apart(trial, model, x)
+    with trial.watch(model):
+        came_out = error_comes_out(trial, partial(failing, trial, model, names, error))
+        left = len(remove_new_hooks([model], before))
+    words = "an interrupt" if error is PlannedInterrupt else "an exception"
+    why = "except-exception" if error is PlannedInterrupt else "no-finally"
+    yield f"the number of your hooks that are left after {words} in the block", left, why
+    yield f"does {words} in the block reach the caller?", Claim(came_out, "it does", "it was hidden"), "swallowed"
+    for wrong in (["body.first", "hed"], ["body.thrid", "head"]):
+        how_far = wrong_name(trial, model, wrong)
+        left = len(remove_new_hooks([model], before))
+        yield (
+            f"the number of your hooks that are left after the wrong names {wrong}",
+            left,
+            "registered-while-searching",
+        )
+        yield (
+            f"what happens with the wrong names {wrong}",
+            how_far,
+            "skipped" if how_far == "no error" else "late-error",
+        )
+
+
+class Block:
+    """Lines of a caller's: a `with` block with two passes."""
+
+    def __init__(self, manager: Any, model: Net, x: Tensor):
+        self.manager, self.model, self.x = manager, model, x
+
+    def __call__(self) -> None:
+        with self.manager as self.captured:
+            self.hooks = len(snapshot_hooks([self.model]))
+            self.model(self.x)
+            for module in self.model.modules():
+                if isinstance(module, Noting):
+                    module.runs = 0
+            self.model(self.x + 1)
+            self.names = sorted(map(str, self.captured)) if isinstance(self.captured, dict) else []
+
+
+def why_other_names(block: Block, names: list[str]) -> str | None:
+    if block.captured:
+        if list(block.captured) == names[-1:] and block.hooks > len(names):
+            return "late-binding"
+        return None if set(block.captured) & set(names) else "under-another-key"
+    if block.names:
+        return "emptied"
+    return "another-dictionary" if block.hooks > 1 else "never-registered"  # one hook is the check's own
+
+
+def blocks_apart(trial: Trial, model: Net, x: Tensor) -> Pairs:
+    """Pairs about a block, and another one inside it that goes on after the first pass."""
+    dictionaries: list[dict[str, Tensor]] = []
+
+    def two_blocks() -> None:
+        with trial.answer(model, ["head", "body"]) as outer:
+            model(x)
+            with trial.answer(model, ["body.first"]) as inner:
+                model(2 * x)
+        dictionaries.extend([outer, inner])
+
+    with trial.watch(model):
+        trial.run(two_blocks)
+    outer, inner = dictionaries
+    yield "the names in the dictionary of a block with another block in it", sorted(outer), "earlier"
+    yield "the names in the dictionary of the inner block", sorted(inner), "earlier"
+    model(3 * x)
+    yield "the dictionary of the outer block, after a pass without a block", outer
+    yield "the dictionary of the inner block, after a pass without a block", inner
+
+
+def failing(trial: Trial, model: Net, names: list[str], error: type[BaseException]) -> None:
+    with trial.answer(model, names):
+        raise error
+
+
+def wrong_name(trial: Trial, model: Net, names: list[str]) -> str:
+    entered = False
+    try:
+        with trial.answer(model, names):
+            entered = True
+    except Exception:
+        return "an error at the end of the block" if entered else "an error before the block begins"
+    return "no error"
