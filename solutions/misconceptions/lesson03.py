@@ -1,7 +1,6 @@
 """What people get wrong in lesson 3: one small program for each misconception."""
 
 import contextlib
-import copy
 import functools
 from contextlib import contextmanager
 
@@ -66,17 +65,6 @@ def twice(model, x):
 
 def nothing(*_):
     return None
-
-
-def remembering(inner, key=lambda model, layer, x: "it"):
-    """An answer that gives what it has found the first time."""
-    known = {}
-
-    def answer(model, layer, x):
-        result = inner(model, layer, x)
-        return known.setdefault(key(model, layer, x), result)
-
-    return answer
 
 
 # --- 3.2
@@ -205,17 +193,6 @@ def uses(keep=lambda args, output: output.detach().clone(), finish=lambda found,
     return seeing(keep, finish=finish, **parts)
 
 
-def with_one_list():
-    every = []
-
-    def answer(model, module, x):
-        with module.register_forward_hook(lambda module, args, output: every.append(output.detach().clone())):
-            model(x)
-        return list(every)
-
-    return answer
-
-
 def without_repeats(found, result):
     kept = []
     for one in found:
@@ -315,14 +292,6 @@ def the_first_tensor(part):
     return part.detach()
 
 
-def through_strings(part):
-    if isinstance(part, torch.Tensor):
-        return part.detach()
-    if isinstance(part, dict):
-        return {key: through_strings(one) for key, one in part.items()}
-    return type(part)([through_strings(one) for one in part]) if hasattr(part, "__iter__") else part
-
-
 # --- 3.5
 
 
@@ -349,7 +318,7 @@ def capturing(
     end=nothing,
     known=lambda model, names: names,
     around=lambda model: contextlib.nullcontext(),
-    remove=None,
+    remove=slice(None),
     **parts,
 ):
     """A block with hooks, with parts that can be exchanged."""
@@ -363,7 +332,7 @@ def capturing(
                 yield give(captured)
         finally:
             end(captured)
-            for handle in handles[:remove]:
+            for handle in handles[remove]:
                 handle.remove()
 
     return answer
@@ -407,83 +376,20 @@ def searches_while_registering(model, names):
         [handle.remove() for handle in handles]
 
 
-@contextmanager
-def clears_all_hooks(model, names):
-    captured = {}
-    hooks_on(model, names, captured)
-    try:
-        yield captured
-    finally:
-        for name in names:
-            model.get_submodule(name)._forward_hooks.clear()
-
-
-@contextmanager
-def removes_the_last_one(model, names):
-    captured = {}
-    handle = hooks_on(model, names, captured)[-1]
-    try:
-        yield captured
-    finally:
-        handle.remove()
-
-
-@contextmanager
-def hides_all(model, names):
-    captured = {}
-    handles = hooks_on(model, names, captured)
-    try:
-        yield captured
-    except BaseException:
-        pass
-    finally:
-        [handle.remove() for handle in handles]
-
-
 def known_names(model, names):
     return [name for name in names if name in dict(model.named_modules())]
 
 
-@contextmanager
-def finds_out_at_the_end(model, names):
-    with capturing(known=known_names)(model, names) as captured:
-        yield captured
-    for name in names:
-        model.get_submodule(name)
-
-
-class RegistersInInit:
-    def __init__(self, model, names):
-        self.captured = {}
-        self.handles = hooks_on(model, names, self.captured)
-
-    def __enter__(self):
-        return self.captured
-
-    def __exit__(self, *error):
-        for handle in self.handles:
-            handle.remove()
-
-
-@contextmanager
-def fills_at_the_end(model, names):
+def registers_early(model, names):
     captured = {}
-    with capturing()(model, names) as seen:
-        try:
-            yield captured
-        finally:
-            captured.update(seen)
+    hooks_on(model, names, captured)
+    return contextlib.nullcontext(captured)
 
 
 def returns_the_dictionary(model, names):
     captured = {}
     [handle.remove() for handle in hooks_on(model, names, captured)]
     return captured
-
-
-@contextmanager
-def returns_instead_of_yielding(model, names):
-    return dict.fromkeys(names)
 
 
 def without_the_decorator(model, names):
@@ -517,7 +423,6 @@ MISCONCEPTIONS = {
         "stopped": stopping,
         "mode-switched": seeing(run=in_evaluation_mode),
         "swallowed": seeing(run=silently),
-        "earlier": remembering(seeing(), lambda model, layer, x: model),
     },
     "3.2": {
         "forgotten-return": switching(lambda output, channel: None),
@@ -573,7 +478,6 @@ MISCONCEPTIONS = {
         "numbers": uses(lambda args, output: output.tolist()),
         "kept-nothing": uses(finish=lambda found, result: []),
         "forgotten-return": uses(finish=nothing),
-        "earlier": with_one_list(),
         "hook-left": uses(remove=False),
         "registered-twice": two_hooks_on_one_module,
         "every-module-of-the-kind": every_module_of_the_kind,
@@ -610,8 +514,6 @@ MISCONCEPTIONS = {
         "zero-is-false": structured(walking(rest=lambda part: part or None)),
         "expects-a-tensor": structured(torch.Tensor.detach),
         "expects-a-number": structured(walking(rest=lambda part: part.detach())),
-        "through-strings": structured(through_strings),
-        "deepcopy": structured(copy.deepcopy),
         "whole-list": structured(walking(), finish=lambda found, result: found),
         "models-result": structured(walking(), finish=lambda found, result: result.detach()),
         "layer-alone": lambda model, layer, x: walking()(layer(x)),
@@ -631,11 +533,9 @@ MISCONCEPTIONS = {
         "registered-while-searching": searches_while_registering,
         "late-binding": binds_late,
         "skipped": capturing(known=known_names),
-        "late-error": finds_out_at_the_end,
-        "hooks-cleared": clears_all_hooks,
-        "one-handle": removes_the_last_one,
-        "hook-left": capturing(remove=0),
-        "swallowed": hides_all,
+        "one-handle": capturing(remove=slice(-1, None)),
+        "hook-left": capturing(remove=slice(0)),
+        "swallowed": capturing(around=lambda model: contextlib.suppress(Exception)),
         "on-the-graph": capturing(keep=lambda captured, name, output: captured.update({name: output})),
         "asks-for-grad": capturing(
             keep=lambda captured, name, output: captured.update({name: output.detach().requires_grad_()})
@@ -647,7 +547,6 @@ MISCONCEPTIONS = {
         "emptied": capturing(end=dict.clear),
         "another-dictionary": capturing(give=dict),
         "never-registered": capturing(known=lambda model, names: [model.get_submodule(name) for name in names][:0]),
-        "filled-at-the-end": fills_at_the_end,
         "every-call": capturing(
             keep=lambda captured, name, output: captured.setdefault(name, []).append(output.detach())
         ),
@@ -661,11 +560,10 @@ MISCONCEPTIONS = {
         "children-alone": capturing(find=lambda model, name: dict(model.named_children())[name]),
         "order-of-the-model": by_the_order_of_the_model,
         "earlier": capturing(start=functools.partial(lambda shared, names: shared, {})),
-        "registered-early": RegistersInInit,
+        "registered-early": registers_early,
         "returns-without-graph": capturing(change=torch.Tensor.detach),
         "no-grad-around-yield": capturing(around=lambda model: torch.no_grad()),
         "returns-the-dictionary": returns_the_dictionary,
-        "returns-instead-of-yielding": returns_instead_of_yielding,
         "no-contextmanager": without_the_decorator,
     },
 }

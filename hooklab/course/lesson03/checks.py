@@ -529,6 +529,7 @@ def blocks_apart(trial: Trial, model: Net, x: Tensor) -> Pairs:
                 model(2 * x)
         dictionaries.extend([outer, inner])
 
+    two_blocks.__name__ = trial.name
     with trial.watch(model):
         trial.run(two_blocks)
     outer, inner = dictionaries

@@ -79,6 +79,14 @@ def runs_layer_by_layer(model, layer, x):
             return x.detach()
 
 
+outputs_by_model = {}
+
+
+@wrong("3.1", "Values of one call turn up in another one")
+def the_first_output_for_ever(model, layer, x):
+    return outputs_by_model.setdefault(model, kept_by(model, layer, x)[0])
+
+
 @wrong("3.1", "A handle's remove()", "your code removed a hook that was already there: a forward hook on module")
 def sweeps_all_hooks_away(model, layer, x):
     found = []
