@@ -133,7 +133,7 @@ def changed_by(change):
     return switch
 
 
-@wrong("3.2", None, "the channels that are zero, with channel = 1")
+@wrong("3.2", None, "the channels that are zero, with channel = 2")
 @changed_by
 def its_negative_numbers_stay(output, channel):
     changed = output.clone()
