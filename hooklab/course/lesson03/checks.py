@@ -209,7 +209,7 @@ def why_no_tensor(got: Any) -> str | None:
 @exercise(
     "3.2",
     "Switch a channel off",
-    worlds=((3, 2, torch.float32), (4, 1, torch.float64), (3, 0, torch.bfloat16)),
+    worlds=((4, 2, torch.float32), (3, 1, torch.float64), (3, 0, torch.bfloat16)),
     verified="one channel is zero, values and gradients of all others are as before, and remove() brings it back",
 )
 def switch_a_channel_off(trial: Trial, world: tuple[int, int, torch.dtype]) -> Pairs:
