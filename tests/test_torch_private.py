@@ -105,7 +105,7 @@ def test_the_tables_of_leftover_hooks_are_on_the_list() -> None:
 OWN = {"_clone", "_session", "_DummyThread", "_make", "_record", "_getframe", "_x", "_x_was_read", "_box", "_masks"}
 OWN |= {"_fields", "_replace"}  # of named tuples
 # what a file imports besides torch, when the one method that needs it is called
-OPTIONAL = {"health.py": {"pandas"}, "health_figure.py": {"matplotlib"}}
+OPTIONAL = {"health.py": {"matplotlib"}}
 
 
 @each_file

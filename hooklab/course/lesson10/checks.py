@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -195,6 +196,7 @@ def one_use(kind: str, asks: bool, trial: Trial) -> Pairs:
     yield f"how often {of} ran, with the backward pass", runs, "runs-for-each" if runs > 2 else "not-run-again"
     grads = [one.grad for one in (x, *function.parameters)]
     yield f"the gradients of {of}, of x and its parameters", grads, why_other_gradients_of(grads[1:], asks, x)
+    gc.collect()  # what only a cycle of references kept is forgotten
     left = meter.alive - y.nbytes - sum(one.nbytes for one in grads if one is not None)
     forgotten = Claim(left <= x.nbytes, "yes", f"{left} bytes left")
     yield "is the second run forgotten after the backward pass?", forgotten, "values-stay"

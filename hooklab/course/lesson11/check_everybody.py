@@ -114,8 +114,9 @@ def _run(answer: Callable[[], Any], processes: int) -> list[Any]:
 
 
 def _likely(lasts: list[str], failed: ProcessesFailed) -> str | None:
+    spoken = [last for last in lasts if last]  # the first error ends the others, some before they say anything
     for words, reason in LIKELY.items():
-        if all(words in last for last in lasts):
+        if spoken and all(words in last for last in spoken):
             return reason
     waited = [any(words in last for words in _WAITED) for last in lasts]
     is_late = all(isinstance(end, str) for end in failed.ends)
