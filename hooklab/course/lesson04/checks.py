@@ -1,199 +1,445 @@
-"""Checks of lesson 4: forward pre-hooks, which see and change what goes into a module.
-
-4.1 and 4.4 stand here, 4.2 in `check_guard`, 4.3 in `check_default`, 4.5 in `check_weight_norm`.
-"""
+"""The exercises of lesson 4: forward pre-hooks, which see and change what goes into a module."""
 
 from __future__ import annotations
 
-import functools
+import re
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import error_comes_out, expect_handle, hidden_error
-from hooklab.course.exercises.faults import PlannedError
-from hooklab.course.exercises.misconceptions import fitting
-from hooklab.course.exercises.trial import NotYet, Trial, same, tensor_text
-from hooklab.course.exercises.varying import every_pass, homes
-from hooklab.course.lesson04.calls import REGISTER, Seen, places, registered, run, why_as_it_was
-from hooklab.course.lesson04.check_default import a_default_for_a_keyword
-from hooklab.course.lesson04.check_guard import a_guard_at_the_door
-from hooklab.course.lesson04.check_weight_norm import weight_norm_by_a_pre_hook
+from hooklab.course.exercises.expectations import (
+    error_comes_out,
+    expect_handle,
+    expect_still_there,
+    expect_unused,
+    is_used_up,
+)
+from hooklab.course.exercises.faults import NotYet, PlannedError
+from hooklab.course.exercises.forward import linear, whole_numbers
+from hooklab.course.exercises.frames import kind_of, learners_line
+from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
+from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.trial import Trial
+from hooklab.course.exercises.values import same, tensor_text
 
-__all__ = [
-    "a_default_for_a_keyword",
-    "a_guard_at_the_door",
-    "double_what_goes_in",
-    "first_in_the_line",
-    "weight_norm_by_a_pre_hook",
-]
+Pairs = Generator[tuple[Any, ...], None, Any]
+Hooks = set[tuple[str, int]]
 
-
-@exercise("4.1", "Double what goes in")
-def double_what_goes_in(trial: Trial) -> str:
-    for model, layer, dtype in places(2):
-        wanted = 2 * _gradient(model, dtype)
-        seen, bystander = Seen(layer), layer.register_forward_pre_hook(lambda module, args: None)
-        handle = registered(trial, layer)
-        for which in every_pass(model):
-            for values in ([[1.0, 2.0]], [[-3.0, 0.5], [4e6, 0.0]]):
-                x, before = torch.tensor(values, dtype=dtype), seen.runs
-                with trial.watch(x):
-                    run(model, x, handle=handle, seen=seen)
-                if trial.faults:
-                    raise trial.faults.pop(0)
-                seen.expect_one_run(before)
-                _expect_doubled(which, seen, x, {bystander.id})
-        _expect_gradient(seen, _gradient(model, dtype), wanted)
-        expect_handle(handle, REGISTER)
-        trial.run(handle.remove)
-        x = torch.tensor([[1.0, 2.0]])
-        run(model, x)
-        if seen.args[0] is not x:
-            raise NotYet(
-                "after handle.remove() the layer still gets a changed input",
-                expected=f"{tensor_text(x)}, the very tensor",
-                got=tensor_text(seen.args[0]),
-            )
-        trial.expect_none_left()
-    return "the layer gets 2·x in every pass, your x is untouched, and handle.remove() ends it"
+NAN, INF = float("nan"), float("inf")
 
 
-def _expect_doubled(which: str, seen: Seen, x: Tensor, others: set[int]) -> None:
-    got = seen.only_argument()
-    shown = {"expected": tensor_text(2 * x), "got": tensor_text(got)}
-    if same(got, x):
-        likely = why_as_it_was(seen.layer, others, x) if not which else None
-        raise NotYet(f"{which}the layer got the input as it was", **shown, likely=likely)
-    if not same(got, 2 * x):
-        raise NotYet(f"{which}the layer did not get twice the input", **shown)
-    if got.dtype != x.dtype:
-        raise NotYet(
-            f"{which}the layer got numbers of another dtype", expected=f"{x.dtype}, as x has", got=f"{got.dtype}"
-        )
+class Layer(nn.Linear):
+    """A linear layer with a part, which notes what its `forward` gets and takes anything."""
+
+    def __init__(self, *sizes: int):
+        super().__init__(*sizes)
+        self.part = nn.Identity()
+        self.runs = 0
+        self.given: tuple[Any, ...] = ()
+
+    def forward(self, *args: Any) -> Any:
+        self.runs += 1
+        self.given = args
+        x = args[0] if args else None
+        return super().forward(self.part(x).to(self.weight.dtype)) if isinstance(x, Tensor) else x
+
+    def only_argument(self) -> Any:
+        """The one tensor that `forward` got, or what else that was, in words."""
+        if len(self.given) != 1:
+            return f"{len(self.given)} arguments"
+        (x,) = self.given
+        return x if isinstance(x, Tensor) else f"a {kind_of(x)}"
 
 
-def _gradient(model: nn.Module, dtype: torch.dtype) -> Any:
-    """What comes back to an input; None, if the graph ends on the way."""
-    x = torch.tensor([[1.0, 2.0]], dtype=dtype, requires_grad=True)
-    out = run(model, x).sum()
-    return torch.autograd.grad(out, x, allow_unused=True)[0] if out.requires_grad else None
+def noting_layer(inputs: int, dtype: torch.dtype = torch.float32) -> Layer:
+    layer = linear(inputs, 2, inputs, Layer)
+    assert isinstance(layer, Layer)
+    return layer.to(dtype)
 
 
-def _expect_gradient(seen: Seen, got: Any, wanted: Tensor) -> None:
-    if not same(got, wanted):
-        cut_off = "cut off: .data, .detach(), no_grad() or a new tensor in the hook ends the graph there"
-        raise NotYet(
-            "the right gradient does not come back to the input",
-            expected=f"x.grad = {tensor_text(wanted)}",
-            got=tensor_text(got),
-            likely=None if seen.only_argument().requires_grad else cut_off,
-        )
+def hooked(trial: Trial, layer: nn.Module, *rest: Any, may_change: bool = False) -> Pairs:
+    """Let the answer put its pre-hook on a layer; return the handle, and the hooks that were there before."""
+    before = snapshot_hooks([layer])
+    handle = trial.call(layer, *rest, may_hook=True, may_change=may_change)
+    places = sorted(place for place, _ in snapshot_hooks([layer]) - before)
+    wanted = f"forward pre-hook on the whole {type(layer).__name__}"
+    if wanted in places:
+        places = [wanted]
+    if not places:
+        places = ["nowhere any more" if is_used_up(handle) else "nowhere"]
+    why = {"nowhere any more": "removed-too-early", "nowhere": "not-registered"}
+    yield "where your hook is", places[0], why.get(places[0], "another-kind")
+    expect_unused(handle)
+    return handle, before
 
 
-class _Line:
-    """The pre-hooks of a layer, two old ones and the new one, and the order in which they ran."""
-
-    def __init__(self, plus: float, times: float) -> None:
-        self.plus, self.times = plus, times
-        self.ran: list[str] = []
-        self.module: Any = None
-        self.given: Any = None
-        self.got_others: tuple[Any, ...] | None = None
-        self.raises = False
-
-    def new(self, module: nn.Module, args: tuple[Any, ...]) -> Any:
-        self.ran.append("new")
-        if self.raises:
-            raise PlannedError
-        if module is not self.module or args[0] is not self.given:
-            self.got_others = (module, args)
-        return (args[0] * self.times,)
-
-    def first(self, module: nn.Module, args: tuple[Any, ...]) -> Any:
-        self.ran.append("first")
-        if isinstance(args[0], tuple | list):
-            raise NotYet(
-                f"the hook behind the new one gets a {type(args[0]).__name__} in the place of the tensor",
-                expected="what `hook` returns, as it is",
-                got=tensor_text(args),
-                likely="a list counts as one argument; only a tuple stands for all of them"
-                if isinstance(args[0], list)
-                else "wrapped twice: what `hook` returns is a tuple of all arguments already",
-            )
-        return (args[0] + self.plus,)
-
-    def second(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.ran.append("second")
+def removed(trial: Trial, handle: Any) -> None:
+    expect_handle(handle, "register_forward_pre_hook")
+    trial.run(handle.remove)
 
 
-@exercise("4.4", "First in the line")
-def first_in_the_line(trial: Trial) -> str:
-    for (model, layer, _), (plus, times) in zip(
-        homes(lambda: nn.Sequential(nn.Identity())), ((1.0, 10.0), (-2.0, 3.0), (0.5, -4.0)), strict=True
+def none_left(layer: nn.Module, before: Hooks) -> Pairs:
+    yield "the number of your hooks after handle.remove()", len(remove_new_hooks([layer], before)), "second-hook"
+
+
+def passes(layer: nn.Module, training: bool = True) -> Generator[tuple[str, str | None], None, None]:
+    """Yield (words for the pass, the reason of a difference that comes up in it): two in one mode, one in the other."""
+    other = "evaluation" if training else "training"
+    for which, mode, why in (
+        ("", training, None),
+        ("in a second pass, ", training, "first-pass-only"),
+        (f"in {other} mode, ", not training, "one-mode-only"),
     ):
-        seen, line = Seen(layer), _Line(plus, times)
-        first = layer.register_forward_pre_hook(line.first)
-        second = layer.register_forward_pre_hook(line.second, with_kwargs=True)
-        last = layer.register_forward_hook(lambda module, args, output: None)
-        handle = registered(trial, layer, lambda module, args, *, new=line.new: new(module, args))
-        if not {first.id, second.id} <= set(layer._forward_pre_hooks) or last.id not in layer._forward_hooks:
-            raise NotYet(
-                "a hook that was there is gone",
-                expected="the old hooks, each under the id of its own handle",
-                got="a handle that can no longer remove its hook",
-                likely="never remove hooks that are not yours: whoever holds their handle relies on them",
-            )
-        inputs, tries = [torch.tensor([value]) for value in (2.0, -3.0)], []
-        for which in every_pass(model):
-            for x in inputs:
-                line.module, line.given = layer, x
-                run(model, x, handle=handle, seen=seen)
-                tries.append((which, x, seen.only_argument()))
-        _expect_first(tries, plus, times)
-        if line.got_others is not None:
-            raise NotYet(
-                "`hook` does not get what a pre-hook gets",
-                expected="the layer, and its arguments as they are",
-                got=tensor_text(line.got_others),
-            )
-        if line.ran != ["new", "first", "second"] * len(tries):
-            raise NotYet(
-                "the old hooks do not run in their order, each once",
-                expected="the new one, the first, the second",
-                got=", ".join(line.ran[: -(-len(line.ran) // len(tries))]),
-            )
-        line.raises = True
-        if not error_comes_out(trial, functools.partial(run, model, inputs[0])):
-            raise hidden_error("`hook`")
-        line.raises = False
-        expect_handle(handle, REGISTER)
-        trial.run(handle.remove)
-        for x in inputs:
-            run(model, x, seen=seen)
-            got, wanted = seen.only_argument(), x + plus
-            if not same(got, wanted):
-                shown = {"expected": tensor_text(wanted), "got": tensor_text(got)}
-                raise NotYet("the handle does not remove the new hook alone", **shown)
-        trial.expect_none_left()
-    return "the new hook runs first, the old ones are still there, and the handle removes yours alone"
+        layer.train(mode)
+        yield which, why
 
 
-def _expect_first(tries: list[tuple[str, Tensor, Tensor]], plus: float, times: float) -> None:
-    other_orders = {
-        "order of registration: the last one registered runs last, unless you say prepend=True": lambda x: (
-            (x + plus) * times
-        ),
-        "the new hook does not run before forward": lambda x: x + plus,
+@exercise(
+    "4.1",
+    "Double what goes in",
+    worlds=((torch.float32, True), (torch.float64, False), (torch.bfloat16, True)),
+    verified="the layer gets 2·x in every pass, your x is untouched, and handle.remove() ends it",
+)
+def double_what_goes_in(trial: Trial, world: tuple[torch.dtype, bool]) -> Pairs:
+    dtype, training = world
+    layer = noting_layer(2, dtype)
+    handle, before = yield from hooked(trial, layer)
+    for which, why in passes(layer, training):
+        for rows in ([[1.0, 2.0]], [[-3.0, 0.5], [4e6, 0.0]], [[INF, -7.0]]):
+            x, runs = torch.tensor(rows, dtype=dtype), layer.runs
+            with trial.watch(x):
+                trial.run(layer, x)
+            expect_still_there(handle)
+            yield f"{which}the number of times that `forward` runs in one call", layer.runs - runs, "ran-again"
+            got = layer.only_argument()
+            text = f"{which}what the layer's `forward` gets for x = {tensor_text(x)}"
+            yield text, got, why or why_not_doubled(got, x)
+    x = torch.tensor([[1.0, 2.0]], dtype=dtype, requires_grad=True)
+    got = trial.run(layer, x).sum()
+    (grad,) = torch.autograd.grad(got, x, allow_unused=True)
+    yield "x.grad, for the sum of the layer's output", grad, "cut-off" if grad is None else None
+    removed(trial, handle)
+    trial.run(layer, x)
+    yield "is it x itself that `forward` gets after handle.remove()?", layer.given[0] is x, "another-handle"
+    yield from none_left(layer, before)
+
+
+def why_not_doubled(got: Any, x: Tensor) -> str | None:
+    if not isinstance(got, Tensor):
+        return {"a list": "list-is-one-value", "a tuple": "tuple-in-a-tuple"}.get(got)
+    if got.dtype != x.dtype:
+        return "another-dtype"
+    return "unchanged" if got.shape == x.shape and bool((got == x).all()) else None
+
+
+# --- 4.2: inputs, as far as their dtype can hold them
+
+INPUTS = {
+    "small numbers": [[1.0, -2.0, 3.0]],
+    "zeros": [[0.0, 0.0, 0.0]],
+    "a number whose square is too large for float16": [[300.0, 0.0, 1.0]],
+    "a number near float16's largest": [[65000.0, 0.0, 1.0]],
+    "two numbers whose sum is too large for float16": [[60000.0, 60000.0, 1.0]],
+    "a large number": [[1e10, 0.0, 1.0]],
+    "a number whose square is too large for int64": [[1.5e19, 0.0, 1.0]],
+    "a very large number": [[1e30, 0.0, 1.0]],
+    "a number near float32's largest": [[3e38, 0.0, 1.0]],
+    "large numbers in two rows": [[3e38, 3e38, 1.0], [3e38, 1.0, -1e30]],
+    "a number that is too large for float32": [[1e300, 0.0, 1.0]],
+    "a NaN": [[1.0, NAN, 3.0]],
+    "an infinity": [[1.0, INF, 3.0]],
+    "a negative infinity": [[1.0, -INF, 3.0]],
+    "nothing but infinities": [[INF, -INF, INF]],
+    "a NaN in its first row": [[NAN, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]],
+    "a NaN in its second row": [[1.0, 2.0, 3.0], [4.0, NAN, 6.0], [7.0, 8.0, 9.0]],
+    "a sequence with a NaN": [[[1.0, 2.0, 3.0], [4.0, NAN, 6.0]]],
+    "an infinity in its last row": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, INF]],
+    "nothing but NaN": [[NAN, NAN, NAN]],
+}
+PASSED, REFUSED, TOO_LATE, REPLACED = (
+    "it gets through",
+    "ValueError",
+    "ValueError, but `forward` has run",
+    "`forward` gets something else",
+)
+
+
+@exercise(
+    "4.2",
+    "A guard at the door",
+    worlds=(torch.float32, torch.float64, torch.float16),
+    verified="finite inputs pass untouched; NaN and inf, anywhere, raise ValueError before forward runs",
+)
+def a_guard_at_the_door(trial: Trial, dtype: torch.dtype) -> Pairs:
+    layer = noting_layer(3, dtype)
+    handle, before = yield from hooked(trial, layer)
+    came = {}
+    for which, why in passes(layer, dtype is not torch.float64):
+        for what, rows in list(INPUTS.items())[:: 4 if which else 1]:
+            x = torch.tensor(rows, dtype=dtype)
+            if x.isfinite().equal(torch.tensor(rows, dtype=torch.float64).isfinite()):
+                came[f"{which}what becomes of an input with {what}"] = at_the_door(trial, layer, x), why
+        expect_still_there(handle)
+    yield "~the inputs that get through", "".join(str(int(outcome == PASSED)) for outcome, _ in came.values())
+    reasons = {TOO_LATE: "too-late", REPLACED: "too-much", "AssertionError": "asserts"}
+    for text, (outcome, why) in came.items():
+        yield text, outcome, reasons.get(outcome) or (why if outcome in (PASSED, REFUSED) else "another-error")
+    removed(trial, handle)
+    yield from none_left(layer, before)
+
+
+def at_the_door(trial: Trial, layer: Layer, x: Tensor) -> str:
+    runs = layer.runs
+    with trial.watch(x):
+        try:
+            trial.run(layer, x)
+        except NotYet as fault:
+            error = fault.__cause__
+            if isinstance(error, ValueError):
+                return REFUSED if layer.runs == runs else TOO_LATE
+            if error is None or learners_line(error) is None or bool(x.isfinite().all()):
+                raise
+            return kind_of(error)
+    return PASSED if layer.given and layer.given[0] is x else REPLACED
+
+
+# --- 4.3
+
+CALLS = (
+    *("x", "x=x", "x, scale=2.0", "x=x, scale=2.0", "x, scale=0.0", "x, scale=1.0", "x, scale=-20.0", "x, scale=20.0"),
+    *("x, shift=5.0", "x=x, shift=5.0", "x, shift=5.0, scale=2.0", "scale=0.0, shift=-1.0, x=x"),
+)
+UNCHANGED = "scale = 1.0, shift = 0.0, and x itself"
+
+
+def scaling_modules() -> list[Any]:
+    """Two modules of a class that no answer has touched before."""
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.runs: list[tuple[Any, ...]] = []
+
+        def forward(self, x: Tensor, *, scale: float = 1.0, shift: float = 0.0) -> Tensor:
+            self.runs.append((x, scale, shift))
+            return x * scale + shift
+
+    return [Scaled(), Scaled()]
+
+
+@exercise(
+    "4.3",
+    "A default for a keyword argument",
+    worlds=(10.0, -3.0, 0.0),
+    verified="a missing scale is filled in, a given one is kept, and everything else comes through",
+)
+def a_default_for_a_keyword(trial: Trial, default: float) -> Pairs:
+    module, sibling = scaling_modules()
+    handle, before = yield from hooked(trial, module, default)
+    came = {}
+    for which, why in passes(module, default != 0.0):
+        for call in CALLS[: 3 if which else None]:
+            came[f"{which}what `forward` gets in module({call})"] = what_forward_gets(trial, module, call), why
+        expect_still_there(handle)
+    yield "~all scales and shifts", "; ".join(re.sub(r"[^0-9.,-]", "", got) for got, _ in came.values())
+    for text, (got, why) in came.items():
+        yield text, got, why or ("unchanged" if got == UNCHANGED else None)
+    yield "what module(x, factor=2.0) raises", refusal(trial, module, "x, factor=2.0"), "unknown-names-lost"
+    gets_alone = what_forward_gets(trial, sibling, "x")
+    yield "what `forward` gets in another(x), of another module of this class", gets_alone, "class-changed"
+    trial.call(sibling, default + 1, may_hook=True)
+    gets_now = what_forward_gets(trial, module, "x")
+    yield "what `forward` gets in module(x) when another module has got its own default", gets_now, "shared-default"
+    removed(trial, handle)
+    yield (
+        "what `forward` gets in module(x) after handle.remove()",
+        what_forward_gets(trial, module, "x"),
+        "another-handle",
+    )
+    yield from none_left(module, before)
+
+
+def run_call(trial: Trial, module: Any, call: str) -> tuple[Tensor, Any]:
+    x = torch.tensor([1.0, 2.0])
+
+    def a_call() -> Any:
+        return eval(compile(f"module({call})", __file__, "eval"), {"module": module, "x": x})
+
+    a_call.__name__ = f"module({call})"
+    return x, trial.run(a_call)
+
+
+def what_forward_gets(trial: Trial, module: Any, call: str) -> str:
+    module.runs.clear()
+    try:
+        x, output = run_call(trial, module, call)
+    except NotYet as fault:
+        error = fault.__cause__
+        if learners_line(error) is None and "forward() " in str(error):
+            return f"{kind_of(error)}: forward() {str(error).split('forward() ')[1]}"
+        raise
+    if len(module.runs) != 1:
+        return f"{len(module.runs)} runs of `forward`"
+    ((got, scale, shift),) = module.runs
+    text = f"scale = {tensor_text(scale)}, shift = {tensor_text(shift)}, and {'x itself' if got is x else 'another x'}"
+    return text if same(output, got * scale + shift) else f"{text}; and what it returns is changed"
+
+
+def refusal(trial: Trial, module: Any, call: str) -> str:
+    try:
+        run_call(trial, module, call)
+    except NotYet as fault:
+        return kind_of(fault.__cause__)
+    return "nothing"
+
+
+# --- 4.4
+
+
+@exercise(
+    "4.4",
+    "First in the line",
+    worlds=((1.0, 10.0, True), (-2.0, 3.0, False), (0.5, -4.0, True)),
+    verified="the new hook runs first, the old ones are still there, and the handle removes yours alone",
+)
+def first_in_the_line(trial: Trial, world: tuple[float, float, bool]) -> Pairs:
+    plus, times, training = world
+    layer, ran, given = noting_layer(2), list[str](), list[Any]()
+
+    def new(module: nn.Module, args: tuple[Any, ...]) -> Any:
+        ran.append("new")
+        given.append(["the layer" if module is layer else f"a {kind_of(module)}", args])
+        return (args[0] * times,)
+
+    def first(module: nn.Module, args: tuple[Any, ...]) -> Any:
+        ran.append("first")
+        return (args[0] + plus,) if isinstance(args[0], Tensor) else None
+
+    def second(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        ran.append("second")
+
+    old = [layer.register_forward_pre_hook(first), layer.register_forward_pre_hook(second, with_kwargs=True)]
+    handle, before = yield from hooked(trial, layer, new)
+    kept = [one.id in layer._forward_pre_hooks for one in old]
+    yield "are the two old pre-hooks still there, under the ids of their handles?", kept, "old-hooks-gone"
+    for which, why in passes(layer, training):
+        for value in (2.0, -3.0):
+            ran.clear()
+            given.clear()
+            trial.run(layer, torch.tensor([[value, 1.0]]))
+            expect_still_there(handle)
+            call = f"{which}for x = [[{value:g}, 1]], "
+            yield f"{call}the pre-hooks that run, in order", list(ran), why or why_in_this_order(ran)
+            yield f"{call}what `hook` is called with", list(given), why or "other-arguments"
+            hooks = f"`hook` gives x * {times:g}, and the first of the others x + {plus:g}"
+            got = layer.only_argument()
+            yield f"{call}what `forward` gets, if {hooks}", got, why or why_not_handed_on(got)
+    removed(trial, handle)
+    ran.clear()
+    trial.run(layer, torch.tensor([[2.0, 1.0]]))
+    yield "the pre-hooks that run after handle.remove()", list(ran), "another-handle"
+    yield from none_left(layer, before)
+    removed_again = trial.call(layer, refuse, may_hook=True)
+    came_out = Claim(error_comes_out(trial, lambda: layer(torch.ones(1, 2))), "it does", "it was hidden")
+    yield "does an exception in `hook` reach the caller?", came_out, "swallowed"
+    removed(trial, removed_again)
+
+
+def refuse(module: nn.Module, args: Any) -> None:
+    raise PlannedError
+
+
+def why_in_this_order(ran: Sequence[str]) -> str | None:
+    if ran.count("new") != 1:
+        return "runs-twice" if "new" in ran else "never-called"
+    return "old-hooks-moved" if ran[0] == "new" else "order-of-registration"
+
+
+def why_not_handed_on(got: Any) -> str | None:
+    return {"a list": "list-is-one-value", "a tuple": "wrapped-twice"}.get(got) if isinstance(got, str) else None
+
+
+# --- 4.5
+
+
+@exercise(
+    "4.5",
+    "Weight norm by a pre-hook",
+    worlds=(
+        (2, 3, True, torch.float32, True),
+        (3, 2, False, torch.float64, False),
+        (1, 4, True, torch.float32, True),
+    ),
+    verified="same output at first, weight_g sets the rows' lengths, and both parameters learn, in three layers",
+)
+def weight_norm_by_a_pre_hook(trial: Trial, world: tuple[int, int, bool, torch.dtype, bool]) -> Pairs:
+    rows, columns, bias, dtype, training = world
+    layer, x = nn.Linear(columns, rows, bias, dtype=dtype), whole_numbers(rows, 2, columns).to(dtype)
+    numbers = torch.arange(1, rows * columns + 1).reshape(rows, columns)
+    layer.weight.data = torch.where(numbers % 3 == 0, -numbers, numbers).to(dtype)
+    if bias:
+        layer.bias.data = torch.arange(rows).to(dtype)
+    handle, before = yield from hooked(trial, layer, may_change=True)
+    names = sorted(dict(layer.named_parameters()))
+    yield "the names of the layer's parameters", names, why_not_these(layer, names)
+    g, v = (layer.get_parameter(name) for name in ("weight_g", "weight_v"))
+    yield "the dtypes of weight_g and weight_v", [g.dtype, v.dtype], "another-dtype"
+    shapes = {(): "one-length", (rows,): "no-keepdim", (1, columns): "columns"}
+    yield "the shape of weight_g", list(g.shape), shapes.get(tuple(g.shape))
+    yield "weight_v at the start", v, "another-start"
+    yield "weight_g at the start", g
+    start, start_lengths, outputs = v.detach().clone(), g.detach().clone(), []
+    states = {
+        "at the start": (start_lengths, start),
+        "with 2·weight_g and 3·weight_v": (2 * start_lengths, 3 * start),
+        "with other values in both": (0.5 - start_lengths, 2 * start + torch.arange(columns)),
     }
-    for which, x, got in tries:
-        wanted = x * times + plus
-        if not same(got, wanted):
-            raise NotYet(
-                f"{which}the two hooks do not both run, the new one first",
-                expected=f"{x.item():g} · {times:g} + {plus:g} = {wanted.item():g}",
-                got=tensor_text(got),
-                likely=fitting([one for *_, one in tries], other_orders, [x for _, x, _ in tries]),
-            )
+    weights = []
+    for which, why in passes(layer, training):
+        for words, values in states.items():
+            set_values((g, v), values)
+            outputs.append((f"{which}the layer's output {words}", forward(trial, layer, x).detach(), why))
+            weights.append(layer.weight)
+        expect_still_there(handle)
+    yield "~the number of tensors that layer.weight has been", len(set(map(id, weights)))
+    yield from outputs
+    g.grad = v.grad = None
+    result = forward(trial, layer, x).sum()
+    if result.requires_grad:
+        result.backward()
+    without = [name for name, one in (("weight_g", g), ("weight_v", v)) if one.grad is None]
+    yield "the parameters among the two that get no gradient", without, "cut-off"
+    yield "weight_g.grad, for the sum of the output", g.grad
+    yield "weight_v.grad, for the sum of the output", v.grad
+    removed(trial, handle)
+    set_values((g, v), (g * 2, v + 1))
+    after = forward(trial, layer, x)
+    yield "the layer's output if weight_g and weight_v change after handle.remove()", after, "another-handle"
+    yield from none_left(layer, before)
+
+
+def why_not_these(layer: nn.Linear, names: list[str]) -> str | None:
+    if "weight" in names:
+        return "weight-stays"
+    both = [getattr(layer, name, None) for name in ("weight_g", "weight_v") if name not in names]
+    return "no-parameters" if both and all(isinstance(one, Tensor) for one in both) else None
+
+
+@torch.no_grad()
+def set_values(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    for tensor, value in zip(tensors, values, strict=True):
+        tensor.copy_(value)
+
+
+def forward(trial: Trial, layer: nn.Linear, x: Tensor) -> Tensor:
+    try:
+        result: Tensor = trial.run(layer, x)
+    except NotYet as fault:
+        error = fault.__cause__
+        if isinstance(error, AttributeError) and "'weight'" in str(error) and learners_line(error) is None:
+            fault.label = "no-weight"
+        raise
+    return result
