@@ -164,7 +164,7 @@ assert (first, second, mine.item()) == (12.0, 24.0, 8.0)
 # ●○○ · 5 minutes
 #
 # This script wants to make `layer` work on **twice its input**, and to return the handle, so that the caller can end it. It is
-# broken in several ways; mend it. The caller's own tensor must not change.
+# broken in several ways; mend it. The caller's own tensor must not change, and its gradient must still come back.
 #
 # ```python
 # def double_what_goes_in(layer):
@@ -373,8 +373,8 @@ assert order_of(prepend=True) == ["new", "old"]
 # ### Exercise 4.4 · First in the line
 # ●●○ · 5 minutes
 #
-# `layer` has a pre-hook already, which belongs to somebody else. Register `hook` as a pre-hook that runs **before** it, and
-# return your handle.
+# `layer` has pre-hooks already, which belong to other code. Register `hook` as a pre-hook that runs **before** all of them,
+# and return your handle. The other hooks stay as they are, in their order.
 #
 # <details><summary>Hint: the check says that the old hook is gone</summary>
 #

@@ -20,7 +20,7 @@ from hooklab.course.exercises.expectations import (
 from hooklab.course.exercises.faults import NotYet, PlannedError
 from hooklab.course.exercises.forward import linear, whole_numbers
 from hooklab.course.exercises.frames import kind_of, learners_line
-from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
+from hooklab.course.exercises.guards import snapshot_hooks
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
@@ -64,15 +64,11 @@ def hooked(trial: Trial, layer: nn.Module, *rest: Any, may_change: bool = False)
     """Let the answer put its pre-hook on a layer; return the handle, and the hooks that were there before."""
     before = snapshot_hooks([layer])
     handle = trial.call(layer, *rest, may_hook=True, may_change=may_change)
-    places = sorted(place for place, _ in snapshot_hooks([layer]) - before)
-    wanted = f"forward pre-hook on the whole {type(layer).__name__}"
-    if wanted in places:
-        places = [wanted]
-    if not places:
-        places = ["nowhere any more" if is_used_up(handle) else "nowhere"]
-    why = {"nowhere any more": "removed-too-early", "nowhere": "not-registered"}
-    yield "where your hook is", places[0], why.get(places[0], "another-kind")
     expect_unused(handle)
+    places = sorted(place for place, _ in snapshot_hooks([layer]) - before)
+    if any(place.startswith("forward pre-hook on the whole") for place in places):
+        places = ["forward pre-hook on the module"]
+    yield "where your hook is", (places or ["nowhere"])[0], "another-kind" if places else "not-registered"
     return handle, before
 
 
@@ -81,8 +77,10 @@ def removed(trial: Trial, handle: Any) -> None:
     trial.run(handle.remove)
 
 
-def none_left(layer: nn.Module, before: Hooks) -> Pairs:
-    yield "the number of your hooks after handle.remove()", len(remove_new_hooks([layer], before)), "second-hook"
+def none_left(layer: nn.Module, handle: Any, before: Hooks) -> Pairs:
+    left = len(snapshot_hooks([layer]) - before)
+    why = "second-hook" if is_used_up(handle) else "another-handle"
+    yield "the number of your hooks after handle.remove()", left, why
 
 
 def passes(layer: nn.Module, training: bool = True) -> Generator[tuple[str, str | None], None, None]:
@@ -124,7 +122,7 @@ def double_what_goes_in(trial: Trial, world: tuple[torch.dtype, bool]) -> Pairs:
     removed(trial, handle)
     trial.run(layer, x)
     yield "is it x itself that `forward` gets after handle.remove()?", layer.given[0] is x, "another-handle"
-    yield from none_left(layer, before)
+    yield from none_left(layer, handle, before)
 
 
 def why_not_doubled(got: Any, x: Tensor) -> str | None:
@@ -159,12 +157,15 @@ INPUTS = {
     "an infinity in its last row": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, INF]],
     "nothing but NaN": [[NAN, NAN, NAN]],
 }
-PASSED, REFUSED, TOO_LATE, REPLACED = (
-    "it gets through",
-    "ValueError",
-    "ValueError, but `forward` has run",
-    "`forward` gets something else",
-)
+PASSED, REFUSED = "it gets through", "ValueError"
+TOO_LATE, REPLACED = "ValueError, but `forward` has run", "`forward` gets something else"
+REASONS = {
+    PASSED: "let-in",
+    REFUSED: "too-large",
+    TOO_LATE: "too-late",
+    REPLACED: "too-much",
+    "AssertionError": "asserts",
+}
 
 
 @exercise(
@@ -184,11 +185,11 @@ def a_guard_at_the_door(trial: Trial, dtype: torch.dtype) -> Pairs:
                 came[f"{which}what becomes of an input with {what}"] = at_the_door(trial, layer, x), why
         expect_still_there(handle)
     yield "~the inputs that get through", "".join(str(int(outcome == PASSED)) for outcome, _ in came.values())
-    reasons = {TOO_LATE: "too-late", REPLACED: "too-much", "AssertionError": "asserts"}
     for text, (outcome, why) in came.items():
-        yield text, outcome, reasons.get(outcome) or (why if outcome in (PASSED, REFUSED) else "another-error")
+        label = REASONS.get(outcome, "another-error")
+        yield text, outcome, why if outcome in (PASSED, REFUSED) and why else label
     removed(trial, handle)
-    yield from none_left(layer, before)
+    yield from none_left(layer, handle, before)
 
 
 def at_the_door(trial: Trial, layer: Layer, x: Tensor) -> str:
@@ -259,7 +260,7 @@ def a_default_for_a_keyword(trial: Trial, default: float) -> Pairs:
         what_forward_gets(trial, module, "x"),
         "another-handle",
     )
-    yield from none_left(module, before)
+    yield from none_left(module, handle, before)
 
 
 def run_call(trial: Trial, module: Any, call: str) -> tuple[Tensor, Any]:
@@ -341,7 +342,7 @@ def first_in_the_line(trial: Trial, world: tuple[float, float, bool]) -> Pairs:
     ran.clear()
     trial.run(layer, torch.tensor([[2.0, 1.0]]))
     yield "the pre-hooks that run after handle.remove()", list(ran), "another-handle"
-    yield from none_left(layer, before)
+    yield from none_left(layer, handle, before)
     removed_again = trial.call(layer, refuse, may_hook=True)
     came_out = Claim(error_comes_out(trial, lambda: layer(torch.ones(1, 2))), "it does", "it was hidden")
     yield "does an exception in `hook` reach the caller?", came_out, "swallowed"
@@ -355,7 +356,9 @@ def refuse(module: nn.Module, args: Any) -> None:
 def why_in_this_order(ran: Sequence[str]) -> str | None:
     if ran.count("new") != 1:
         return "runs-twice" if "new" in ran else "never-called"
-    return "old-hooks-moved" if ran[0] == "new" else "order-of-registration"
+    if [one for one in ran if one != "new"] != ["first", "second"]:
+        return "old-hooks-moved"
+    return "order-of-registration" if ran[-1] == "new" else None
 
 
 def why_not_handed_on(got: Any) -> str | None:
@@ -418,7 +421,7 @@ def weight_norm_by_a_pre_hook(trial: Trial, world: tuple[int, int, bool, torch.d
     set_values((g, v), (g * 2, v + 1))
     after = forward(trial, layer, x)
     yield "the layer's output if weight_g and weight_v change after handle.remove()", after, "another-handle"
-    yield from none_left(layer, before)
+    yield from none_left(layer, handle, before)
 
 
 def why_not_these(layer: nn.Linear, names: list[str]) -> str | None:
