@@ -43,6 +43,14 @@ _SUFFIX = re.compile(r"(\.ipynb|\.tar)?\.[a-z0-9]{1,5}$", re.I)
 _MOST_STUDENTS = 2000  # in a zip that may be one student's
 
 
+@dataclass(frozen=True)
+class Who:
+    """A student as a platform writes one: the name, and its number for them, if there is one."""
+
+    name: str
+    number: str = ""
+
+
 @dataclass
 class Submission:
     """All that one student has handed in: the files it can be read from. Nothing is kept in memory.
@@ -54,6 +62,16 @@ class Submission:
     files: list[Path] = field(default_factory=list)
     archives: dict[Path, set[str]] = field(default_factory=lambda: defaultdict(set))
     faults: list[str] = field(default_factory=list)
+    who: Who = Who("")
+    ways: set[str] = field(default_factory=set)  # how the platform calls this student's folders and files
+
+    def join(self, other: Submission) -> None:
+        """Take all of another submission of the same student."""
+        self.files += other.files
+        for archive, names in other.archives.items():
+            self.archives[archive] |= names
+        self.faults += other.faults
+        self.ways |= other.ways
 
     def read(self) -> Iterator[Packed]:
         """Yield this student's notebooks, in the order of their paths, and the files that could not be read."""
@@ -81,12 +99,6 @@ class _Found:
         return not self.is_folder and self.parts[-1].lower().endswith(_READ)
 
 
-@dataclass(frozen=True)
-class _Who:
-    name: str
-    number: str = ""
-
-
 def find_submissions(folder: Path) -> list[Submission]:
     """Return what is in a folder, or in a zip, by student in the order of their names.
 
@@ -108,7 +120,8 @@ def find_submissions(folder: Path) -> list[Submission]:
         is_named = one.is_folder or len(one.parts) > 1 or _platforms(one.parts)
         if not is_named and not one.is_read and not one.path.is_symlink() and not _is_mistaken(one):
             continue  # such as the teacher's list of names
-        student = students.setdefault(name, Submission(name))
+        student = students.setdefault(name, Submission(name, who=who))
+        student.ways |= {part for part in one.parts if _platforms([part])}
         if is_several and not student.faults:
             student.faults.append(f"several students are called {who.name}: told apart by the platform's number")
         _add(one, student)
@@ -199,28 +212,28 @@ def _without_lessons(found: list[_Found]) -> list[_Found]:
     ]
 
 
-def _whose(one: _Found) -> _Who:
+def _whose(one: _Found) -> Who:
     if known := _platforms(one.parts):
         return known
     is_file = len(one.parts) == 1 and not one.is_folder
     name = _SUFFIX.sub("", one.parts[0]) if is_file else one.parts[0]
-    return _Who(unicodedata.normalize("NFC", name))
+    return Who(unicodedata.normalize("NFC", name))
 
 
-def _platforms(parts: Sequence[str]) -> _Who | None:
+def _platforms(parts: Sequence[str]) -> Who | None:
     """Return whose a path is by what a learning platform has written into it.
 
     Example:
         >>> _platforms(["Ana Li_4711_assignsubmission_file_", "03_forward_hooks.ipynb"])
-        _Who(name='Ana Li', number='4711')
+        Who(name='Ana Li', number='4711')
     """
     for part, pattern in itertools.product(parts, _PLATFORMS):
         if match := pattern.fullmatch(unicodedata.normalize("NFC", part)):
-            return _Who(match["name"], match.groupdict().get("number") or "")
+            return Who(match["name"], match.groupdict().get("number") or "")
     return None
 
 
-def _several_of_one_name(owners: Sequence[tuple[_Found, _Who]]) -> set[str]:
+def _several_of_one_name(owners: Sequence[tuple[_Found, Who]]) -> set[str]:
     """Return the names that one archive, or one folder of it, gives to different numbers.
 
     Moodle numbers its participants anew for each assignment: different numbers in two archives may be one student.
@@ -243,10 +256,8 @@ def _with_lesson_behind(submissions: list[Submission]) -> list[Submission]:
             match and len(one.files) == 1 and not one.archives and _lesson_of(one.files[0]) == int(match["lesson"])
         )
         name = match["name"] if match and is_lesson else one.student
-        there = joined.setdefault(name, Submission(name))
-        there.files += one.files
-        there.archives |= one.archives
-        there.faults += one.faults
+        there = joined.setdefault(name, Submission(name, who=Who(name, one.who.number)))
+        there.join(one)
         if name != one.student:
             there.faults.append(f"{one.files[0].name} is taken for lesson {int(match['lesson'])} of {name}")  # type: ignore[index]
     return sorted(joined.values(), key=lambda one: one.student)

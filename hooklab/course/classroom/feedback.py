@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import itertools
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hooklab.course.classroom.grading import Graded
@@ -11,6 +13,7 @@ from hooklab.course.classroom.lessons import Exercise, Lesson
 from hooklab.course.classroom.pages import page
 from hooklab.course.classroom.verdicts import TAMPERED, Verdict, points_of
 
+_WHEN = (2020, 1, 1, 0, 0, 0)  # the same pages give the same zip
 _RESERVED = ("con", "prn", "aux", "nul")  # devices of Windows
 
 
@@ -42,6 +45,25 @@ def _row(exercise: Exercise, verdict: Verdict | None) -> dict[str, Any]:
         "remark": verdict.remark if verdict else "",
         "said": is_said and not (is_decided and state == "correct"),
     }
+
+
+def to_send_back(pages: Mapping[str, str], ways: Mapping[str, set[str]]) -> bytes:
+    """Return a zip of the pages under the names that the platform has given, as it takes feedback back; b"" for none.
+
+    Args:
+        pages: student -> page.
+        ways: student -> the names of their folders or files on the platform.
+    """
+    content = io.BytesIO()
+    names = {}
+    for student, text in pages.items():
+        for way in sorted(ways.get(student, ())):
+            is_file = way.lower().endswith((".ipynb", ".zip", ".txt", ".json"))
+            names[f"{way.rsplit('.', 1)[0]}.html" if is_file else f"{way}/feedback.html"] = text
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in sorted(names.items()):
+            archive.writestr(zipfile.ZipInfo(name, _WHEN), text, zipfile.ZIP_DEFLATED)
+    return content.getvalue() if names else b""
 
 
 def file_names(students: Sequence[str]) -> dict[str, str]:

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hooklab.course.classroom.canaries import canary_files
+from hooklab.course.classroom.class_list import ClassList, read_class
 from hooklab.course.classroom.collecting import Submission, find_submissions
-from hooklab.course.classroom.feedback import feedback, file_names
+from hooklab.course.classroom.feedback import feedback, file_names, to_send_back
 from hooklab.course.classroom.grading import Graded, grade_class
-from hooklab.course.classroom.lessons import LESSONS, ROOT, Lesson, lesson_at
+from hooklab.course.classroom.lessons import CORE, LESSONS, ROOT, Lesson, lesson_at
 from hooklab.course.classroom.report import report
 from hooklab.course.classroom.sandbox import UNPROTECTED, Limits, bubblewrap
 from hooklab.course.classroom.tables import grades, on_one_line
@@ -36,7 +37,11 @@ def main(argv: Sequence[str]) -> int:
             print(f"grade: {options.folder} has the course's own notebooks, not those of a class", file=sys.stderr)
         if options.lesson is not None:
             lesson_at(options.lesson, LESSONS)
-        return _grade(find_submissions(options.folder), options)
+        submissions, students = find_submissions(options.folder), None
+        if options.students is not None:
+            students = read_class(options.students)
+            submissions = students.match(submissions)
+        return _grade(submissions, students, options)
     except (LookupError, Refused) as error:
         print(f"grade: {error.args[0]}", file=sys.stderr)
         return 2
@@ -57,10 +62,10 @@ def pages(graded: Sequence[Graded], lessons: dict[int, Lesson], unprotected: str
     }
 
 
-def _grade(submissions: list[Submission], options: argparse.Namespace) -> int:
+def _grade(submissions: list[Submission], students: ClassList | None, options: argparse.Namespace) -> int:
     folder = ReportFolder(options.report, options.folder)
     names = file_names([one.student for one in submissions]).values()
-    folder.expect(["report.html", "grades.csv", *(f"feedback/{name}" for name in names)])
+    folder.expect(["report.html", "grades.csv", "upload.csv", "feedback.zip", *(f"feedback/{name}" for name in names)])
     progress, began, count = Progress(sys.stderr), time.monotonic(), len(submissions)
     progress.say(f"{count} student{'' if count == 1 else 's'}")
 
@@ -88,7 +93,14 @@ def _grade(submissions: list[Submission], options: argparse.Namespace) -> int:
     graded = folder.decided(graded)
     numbers = sorted({one.lesson for one in graded if one.verdicts})
     lessons = {number: lesson_at(number, LESSONS, options.exercises) for number in numbers}
-    folder.write(pages(graded, lessons, unprotected))
+    files: dict[str, str | bytes] = dict(pages(graded, lessons, unprotected))
+    own = file_names([one.student for one in submissions])
+    there = {student: str(files[f"feedback/{name}"]) for student, name in own.items() if f"feedback/{name}" in files}
+    if packed := to_send_back(there, {one.student: one.ways for one in submissions}):
+        files["feedback.zip"] = packed
+    if students is not None:
+        files["upload.csv"] = students.with_points(graded, lessons)
+    folder.write(files)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name may hold characters that this terminal cannot show
         sys.stdout.reconfigure(errors="replace")
     for one in graded:
@@ -96,7 +108,8 @@ def _grade(submissions: list[Submission], options: argparse.Namespace) -> int:
         told += [f"{one.student}, {id}: {'; '.join(it.notes)}" for id, it in one.verdicts.items() if it.notes]
         for line in told:
             print(on_one_line(line))
-    print(f"{options.report}/: report.html, grades.csv and feedback/ written; decisions.csv is yours")
+    more = "".join(f"{name}, " for name in ("upload.csv", "feedback.zip") if name in files)
+    print(f"{options.report}/: report.html, grades.csv, {more}and feedback/ written; decisions.csv is yours")
     return 0
 
 
@@ -108,7 +121,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="the folder, zip or notebook")
     parser.add_argument("--lesson", type=int, metavar="03", help="grade this lesson alone")
-    parser.add_argument("--exercises", type=_ids, metavar="3.1,3.2", help="what counts; all by default")
+    parser.add_argument("--students", type=Path, metavar="CLASS.CSV", help="the class, as your platform exports it")
+    counting = "what counts: ids, `all`, or `core`, the default: all but those behind the recap and the hardest"
+    parser.add_argument("--exercises", type=_ids, metavar="3.1,3.2", default=CORE, help=counting)
     parser.add_argument("--jobs", type=_positive, default=2, metavar="2", help="how many notebooks run at a time")
     parser.add_argument("--report", type=Path, default=Path("report"), help="the folder to write to; report by default")
     parser.add_argument("--seconds", type=_positive, default=10.0, help="for one check; 10 by default")

@@ -14,6 +14,8 @@ from hooklab.course.classroom.reading import Cell, read_notebook
 from hooklab.course.classroom.sandbox import ROOT as ROOT
 
 LESSONS = ROOT / "lessons"
+CORE, ALL = frozenset(["core"]), frozenset(["all"])
+_HARDEST = 3  # ●●●
 _CARD = re.compile(rf"### {words.EXERCISE} (\d+\.\d+) · (.+)\n(●+)")
 _HINT = re.compile(rf"<summary>\s*{words.HINT}: \s*(.*?)</summary>\s*(.*?)\s*</details>", re.S)
 _HEADING = re.compile(r"^#{1,3} (.+)$", re.M)
@@ -23,7 +25,8 @@ _HEADING = re.compile(r"^#{1,3} (.+)$", re.M)
 class Exercise:
     """An exercise: its id and title, its points, the name of the answer, and where it stands in the lesson.
 
-    `section` is the heading above its card, `cell` the number of the card's cell, `hints` are (symptom, text).
+    `section` is the heading above its card, `cell` the number of the card's cell, `hints` are (symptom, text). One that
+    `waits` is behind the recap, or among the hardest.
     """
 
     id: str
@@ -33,6 +36,7 @@ class Exercise:
     section: str
     cell: int
     hints: tuple[tuple[str, str], ...]
+    waits: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Lesson:
 def lesson_at(number: int, folder: Path, only: frozenset[str] | None = None) -> Lesson:
     """Return lesson `number` of the notebooks in a folder, with all of its exercises or with those in `only`.
 
+    `only` has ids, or one of the words "core" (all but those that can wait) and "all".
+
     Raises LookupError, naming the lessons that are there.
     """
     paths = sorted(folder.glob(f"{number:02d}_*.ipynb"))
@@ -57,19 +63,24 @@ def lesson_at(number: int, folder: Path, only: frozenset[str] | None = None) -> 
         raise LookupError(f"there is no lesson {number}; there are {there or 'none'}")
     content = paths[0].read_bytes()
     texts = ["".join(cell["source"]) for cell in json.loads(content)["cells"]]
-    exercises = tuple(one for one in _exercises(texts) if only is None or one.id in only)
+    exercises = tuple(one for one in _exercises(texts) if _counts(one, only or ALL))
     return Lesson(number, paths[0].stem, _HEADING.findall(texts[0])[0], exercises, read_notebook(content).cells)
 
 
+def _counts(one: Exercise, only: frozenset[str]) -> bool:
+    return one.id in only or only == ALL or (only == CORE and not one.waits)
+
+
 def _exercises(texts: Sequence[str]) -> list[Exercise]:
-    found, section = [], ""
+    found, section, is_more = [], "", False
     for index, text in enumerate(texts):
         if card := _CARD.match(text):
             hints = tuple((symptom, " ".join(told.split())) for symptom, told in _HINT.findall(text))
             id, title, points = card.groups()
-            found.append(Exercise(id, title, len(points), _answer(texts[index:], id), section, index + 1, hints))
+            waits = is_more or len(points) == _HARDEST
+            found.append(Exercise(id, title, len(points), _answer(texts[index:], id), section, index + 1, hints, waits))
         elif headings := _HEADING.findall(text):
-            section = headings[-1]
+            section, is_more = headings[-1], is_more or words.MORE in headings
     return found
 
 

@@ -34,17 +34,28 @@ def reason_of(verdict: Verdict | None, answer: str) -> str:
     answer's own. `answer` is the answer's name.
 
     Example:
-        >>> reason_of(Verdict("not yet", "✗ 3.1 not yet: 3 entries", "forgotten return: the hook …"), "f")
-        'forgotten return'
+        >>> reason_of(Verdict("not yet", "✗ 3.1 not yet: 3 entries", "A `return` is missing. Add it."), "f")
+        'A `return` is missing.'
     """
     if verdict is None or verdict.state in ("correct", "not attempted"):
         return ""
     if verdict.state in _OF_A_STATE:
         return _OF_A_STATE[verdict.state]
     if verdict.likely:
-        return _cut(verdict.likely.split(":")[0])
+        return in_two(verdict.likely)[0]
     first = verdict.text.split("\n")[0].split(": ", 1)[-1].split(", at line")[0].replace(answer, "it")
     return _cut(_NUMBER.sub("n", _CODE.sub("…", first)))
+
+
+def in_two(reason: str) -> tuple[str, str]:
+    """Return the sentence that says what an answer does, and those that say what to do about it.
+
+    Example:
+        >>> in_two("You never call backward(). Call it before you read .grad.")
+        ('You never call backward().', 'Call it before you read .grad.')
+    """
+    first, *rest = re.split(r"(?<=[.?!]) (?=[A-Z`])", " ".join(reason.split()), maxsplit=1)
+    return first, "".join(rest)
 
 
 def _cut(text: str) -> str:

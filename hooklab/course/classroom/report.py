@@ -9,10 +9,13 @@ from typing import Any
 from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import Exercise, Lesson
 from hooklab.course.classroom.pages import STATES, details, page
-from hooklab.course.classroom.reasons import NO_MISCONCEPTION, by_frequency
+from hooklab.course.classroom.reasons import NO_MISCONCEPTION, by_frequency, in_two
 from hooklab.course.classroom.verdicts import Verdict, points_of
 
 _MOST_COMMON = 3
+_UNTRIED = {"not attempted", "not handed in"}
+# What a teacher may want to know, and need not look into.
+_HARMLESS = re.compile("is older, or untouched|handed in as well|no check has seen|the answer is called|is taken for")
 
 
 def report(graded: Sequence[Graded], lessons: dict[int, Lesson], files: dict[str, str], unprotected: str) -> str:
@@ -25,6 +28,8 @@ def report(graded: Sequence[Graded], lessons: dict[int, Lesson], files: dict[str
         unprotected: what this machine could not keep from students' code, or "".
     """
     parts = [_lesson([one for one in graded if one.lesson == number], lesson) for number, lesson in lessons.items()]
+    is_begun = [any(set(row["states"]) - _UNTRIED for row in one["rows"]) for one in parts]
+    parts = [one for one, begun in zip(parts, is_begun, strict=True) if begun or not any(is_begun)]
     return page(
         "report.html",
         students=len({one.student for one in graded}),
@@ -45,6 +50,7 @@ def _lesson(graded: Sequence[Graded], lesson: Lesson) -> dict[str, Any]:
         for reason, verdicts, _, say in one["reasons"]
         if reason not in NO_MISCONCEPTION
     ]
+    notes = _to_look_at(graded)
     # An exception says less about what was not understood than any other reason does.
     reasons.sort(key=lambda one: (" raised " in one[1], -one[2]))
     return {
@@ -53,8 +59,14 @@ def _lesson(graded: Sequence[Graded], lesson: Lesson) -> dict[str, Any]:
         "exercises": exercises,
         "common": reasons[:_MOST_COMMON],
         "done": [column.count("correct") for column in columns],
+        "untried": [
+            (one, sum(state in _UNTRIED for state in column))
+            for one, column in zip(lesson.exercises, columns, strict=True)
+            if _UNTRIED.intersection(column)
+        ],
         "used": [name for name in STATES if any(name in column for column in columns)],
-        "notes": _to_look_at(graded),
+        "notes": [line for line in notes if not _HARMLESS.search(line)],
+        "harmless": [line for line in notes if _HARMLESS.search(line)],
     }
 
 
@@ -91,16 +103,15 @@ def _exercise(graded: Sequence[Graded], exercise: Exercise) -> dict[str, Any]:
 
 
 def what_to_say(verdict: Verdict, exercise: Exercise) -> str:
-    """Return the check's explanation; else the hint that speaks of the same; else what was expected."""
-    _, _, explained = verdict.likely.partition(": ")
-    if explained:
+    """Return what the reason advises; else the hint that speaks of the same; else what the check wants."""
+    if explained := in_two(verdict.likely)[1]:
         return explained
     said = _long_words(verdict.text)
     shared, hint = max(((len(said & _long_words(symptom)), text) for symptom, text in exercise.hints), default=(0, ""))
     if shared >= 2:
         return hint
     expected = next((text for label, text in details(verdict) if label == "expected"), "")
-    return f"expected is {expected}" if expected[:1].isalpha() else ""
+    return f"The check wants {expected}." if expected[:1].isalpha() else ""
 
 
 def _long_words(text: str) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,7 +53,7 @@ class ReportFolder:
             if name not in self._own and (self.folder / name).exists():
                 raise Refused(f"{self.folder / name} is not from an earlier run: move it, or name another --report")
 
-    def write(self, files: dict[str, str]) -> None:
+    def write(self, files: Mapping[str, str | bytes]) -> None:
         """Write these files, and remove what earlier runs have written and this one does not."""
         self.expect(list(files))
         self._list.write_text(json.dumps({"class": self.of_class, "files": sorted(self._own | set(files))}))
@@ -61,7 +61,8 @@ class ReportFolder:
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             # A spreadsheet takes a table for UTF-8 only with this mark at its beginning.
-            path.write_text(text, encoding="utf-8-sig" if path.suffix == ".csv" else "utf-8", newline="")
+            encoding = "utf-8-sig" if path.suffix == ".csv" else "utf-8"
+            path.write_bytes(text if isinstance(text, bytes) else text.encode(encoding))
         for stale in self._own - set(files):
             (self.folder / stale).unlink(missing_ok=True)
         self._own = set(files)

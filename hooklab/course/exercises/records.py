@@ -81,7 +81,7 @@ def _plain(value: Any) -> Any:
 
 def _plain_tensor(value: Tensor) -> Any:
     with torch._C.DisableTorchFunctionSubclass():  # a subclass of the learner's may answer for itself
-        value = Tensor.detach(value)
+        value = Tensor.detach(value if type(value) is Tensor else Tensor.as_subclass(value, Tensor))
         dtype = str(value.dtype).removeprefix("torch.")
         if value.device.type != "cpu" or value.layout is not torch.strided or value.numel() > _MOST_NUMBERS:
             return {"a": f"tensor of {dtype}, {str(value.layout).removeprefix('torch.')}", "shape": list(value.shape)}

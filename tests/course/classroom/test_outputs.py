@@ -18,8 +18,8 @@ from hooklab.course.classroom.verdicts import STOPPED, TAMPERED, Verdict
 
 FORGOTTEN = Verdict(
     "not yet",
-    "✗ 0.1 not yet: your result is None\n    expected  a tensor\n    likely    forgotten return: write `return`",
-    "forgotten return: write `return`",
+    "✗ 0.1 not yet: your result is None\n    expected  a tensor\n    likely    A `return` is missing. Write it.",
+    "A `return` is missing. Write it.",
     2,
     "def twice_as_large(x):\n    x * 2",
 )
@@ -80,7 +80,7 @@ def test_the_grades_have_a_row_for_each_student_and_exercise() -> None:
     ana, bo = rows(written(*graded)["grades.csv"])
 
     assert (ana["student"], ana["exercise"], ana["outcome"], ana["points"]) == ("ana", "0.1", "correct", "1")
-    assert (bo["outcome"], bo["points"], bo["reason"]) == ("not yet", "0", "forgotten return")
+    assert (bo["outcome"], bo["points"], bo["reason"]) == ("not yet", "0", "A `return` is missing.")
 
 
 @pytest.mark.parametrize("state", [TAMPERED, STOPPED, "not attempted", "not yet"])
@@ -142,11 +142,11 @@ def test_the_report_names_reasons_by_frequency_with_an_example_and_no_author() -
 
     page = Tags(written(*graded)["report.html"]).words
 
-    assert "forgotten return, in exercise 0.1 (3 of 5 students). What to say: write return" in page
-    assert page.index("3 × forgotten return") < page.index("1 × the numbers are others")
-    assert "What to say: write return" in page
+    assert "A return is missing. (exercise 0.1, 3 of 5 students) Write it." in page
+    assert page.index("3 × A return is missing.") < page.index("1 × the numbers are others")
+    assert "What to say: Write it." in page
     assert "Go back to “How a lesson works”" in page
-    examples = page[page.index("3 × forgotten return") :]
+    examples = page[page.index("3 × A return is missing.") :]
     assert "x * 2" in examples and not [name for name in names if name in examples]
 
 
@@ -156,7 +156,7 @@ def test_the_report_begins_with_what_was_not_understood_rather_than_with_an_exce
     page = Tags(written(*class_of(["ana", "bo"], raised), *class_of(["chen"], FORGOTTEN))["report.html"]).words
 
     common = page[page.index("What most often went wrong") :]
-    assert common.index("forgotten return, in exercise 0.1 (1 of 3 students)") < common.index("raised NameError")
+    assert common.index("A return is missing. (exercise 0.1, 1 of 3 students)") < common.index("raised NameError")
 
 
 def test_the_report_shows_what_the_teacher_should_look_at() -> None:
@@ -166,6 +166,18 @@ def test_the_report_shows_what_the_teacher_should_look_at() -> None:
 
     assert "ana, 0.1: the check accepts a wrong answer" in page
     assert "1 ⚠ tampered" in page
+
+
+def test_a_lesson_that_nobody_has_begun_has_no_chapter_and_harmless_notes_are_one_line() -> None:
+    verdicts = {id: Verdict("not attempted", "○") for id in ("3.1", "3.2")}
+    graded = [Graded("ana", 0, "a.ipynb", {"0.1": FORGOTTEN}, ("ana.ipynb is older, or untouched: not graded",))]
+
+    page = Tags(written(*graded, Graded("ana", 3, "b.ipynb", verdicts))["report.html"]).words
+
+    assert "puts out" not in page and "To look at" not in page
+    assert "Also: ana: ana.ipynb is older" in page
+    untried = Tags(written(*class_of(["ana", "bo"], EMPTY), *class_of(["chen"], RIGHT))["report.html"]).words
+    assert "Not tried: 0.1 by 2 of 3." in untried
 
 
 def test_somebody_without_a_notebook_is_in_every_output() -> None:
@@ -199,6 +211,6 @@ def test_what_to_say_is_the_explanation_or_the_hint_that_speaks_of_the_same() ->
     exercise = lesson_at(3, LESSONS).exercises[0]
     unexplained = Verdict("not yet", "✗ 3.1 not yet: that is the model's result\n    expected  [1, 2]", "return value")
 
-    assert what_to_say(FORGOTTEN, exercise) == "write `return`"
+    assert what_to_say(FORGOTTEN, exercise) == "Write it."
     assert what_to_say(unexplained, exercise).startswith(exercise.hints[0][1])
     assert what_to_say(Verdict("not yet", "✗ 3.1 not yet: something else\n    expected  [1, 2]"), exercise) == ""
