@@ -2,6 +2,7 @@
 
 import contextlib
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -200,6 +201,70 @@ def registered_twice(layer, lam, indices):
         yield
 
 
+# --- 7.4
+
+
+def middle_of_three(generator):
+    return torch.rand(3, generator=generator).median().item()
+
+
+def shuffled(n, generator):
+    return torch.randperm(n, generator=generator)
+
+
+def among(layers, generator):
+    return int(torch.randint(layers + 1, (1,), generator=generator))
+
+
+def drawing(lam=middle_of_three, order=shuffled, place=among):
+    """Draw the three parts, one of them in a way of its own."""
+    return lambda n, layers, generator: (lam(generator), order(n, generator), place(layers, generator))
+
+
+def of_uniform(count, value):
+    """λ made of this many uniform numbers."""
+    return drawing(lam=lambda generator: value(torch.rand(count, generator=generator)).item())
+
+
+def clipped_normal(generator):
+    return (0.5 + 0.224 * torch.randn(1, generator=generator)).clamp(0, 1).item()
+
+
+def a_lambda_for_each_row(n, layers, generator):
+    return torch.rand(3, max(n, 2), generator=generator).median(dim=0).values, *drawing()(n, layers, generator)[1:]
+
+
+def seeded_again(n, layers, generator):
+    return drawing()(n, layers, generator.manual_seed(0))
+
+
+def derangement(n, generator):
+    order = shuffled(n, generator)
+    while (order == torch.arange(n)).any():
+        order = shuffled(n, generator)
+    return order
+
+
+def rolled(n, generator):
+    return torch.arange(n).roll(int(torch.randint(n, (1,), generator=generator)))
+
+
+def pair_swapped(n, generator):
+    order = torch.arange(n)
+    pair = torch.randint(n, (2,), generator=generator)
+    order[pair] = order[pair.flip(0)]
+    return order
+
+
+def by_a_coin(layers, generator):
+    return int(torch.rand(1, generator=generator) < 0.5) * (1 + among(layers - 1, generator))
+
+
+def place_by_lambda(n, layers, generator):
+    lam = middle_of_three(generator)
+    return lam, shuffled(n, generator), min(layers, int((3 * lam**2 - 2 * lam**3) * (layers + 1)))
+
+
 MISCONCEPTIONS = {
     "7.1": {
         "x-unmixed": mixing(of_x=unmixed),
@@ -269,5 +334,37 @@ MISCONCEPTIONS = {
         "training-only": training_only,
         "run-again": run_again,
         "registered-twice": registered_twice,
+    },
+    "7.4": {
+        "not-three-things": lambda n, layers, generator: drawing()(n, layers, generator)[:2],
+        "permutation-first": lambda n, layers, generator: (*drawing()(n, layers, generator)[1::-1], 0),
+        "lambda-for-each": a_lambda_for_each_row,
+        "values-and-indices": drawing(lam=lambda generator: torch.rand(3, generator=generator).median(dim=0)),
+        "tensor-lambda": drawing(lam=lambda generator: torch.rand(3, generator=generator).median()),
+        "tensor-place": drawing(place=lambda layers, generator: torch.randint(layers + 1, (1,), generator=generator)),
+        "with-replacement": drawing(order=lambda n, generator: torch.randint(n, (n,), generator=generator)),
+        "other-length": drawing(order=lambda n, generator: shuffled(3, generator)),
+        "global-dice": drawing(order=lambda n, generator: torch.randperm(n)),
+        "not-the-generator": drawing(lam=lambda generator: np.random.default_rng().beta(2, 2)),
+        "same-again": seeded_again,
+        "never-the-input": drawing(place=lambda layers, generator: 1 + among(layers - 1, generator)),
+        "never-the-last": drawing(place=lambda layers, generator: among(layers - 1, generator)),
+        "too-far": drawing(place=lambda layers, generator: among(layers + 1, generator)),
+        "uniform": of_uniform(1, torch.Tensor.mean),
+        "mean-of-two": of_uniform(2, torch.Tensor.mean),
+        "mean-of-three": of_uniform(3, torch.Tensor.mean),
+        "middle-of-five": of_uniform(5, torch.Tensor.median),
+        "largest": of_uniform(3, torch.Tensor.max),
+        "smallest": of_uniform(3, torch.Tensor.min),
+        "larger-share": of_uniform(3, lambda u: 0.5 + (u.median() - 0.5).abs()),
+        "smaller-share": of_uniform(3, lambda u: 0.5 - (u.median() - 0.5).abs()),
+        "not-beta": of_uniform(3, lambda u: u.median() / 2),
+        "clamped": drawing(lam=clipped_normal),
+        "derangement": drawing(order=derangement),
+        "roll": drawing(order=rolled),
+        "uneven-permutations": drawing(order=pair_swapped),
+        "coin-for-the-input": drawing(place=by_a_coin),
+        "uneven-places": drawing(place=lambda layers, g: round(torch.rand(1, generator=g).item() * layers)),
+        "drawn-together": place_by_lambda,
     },
 }
