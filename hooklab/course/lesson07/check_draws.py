@@ -55,7 +55,7 @@ def dice_of_a_batch(trial: Trial, world: tuple[int, int, int]) -> Iterator[Any]:
     named = {"λ": lams, "permutation": orders, "place": places}
     moved = [name for name in dice if dice[name] != dice_after[name]]
     changed = [name for name, one in zip(named, _columns(again), strict=True) if named[name][:20] != one]
-    why = "global-dice" if moved else "not-the-generator"
+    why: str | None = "global-dice" if moved else "not-the-generator"
     yield "~other random states that move", moved
     yield "what comes out differently when the generator is put back into the same state", changed, why
     yield "random states that your function changes, apart from the generator's", moved, "global-dice"
@@ -99,12 +99,12 @@ def _kinds(draws: list[Any], n: int) -> Iterator[Any]:
         "what your function returns", claim, "forgotten-return" if odd is None else "not-three-things"
     )
     lams, orders, places = zip(*draws, strict=True)
-    claim, odd = in_all(lams, lambda one: isinstance(one, Real) and type(one) is not bool, "a float from 0 to 1")
+    claim, odd = in_all(lams, lambda one: isinstance(one, Real) and not isinstance(one, bool), "a float from 0 to 1")
     yield from _with_clue("λ, the first of the three", claim, _why_no_float(odd))
     yield "λ", in_all(lams, lambda one: 0 <= one <= 1, "a float from 0 to 1")[0]
     claim, odd = in_all(orders, lambda one: _is_permutation(one, n), f"a tensor with each of 0 … {n - 1} once")
     yield from _with_clue(f"the permutation of {n} rows", claim, _why_no_permutation(odd, n))
-    claim, odd = in_all(places, lambda one: isinstance(one, Integral) and type(one) is not bool, "a whole number")
+    claim, odd = in_all(places, lambda one: isinstance(one, Integral) and not isinstance(one, bool), "a whole number")
     yield from _with_clue(
         "the place, the last of the three", claim, "tensor-place" if isinstance(odd, Tensor) else None
     )
