@@ -10,14 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import error_comes_out
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
 from hooklab.course.exercises.forward import expect_manager, linear, users_own, whole_numbers
-from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same
-from hooklab.course.lesson07.known_mixtures import Seen, has_other_partners, partners
+from hooklab.course.lesson07.shared import Seen, after_an_error, has_other_partners, partners
 
 
 class _Net(nn.Module):
@@ -93,12 +91,7 @@ def a_hook_that_mixes(trial: Trial, world: tuple[float, int, torch.dtype, type[B
             net(x), other(x)
         yield "what the next layer receives, with a block for another layer inside", net.received
         yield "what the next layer receives in that inner block", other.received
-    hooks = snapshot_hooks([net])
-    came_out = error_comes_out(trial, partial(_failing, trial, net, rows, error))
-    words = "an interrupt" if error is PlannedInterrupt else "an exception"
-    why = "except-exception" if error is PlannedInterrupt else "no-finally"
-    yield f"the number of your hooks that stay after {words} in the block", len(remove_new_hooks([net], hooks)), why
-    yield f"does {words} in the block reach the caller?", Claim(came_out, "it does", "it was hidden"), "swallowed"
+    yield from after_an_error(trial, net, error, "the block", partial(_failing, trial, net, rows, error))
 
 
 class _Block:

@@ -22,7 +22,7 @@ from hooklab.course.exercises.values import same
 from hooklab.course.lesson07.check_draws import dice_of_a_batch
 from hooklab.course.lesson07.check_hook import a_hook_that_mixes
 from hooklab.course.lesson07.check_step import a_whole_step
-from hooklab.course.lesson07.known_mixtures import Seen, has_other_partners, partners
+from hooklab.course.lesson07.shared import Seen, has_other_partners, partners
 
 __all__ = ["a_hook_that_mixes", "a_mixed_batch", "a_mixed_loss", "a_whole_step", "dice_of_a_batch"]
 
