@@ -95,7 +95,7 @@ def brakes_while_training(module, grad_input, grad_output, factor):
 
 
 def brakes_the_first(module, grad_input, grad_output, factor):
-    return (*each(lambda grad: factor * grad, grad_input[:1]), *grad_input[1:])
+    return (factor * grad_input[0], *grad_input[1:])
 
 
 # --- 5.3
@@ -184,6 +184,12 @@ def shortened(grad, limit):
 
 def zeroed(grad, limit):
     return torch.where(grad.abs() > limit, 0.0, grad)
+
+
+def clips_what_goes_out(layer, limit):
+    return layer.register_full_backward_hook(
+        lambda module, grad_input, grad_output: tuple(grad.clamp(-limit, limit) for grad in grad_input)
+    )
 
 
 def clips_the_first(layer, limit):
@@ -286,10 +292,10 @@ MISCONCEPTIONS = {
         "zero-is-false": hooking(lambda bias, factor: bias is not None and factor),
         "all-the-others": by_name(lambda name, place, weight, bias: weight if name == "weight" else bias),
         "by-place": by_name(lambda name, place, weight, bias: (weight, bias, 1.0)[place]),
-        "divided": scaling(lambda grad, factor: grad / factor),
     },
     "5.4": {
         "wrong-side": going_out(clipped),
+        "wrong-side-without-none": clips_what_goes_out,
         "legacy-hook": in_the_old_way(clipped),
         "on-both-sides": on_both_sides(clipped),
         "parameters": clips_the_parameters,

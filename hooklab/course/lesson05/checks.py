@@ -182,7 +182,6 @@ class Setting(NamedTuple):
     sent: Tensor | None = None  # the gradient that is sent into the result; None for a result of one number
 
 
-PASSES = (("", True), (", in a second pass", True), (", in evaluation mode", False))
 World = tuple[Callable[[], Setting], tuple[float, ...]]  # and what the answer is given besides the layer
 
 
@@ -193,7 +192,7 @@ def passes(trial: Trial, world: World, many: bool = False) -> Pairs:
     with no_warnings(), trial.watch(setting.layer, by_handle=True):
         a_pass(bare)
         handles = yield from registered(trial, setting.layer, given, many)
-        for when, mode in PASSES:
+        for when, mode in (("", True), (", in a second pass, in evaluation mode", False)):
             sent = None if setting.sent is None else setting.sent.clone()
             setting.layer.train(mode)
             try:
@@ -201,17 +200,10 @@ def passes(trial: Trial, world: World, many: bool = False) -> Pairs:
             finally:
                 setting.layer.train()
             yield f"the output, {setting.where}{when}", output, "changes-the-output"
-            why = (
-                "removes-itself"
-                if any(map(is_used_up, handles))
-                else "each-pass"
-                if when
-                else why_the_same(setting, bare)
-            )
-            yield (
-                f"~sums of the gradients{when}",
-                [one.grad.sum() for one in setting.watched.values() if one.grad is not None],
-            )
+            why = why_in_this_pass(handles, when, setting, bare)
+            if not when:
+                sums = [one.grad.sum() for one in setting.watched.values() if one.grad is not None]
+                yield "~sums of the gradients", sums
             yield from arrived(setting, when, why)
             if sent is not None and setting.sent is not None:
                 unchanged = Claim(same(sent, setting.sent), "unchanged", tensor_text(sent))
@@ -219,7 +211,7 @@ def passes(trial: Trial, world: World, many: bool = False) -> Pairs:
         trial.run(without_gradients, setting)
         others = trial.call(linear(2, 2, 8), *[one + 3 for one in given], may_hook=True)
         trial.run(a_pass, setting)
-        yield from arrived(setting, ", after a call of your function for another layer", "shared")
+        yield from arrived(setting, ", after a call for another layer", "shared")
         for handle in [*handles, *(others if many else [others])]:
             trial.run(handle.remove)
     a_pass(setting)
@@ -258,6 +250,12 @@ without_gradients.__name__ = "a pass under torch.no_grad(), with your hook,"
 def arrived(setting: Setting, when: str, why: str | None) -> Pairs:
     for name, one in setting.watched.items():
         yield f"{name}, {setting.where}{when}", None if one.grad is None else one.grad.clone(), why
+
+
+def why_in_this_pass(handles: Sequence[Any], when: str, setting: Setting, bare: Setting) -> str | None:
+    if any(map(is_used_up, handles)):
+        return "removes-itself"
+    return "each-pass" if when else why_the_same(setting, bare)
 
 
 def why_the_same(setting: Setting, bare: Setting) -> str | None:
@@ -402,12 +400,12 @@ def on_a(words: str, make: Callable[[], nn.Module], *shape: int, dtype: torch.dt
     "5.3",
     "Mend it: the documents' hook",
     worlds=(
-        (partial(on_a, "a linear layer and 2-D input", partial(nn.Linear, 3, 2), 4, 3), (2.0, 3.0)),
+        (partial(on_a, "a linear layer and 2-D input", partial(nn.Linear, 3, 2), 2, 3), (2.0, 3.0)),
         (partial(on_a, "a linear layer and 3-D input", partial(nn.Linear, 3, 2), 2, 2, 3), (-1.0, 0.0)),
         (partial(on_a, "a convolution", partial(nn.Conv2d, 1, 2, 2), 2, 1, 3, 3, dtype=torch.float64), (0.0, -1.5)),
-        (partial(on_a, "a normalisation", partial(nn.LayerNorm, 3), 4, 3), (3.0, 2.0)),
+        (partial(on_a, "a normalisation", partial(nn.LayerNorm, 3), 2, 3), (3.0, 2.0)),
         (partial(on_a, "weight · x + bias", Affine, 3), (2.0, 3.0)),
-        (partial(on_a, "a linear layer without bias", partial(nn.Linear, 3, 2, bias=False), 4, 3), (2.0, 3.0)),
+        (partial(on_a, "a linear layer without bias", partial(nn.Linear, 3, 2, bias=False), 2, 3), (2.0, 3.0)),
         (partial(on_a, "a module with a third parameter", partial(Affine, True), 3), (-1.0, 5.0)),
     ),
     verified="weight and bias are scaled in every pass, for seven kinds of layer and input, and nothing else is",
@@ -468,6 +466,9 @@ def beside_an_inplace_relu(watch_the_relu: bool) -> Watched:
     return Watched("the layer before an in-place ReLU", model, first, lambda x: x, after)
 
 
+MODES = (("", True), (", in a second pass", True), (", in evaluation mode", False))
+
+
 class Heads(nn.Module):
     def __init__(self, kind: type[dict[str, Any]]) -> None:
         super().__init__()
@@ -501,7 +502,7 @@ def gradients_at_any_output(trial: Trial, make: Callable[[], Watched]) -> Pairs:
     with no_warnings(), trial.watch(world.layer, by_handle=True):
         (handle,) = yield from registered(trial, world.layer, [seen])
         first = None
-        for (when, mode), sign in zip(PASSES, (1, -2, 3), strict=True):
+        for (when, mode), sign in zip(MODES, (1, -2, 3), strict=True):
             early = dict(seen)
             output = yield from watched_forward(trial, world, x, when, mode)
             why = "emptied" if early.keys() - seen.keys() else "in-the-forward"

@@ -11,7 +11,6 @@ from hooklab.course.exercises.misconceptions import alike, fitting
 from hooklab.course.exercises.reasons import reason_of_exception
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.varying import every_pass, homes, returns_of_pre_hooks, runs_of
-from hooklab.course.lesson05.passes import hooked
 
 # --- guesses
 
@@ -226,14 +225,3 @@ def test_a_planned_error_comes_out_or_does_not():
     assert error_comes_out(Trial(raises), raises)
     assert not error_comes_out(Trial(hides), hides)
     assert "train() raised an exception" in str(hidden_error("train()"))
-
-
-def test_a_hook_that_removes_itself_in_a_pass_is_told():
-    layer = nn.ReLU()
-
-    def register(layer):
-        handle = layer.register_forward_hook(lambda *_: handle.remove())
-        return handle
-
-    with pytest.raises(NotYet, match="after one pass, your hook is gone"), hooked(Trial(register), layer):
-        layer(torch.ones(1))
