@@ -229,7 +229,7 @@ assert net.body.weight.tolist() == [[1.0, 2.0]] and list(old) == ["fc.weight", "
 # ●●○ · 7 minutes
 #
 # An old attention layer had two linear layers, `q` and `k`. The new one has a single layer `qk`, whose weight and bias are those of
-# `q` on top of those of `k` (some of these layers have no bias). Put a hook on `module`, an attention layer of the new kind, so that
+# `q` on top of those of `k` (some of these layers have no bias; `q` and `k` can have different heights). Put a hook on `module`, an attention layer of the new kind, so that
 # old and new checkpoints load, wherever in a model it stands. Return the handle. A checkpoint that lacks one half must fail as it does
 # without your hook: with an error that calls the other half by its name in the file (`q.weight`, say).
 #

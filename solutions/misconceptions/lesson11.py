@@ -1,0 +1,220 @@
+"""What people get wrong in lesson 11."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+# --- 11.1
+
+
+def memory(tensor):
+    return tensor.untyped_storage().nbytes()
+
+
+def is_tensor(name, value):
+    return isinstance(value, torch.Tensor)
+
+
+def carried(
+    size=memory,
+    modules=nn.Module.named_modules,
+    takes=is_tensor,
+    name=lambda place, name: f"{place}.{name}" if place else name,
+    tables=lambda module: [vars(module)],
+):
+    """Find the tensors on a model's modules; each part can be exchanged."""
+
+    def answer(model):
+        return {
+            name(place, key): size(value)
+            for place, module in modules(model)
+            for table in tables(module)
+            for key, value in table.items()
+            if takes(key, value)
+        }
+
+    return answer
+
+
+def base_memory(value):
+    base = value if value._base is None else value._base
+    return base.nbytes
+
+
+def what_is_not_saved(model):
+    tables = carried(tables=lambda module: [vars(module), module._buffers])
+    return {name: size for name, size in tables(model).items() if name not in model.state_dict()}
+
+
+def shared_memory_once(model):
+    seen = set()
+
+    def size(value):
+        start = value.untyped_storage().data_ptr()
+        return 0 if start in seen else seen.add(start) or memory(value)
+
+    return carried(size)(model)
+
+
+def removing(model):
+    found = carried()(model)
+    for name in found:
+        place, _, last = name.rpartition(".")
+        delattr(model.get_submodule(place), last)
+    return found
+
+
+# --- 11.2
+
+
+def joining(
+    start=lambda prefix: prefix,
+    halves="qk",
+    kinds=("weight", "bias"),
+    ask=lambda names, state: all(name in state for name in names),
+    take=lambda state, name: state.pop(name),
+    join=torch.cat,
+):
+    """Join the halves of an old checkpoint; each part can be exchanged."""
+
+    def hook(module, state, prefix, *others):
+        for kind in kinds:
+            names = [f"{start(prefix)}{half}.{kind}" for half in halves]
+            if ask(names, state):
+                state[f"{start(prefix)}qk.{kind}"] = join([take(state, name) for name in names])
+
+    return hooking(hook)
+
+
+def hooking(hook):
+    return lambda module: module.register_load_state_dict_pre_hook(hook)
+
+
+@hooking
+def all_or_nothing(module, state, prefix, *others):
+    names = [f"{prefix}{half}.{kind}" for half in "qk" for kind in ("weight", "bias")]
+    if all(name in state for name in names):
+        for kind in ("weight", "bias"):
+            state[f"{prefix}qk.{kind}"] = torch.cat([state.pop(f"{prefix}{half}.{kind}") for half in "qk"])
+
+
+@hooking
+def asks_for_weights_alone(module, state, prefix, *others):
+    if f"{prefix}q.weight" in state and f"{prefix}k.weight" in state:
+        for kind in ("weight", "bias"):
+            halves = [state.pop(f"{prefix}{half}.{kind}", None) for half in "qk"]
+            if halves[0] is not None and halves[1] is not None:
+                state[f"{prefix}qk.{kind}"] = torch.cat(halves)
+
+
+@hooking
+def takes_halves_out_first(module, state, prefix, *others):
+    for kind in ("weight", "bias"):
+        halves = [state.pop(f"{prefix}{half}.{kind}", None) for half in "qk"]
+        if halves[0] is not None and halves[1] is not None:
+            state[f"{prefix}qk.{kind}"] = torch.cat(halves)
+
+
+@hooking
+def replaces_in_the_whole_name(module, state, prefix, *others):
+    for name in list(state):
+        other = name.replace("q.", "k.")
+        if name.startswith(f"{prefix}q.") and other in state:
+            state[name.replace("q.", "qk.")] = torch.cat([state.pop(name), state.pop(other)])
+
+
+@hooking
+def every_layer_with_such_names(module, state, prefix, *others):
+    for name in list(state):
+        start, half, kind = ("", *name.split("."))[-3:] if name.count(".") < 2 else name.rsplit(".", 2)
+        other = ".".join(filter(None, [start, "k", kind]))
+        if half == "q" and other in state:
+            state[".".join(filter(None, [start, "qk", kind]))] = torch.cat([state.pop(name), state.pop(other)])
+
+
+@hooking
+def half_missing(module, state, prefix, *others):
+    for kind in ("weight", "bias"):
+        names = [f"{prefix}{half}.{kind}" for half in "qk"]
+        found = [name for name in names if name in state]
+        if len(found) == 1:
+            raise RuntimeError("one half is missing")
+        if found:
+            state[f"{prefix}qk.{kind}"] = torch.cat([state.pop(name) for name in names])
+
+
+def two_rows_each(halves):
+    joined = torch.empty(4, *halves[0].shape[1:])
+    joined[:2], joined[2:] = halves[0], halves[1]
+    return joined
+
+
+def removing_itself(module):
+    def hook(*args):
+        handle.remove()
+        with joining()(module):
+            next(reversed(module._load_state_dict_pre_hooks.values()))(*args[1:])
+
+    handle = module.register_load_state_dict_pre_hook(hook)
+    return handle
+
+
+def one_hook_more(module):
+    module.register_load_state_dict_pre_hook(lambda *args: None)
+    return joining()(module)
+
+
+MISCONCEPTIONS: dict[str, dict[str, Any]] = {
+    "11.1": {
+        "forgotten-return": lambda model: None,
+        "names-alone": lambda model: list(carried()(model)),
+        "removes-them": removing,
+        "nothing-found": lambda model: {},
+        "parameters": carried(tables=lambda module: [vars(module), module._parameters]),
+        "buffers": carried(tables=lambda module: [vars(module), module._buffers]),
+        "parameters-and-buffers": carried(tables=lambda module: [vars(module), module._parameters, module._buffers]),
+        "buffers-that-are-not-saved": what_is_not_saved,
+        "children-only": carried(modules=nn.Module.named_children),
+        "leaves-the-model-out": carried(modules=lambda model: list(model.named_modules())[1:]),
+        "model-only": carried(modules=lambda model: [("", model)]),
+        "no-place": carried(name=lambda place, name: name),
+        "begins-with-a-dot": carried(name=lambda place, name: f"{place}.{name}"),
+        "own-numbers-only": carried(lambda value: value.nbytes),
+        "no-bytes": carried(lambda value: memory(value) // value.element_size()),
+        "own-numbers-no-bytes": carried(torch.numel),
+        "base-of-the-view": carried(base_memory),
+        "shared-memory-once": shared_memory_once,
+        "storage-itself": carried(lambda value: value.untyped_storage()),
+        "plain-tensors-only": carried(takes=lambda name, value: type(value) is torch.Tensor),
+        "with-a-graph-only": carried(takes=lambda name, value: is_tensor(name, value) and value.requires_grad),
+        "without-a-graph-only": carried(takes=lambda name, value: is_tensor(name, value) and not value.requires_grad),
+        "no-underscore": carried(takes=lambda name, value: is_tensor(name, value) and not name.startswith("_")),
+        "float32-only": carried(takes=lambda name, value: is_tensor(name, value) and value.dtype == torch.float32),
+    },
+    "11.2": {
+        "nothing-changed": hooking(lambda *args: None),
+        "without-the-prefix": joining(start=lambda prefix: ""),
+        "prefix-written-down": joining(start=lambda prefix: prefix and "1."),
+        "k-on-top": joining(halves="kq"),
+        "weights-alone": joining(kinds=["weight"]),
+        "biases-alone": joining(kinds=["bias"]),
+        "old-names-stay": joining(take=lambda state, name: state[name]),
+        "never-asks": joining(ask=lambda names, state: True),
+        "asks-for-q-alone": joining(ask=lambda names, state: names[0] in state),
+        "asks-for-k-alone": joining(ask=lambda names, state: names[1] in state),
+        "asks-for-any-half": joining(ask=lambda names, state: any(name in state for name in names)),
+        "asks-for-weights-alone": asks_for_weights_alone,
+        "all-or-nothing": all_or_nothing,
+        "takes-halves-out-first": takes_halves_out_first,
+        "side-by-side": joining(join=lambda halves: torch.cat(halves, dim=-1)),
+        "adds-halves": joining(join=lambda halves: halves[0] + halves[1]),
+        "two-rows-each": joining(join=two_rows_each),
+        "row-by-row": joining(join=lambda halves: torch.stack(halves, dim=1).flatten(0, 1)),
+        "replaces-in-the-whole-name": replaces_in_the_whole_name,
+        "every-layer": every_layer_with_such_names,
+        "error-of-its-own": half_missing,
+        "removes-itself": removing_itself,
+        "one-hook-more": one_hook_more,
+    },
+}
