@@ -63,8 +63,8 @@ gradients_at_once = number(
         "for it.",
         21: "You may have counted twenty gradients that wait and one that passes. You're close; but the innermost skip "
         "leads to the very next layer, so at that moment the one that passes is itself the twentieth.",
-        40: "You may have thought that all gradients are kept until `backward()` returns; but they are freed as soon as "
-        "no skip and no layer needs them. (Calling `retain_grad()` on every output would keep them all.)",
+        40: "You may have thought that all gradients are kept until `backward()` returns; but they are freed as soon "
+        "as no skip and no layer needs them. (Calling `retain_grad()` on every output would keep them all.)",
     },
     otherwise="You may have counted another way; but what counts is which gradients have been computed and are still "
     "needed: in the middle of the pass, nearly every skip holds one that waits for its layer.",

@@ -86,10 +86,10 @@ hooks_that_run = number(
         "pass.",
         5: "You may have thought that `direct` does its work, so its hook runs; but the model calls its `forward`, and "
         "that goes past the code that runs hooks. (Or you counted `blocks`; but nothing calls the list itself.)",
-        6: "You may have thought that all but `unused` are on the way; but a hook needs a call, and two of these modules "
-        "aren't called.",
+        6: "You may have thought that all but `unused` are on the way; but a hook needs a call, and two of these "
+        "modules aren't called.",
         7: "You may have thought that a registered hook runs; but it runs when its module is called, and not before.",
     },
-    otherwise="You may have counted another way; but only calls count: go through `forward`, count each `something(x)`, "
-    "and add the call of the model itself.",
+    otherwise="You may have counted another way; but only calls count: go through `forward`, count each "
+    "`something(x)`, and add the call of the model itself.",
 )

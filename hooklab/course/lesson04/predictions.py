@@ -11,8 +11,8 @@ inverted_digits = prediction(
     Choice(
         "nearly all: the shapes are the same",
         lambda came: came > 0.8,
-        "You may have thought that the shapes are the same, as you and I see them; but the filters add up ink with fixed "
-        "weights, and nothing in them knows about shapes.",
+        "You may have thought that the shapes are the same, as you and I see them; but the filters add up ink with "
+        "fixed weights, and nothing in them knows about shapes.",
     ),
     Choice(
         "about half",
@@ -28,8 +28,8 @@ inverted_digits = prediction(
     Choice(
         "hardly any",
         lambda came: came <= 0.02,
-        "It's worse than guessing. What was paper is ink now, with the same weights: where ink was evidence for a digit, "
-        "paper is now, so the right answer is voted down.",
+        "It's worse than guessing. What was paper is ink now, with the same weights: where ink was evidence for a "
+        "digit, paper is now, so the right answer is voted down.",
     ),
 )
 
@@ -46,8 +46,8 @@ in_place_twice = prediction(
     Choice(
         "12 and 12",
         lambda came: came == [12.0, 12.0],
-        "You may have thought that each call stands alone; but both get the same tensor, and the first call has changed "
-        "it.",
+        "You may have thought that each call stands alone; but both get the same tensor, and the first call has "
+        "changed it.",
     ),
     Choice(
         "12 and 24",
@@ -58,8 +58,8 @@ in_place_twice = prediction(
 
 arguments_by_name = prediction(
     "4.c",
-    "The pre-hook doubles everything in `args`. `scale` returns `x * factor`, with x = 2 and factor = 5. What do the two "
-    "calls give?",
+    "The pre-hook doubles everything in `args`. `scale` returns `x * factor`, with x = 2 and factor = 5. What do the "
+    "two calls give?",
     Choice(
         "20 and 20: x is doubled in both",
         lambda came: came == [20.0, 20.0],

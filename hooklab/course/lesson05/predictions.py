@@ -48,9 +48,9 @@ a_hook_that_only_looks = prediction(
     Choice(
         "at 1 without the hook, below 1 with it",
         lambda came: came[0] == 1.0 and came[1] < 1.0,
-        "Without the hook, the `.grad` of the spare weight is None, and the optimizer skips it. With the hook it is zero: "
-        "the hook adds a node before the module, and when a gradient comes back for one of the inputs, that node fills "
-        "in zeros for the others. A weight with a gradient of zero does get weight decay.",
+        "Without the hook, the `.grad` of the spare weight is None, and the optimizer skips it. With the hook it is "
+        "zero: the hook adds a node before the module, and when a gradient comes back for one of the inputs, that "
+        "node fills in zeros for the others. A weight with a gradient of zero does get weight decay.",
     ),
 )
 
@@ -61,8 +61,8 @@ who_knows_domain_1 = prediction(
     Choice(
         "both, because their `classes` parts are trained in the same way",
         lambda right: min(right) > 0.9,
-        "You may have thought that a hook on `domains` can't affect `classes`; but both read the same features, and the "
-        "hook changes how the features are trained.",
+        "You may have thought that a hook on `domains` can't affect `classes`; but both read the same features, and "
+        "the hook changes how the features are trained.",
     ),
     Choice(
         "the one without the hook, because its features know more",

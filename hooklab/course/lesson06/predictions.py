@@ -16,8 +16,8 @@ which_line_runs_it = number(
         99: "You may have thought that what you set on the object wins over the class, as for ordinary methods; but "
         "Python takes `__call__` from the class alone.",
         10: "You may have thought that the hook belonged to the old `forward`; but it isn't `forward` that runs hooks.",
-        100: "You may have thought that the hook runs around whatever you set on the layer; but Python never calls that "
-        "`__call__`.",
+        100: "You may have thought that the hook runs around whatever you set on the layer; but Python never calls "
+        "that `__call__`.",
     },
     otherwise="You may have combined the hook, the new `forward` and the new `__call__` in another way; but one of the "
     "three is never used.",
@@ -45,8 +45,8 @@ after_an_error = prediction(
     Choice(
         "it does not run: `forward` went well, and the option is for a `forward` that raises",
         lambda got: not got,
-        "You may have thought that the option is for errors in `forward` alone; but it covers everything that can raise "
-        "in a call: pre-hooks, `forward`, and the hooks before this one.",
+        "You may have thought that the option is for errors in `forward` alone; but it covers everything that can "
+        "raise in a call: pre-hooks, `forward`, and the hooks before this one.",
     ),
     Choice(
         "`None`, since the call has failed",

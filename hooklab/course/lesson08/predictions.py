@@ -10,8 +10,8 @@ a_branch_not_taken = prediction(
     Choice(
         "0: the branch that is taken is a constant",
         lambda came: came == 0.0,
-        "You may have thought of `where` as an `if` that runs one branch; but both branches have been computed, and both "
-        "get a gradient.",
+        "You may have thought of `where` as an `if` that runs one branch; but both branches have been computed, and "
+        "both get a gradient.",
     ),
     Choice(
         "inf: the derivative of the logarithm at 0",
@@ -21,39 +21,39 @@ a_branch_not_taken = prediction(
     Choice(
         "nan",
         lambda came: came != came,
-        "Both branches are computed, and both get a gradient. The branch that isn't taken gets a gradient of 0, times the "
-        "derivative of the logarithm, 1/0 = inf. And 0 · inf is nan.",
+        "Both branches are computed, and both get a gradient. The branch that isn't taken gets a gradient of 0, times "
+        "the derivative of the logarithm, 1/0 = inf. And 0 · inf is nan.",
     ),
     Choice(
         "an error",
         lambda came: came is None,
-        "You may have expected an error; but to PyTorch a nan is a number like any other. Nothing stops, and that's why "
-        "you have to look for it.",
+        "You may have expected an error; but to PyTorch a nan is a number like any other. Nothing stops, and that's "
+        "why you have to look for it.",
     ),
 )
 
 how_much_is_left = prediction(
     "8.b",
-    "Patient B has eight sigmoid layers. The gradient at its last layer is the measure: what share of it is left at the "
-    "first layer?",
+    "Patient B has eight sigmoid layers. The gradient at its last layer is the measure: what share of it is left at "
+    "the first layer?",
     Choice(
         "about a hundredth",
-        lambda share: 1e-3 < share,
-        "You may have thought that eight layers take away a little each; but a sigmoid passes on a quarter at most, and "
-        "the weights take more.",
+        lambda share: share > 1e-3,
+        "You may have thought that eight layers take away a little each; but a sigmoid passes on a quarter at most, "
+        "and the weights take more.",
     ),
     Choice(
         "about one in 65,000: eight times a quarter",
         lambda share: 1e-6 < share <= 1e-3,
-        "You may have multiplied eight quarters, the most that eight sigmoids can pass on; but the gradient goes through "
-        "the weights as well, and they are small.",
+        "You may have multiplied eight quarters, the most that eight sigmoids can pass on; but the gradient goes "
+        "through the weights as well, and they are small.",
     ),
     Choice(
         "less than one in a million",
         lambda share: 0 < share <= 1e-6,
-        "Each layer passes on a small part, a quarter from the sigmoid at most, and less after the weights. Eight times a "
-        "small part is next to nothing: the gradient vanishes. The last layers learn to guess, the first ones stand "
-        "still.",
+        "Each layer passes on a small part, a quarter from the sigmoid at most, and less after the weights. Eight "
+        "times a small part is next to nothing: the gradient vanishes. The last layers learn to guess, the first ones "
+        "stand still.",
     ),
     Choice(
         "nothing: it is exactly 0",
@@ -69,10 +69,10 @@ when_it_dies = prediction(
     Choice(
         "in one of the first ten",
         lambda last: last < 10,
-        "Five steps, and a channel that fired everywhere is dark for the rest of the training: Adam's first steps move "
-        "each weight by nearly the whole learning rate, whatever the size of its gradient. If most weights of a unit are "
-        "pushed down together, it's below zero at once. (In the picture, channel 13 goes dark as well, for seven steps, "
-        "and comes back; channel 15 begins dark and wakes.)",
+        "Five steps, and a channel that fired everywhere is dark for the rest of the training: Adam's first steps "
+        "move each weight by nearly the whole learning rate, whatever the size of its gradient. If most weights of a "
+        "unit are pushed down together, it's below zero at once. (In the picture, channel 13 goes dark as well, for "
+        "seven steps, and comes back; channel 15 begins dark and wakes.)",
     ),
     Choice(
         "somewhere in the middle",
@@ -83,8 +83,8 @@ when_it_dies = prediction(
     Choice(
         "near the end",
         lambda last: last >= 120,
-        "You may have thought of weights that drift slowly until they are too far off; but the steps are largest at the "
-        "beginning.",
+        "You may have thought of weights that drift slowly until they are too far off; but the steps are largest at "
+        "the beginning.",
     ),
 )
 
@@ -94,13 +94,14 @@ after_its_death = prediction(
     Choice(
         "they stand still",
         lambda came: came["steps"] == 0,
-        "You may have thought that no gradient means no step, and that's true of plain SGD; but Adam steps by a running "
-        "mean of past gradients.",
+        "You may have thought that no gradient means no step, and that's true of plain SGD; but Adam steps by a "
+        "running mean of past gradients.",
     ),
     Choice(
         "they move once or twice, then stand still",
         lambda came: 0 < came["steps"] < 5,
-        "You may have thought that Adam forgets quickly; but its running mean keeps nine tenths of itself in each step.",
+        "You may have thought that Adam forgets quickly; but its running mean keeps nine tenths of itself in each "
+        "step.",
     ),
     Choice(
         "they move in every step",

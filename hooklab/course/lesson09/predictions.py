@@ -30,8 +30,8 @@ never_trained = prediction(
     Choice(
         "nearly all 100",
         lambda came: came >= 75,
-        "Times input: where the picture is bright, the map is large, whatever the network does. Our shapes are brighter "
-        "than their background, so the map shows the picture. Anyone would have found it convincing.",
+        "Times input: where the picture is bright, the map is large, whatever the network does. Our shapes are "
+        "brighter than their background, so the map shows the picture. Anyone would have found it convincing.",
     ),
 )
 
@@ -49,7 +49,7 @@ heads_off = prediction(
         "one: hardly anything is lost; both: nearly all",
         lambda came: min(came[:2]) > 0.85 and came[2] < 0.3,
         "Each of the two does the whole job alone. If you had listed for each head what is lost without it, you would "
-        "have crossed out both. \"It isn't needed\" doesn't mean \"it does nothing\": what is there twice hides from "
+        'have crossed out both. "It isn\'t needed" doesn\'t mean "it does nothing": what is there twice hides from '
         "anyone who switches off one thing at a time. Layer 0 is no different: without both heads nearly all is lost, "
         "but either one may go.",
     ),
@@ -75,22 +75,22 @@ where_after_layer_0 = prediction(
     Choice(
         "10: that is where the token was replaced",
         lambda came: came == 10,
-        "You may have thought of the place of the damage, and after the embedding that's right; but layer 0 has already "
-        "carried on what it needs from there.",
+        "You may have thought of the place of the damage, and after the embedding that's right; but layer 0 has "
+        "already carried on what it needs from there.",
     ),
     Choice(
         "11: the token behind the one that was replaced",
         lambda came: came == 11,
-        "The picture shows the share of lost answers that a patch brings back. At each depth one single place is enough, "
-        "and it moves: 10, 11, 22. The heads of layer 0 look one back, so position 11 holds which token comes before it. "
-        "Layer 1, at position 22, looks for the position that comes after the present token, finds 11, and fetches what "
-        "is there.",
+        "The picture shows the share of lost answers that a patch brings back. At each depth one single place is "
+        "enough, and it moves: 10, 11, 22. The heads of layer 0 look one back, so position 11 holds which token comes "
+        "before it. Layer 1, at position 22, looks for the position that comes after the present token, finds 11, and "
+        "fetches what is there.",
     ),
     Choice(
         "22: that is where the answer is wanted",
         lambda came: came == 22,
-        "You may have thought of the place where the answer is needed, and one layer later that's right; but after layer "
-        "0 nothing of the answer has arrived there yet.",
+        "You may have thought of the place where the answer is needed, and one layer later that's right; but after "
+        "layer 0 nothing of the answer has arrived there yet.",
     ),
     Choice(
         "at no single one: it is spread over several",

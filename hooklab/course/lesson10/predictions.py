@@ -17,9 +17,9 @@ order_at_one_place = prediction(
     Choice(
         "tensor hook, node pre-hook, node hook",
         lambda order: order == ["tensor hook", "node pre-hook", "node hook"],
-        "The kind decides, not the order of registration. The gradient of `y` comes to `y` first: its tensor hooks run, "
-        "and `retain_grad()` keeps what they have left. Then it comes to the node that made `y`: its pre-hook, its work, "
-        "its hook. (The picture goes on to `x`. Read it from right to left.)",
+        "The kind decides, not the order of registration. The gradient of `y` comes to `y` first: its tensor hooks "
+        "run, and `retain_grad()` keeps what they have left. Then it comes to the node that made `y`: its pre-hook, "
+        "its work, its hook. (The picture goes on to `x`. Read it from right to left.)",
     ),
     Choice(
         "node pre-hook, node hook, tensor hook",
@@ -30,15 +30,15 @@ order_at_one_place = prediction(
     Choice(
         "node pre-hook, tensor hook, node hook",
         lambda order: order == ["node pre-hook", "tensor hook", "node hook"],
-        "You may have thought that a pre-hook comes before everything, as with modules; but this one is the node's, and "
-        "the tensor hook has its turn before the node gets the gradient.",
+        "You may have thought that a pre-hook comes before everything, as with modules; but this one is the node's, "
+        "and the tensor hook has its turn before the node gets the gradient.",
     ),
 )
 
 hook_on_a_leafs_node = prediction(
     "10.b",
-    "`w` has a hook on its node and a tensor hook. Two backward passes follow, each through a new graph. How many times "
-    "does the node's hook run?",
+    "`w` has a hook on its node and a tensor hook. Two backward passes follow, each through a new graph. How many "
+    "times does the node's hook run?",
     Choice(
         "twice",
         lambda count: count == 2,
@@ -48,16 +48,16 @@ hook_on_a_leafs_node = prediction(
     Choice(
         "once",
         lambda count: count == 1,
-        "You may have thought that the first backward pass frees the node together with its graph, and graphs do own the "
-        "node; but when the hook was registered, there was no graph yet.",
+        "You may have thought that the first backward pass frees the node together with its graph, and graphs do own "
+        "the node; but when the hook was registered, there was no graph yet.",
     ),
     Choice(
         "never",
         lambda count: count == 0,
-        "A leaf doesn't own its node. The graphs that end in the leaf do. `get_gradient_edge(w)` created a node when there "
-        "was no graph; nothing kept it, so it was freed at the end of that line, and the hook with it. Each forward pass "
-        "then created a new node. The tensor hook survives, because it's stored on `w` itself: autograd puts it on every "
-        "new node.",
+        "A leaf doesn't own its node. The graphs that end in the leaf do. `get_gradient_edge(w)` created a node when "
+        "there was no graph; nothing kept it, so it was freed at the end of that line, and the hook with it. Each "
+        "forward pass then created a new node. The tensor hook survives, because it's stored on `w` itself: autograd "
+        "puts it on every new node.",
     ),
 )
 
@@ -67,8 +67,8 @@ one_checkpoint_round_all = prediction(
     Choice(
         "about one sixteenth",
         lambda share: share < 0.2,
-        "You may have thought that only the input is kept, and at the end of the forward pass that's true; but the peak "
-        "counts the backward pass too.",
+        "You may have thought that only the input is kept, and at the end of the forward pass that's true; but the "
+        "peak counts the backward pass too.",
     ),
     Choice(
         "about half",
@@ -79,13 +79,13 @@ one_checkpoint_round_all = prediction(
     Choice(
         "the same",
         lambda share: 0.8 <= share < 1.2,
-        "The second run computes all sixteen outputs again, and the backward pass needs them all, from the last one on. "
-        "It's the same mountain of memory, only later.",
+        "The second run computes all sixteen outputs again, and the backward pass needs them all, from the last one "
+        "on. It's the same mountain of memory, only later.",
     ),
     Choice(
         "about twice as much",
         lambda share: share >= 1.2,
-        "You may have thought that everything is computed twice, and that does cost the time of a forward pass; but the "
-        "first run's values are gone by then.",
+        "You may have thought that everything is computed twice, and that does cost the time of a forward pass; but "
+        "the first run's values are gone by then.",
     ),
 )
