@@ -163,7 +163,8 @@ z = s + t
 figure = figures.fork(x, y, {"s = y²": s, "t = 3·y": t}, z)
 
 seen = []
-with y.register_hook(lambda grad: seen.append(grad.item())):  # a handle also works with `with`
+# a handle also works with `with`
+with y.register_hook(lambda grad: seen.append(grad.item())):
     z.backward()
 
 print("What came out:")
@@ -173,7 +174,7 @@ plt.show()
 # %%
 reveal("1.b", seen)
 assert seen == [9.0] and x.grad.item() == 9.0, (
-    "With the page's functions, the hook on y sees one gradient, 9, and x.grad is 9 too."
+    "With the page's functions, the hook on y runs once, with 9, and x.grad is 9."
 )
 
 # %% [markdown] tags=["exercise"]
@@ -301,7 +302,9 @@ reveal("1.c", max(with_long_skips))
 assert len(with_long_skips) == 40 and max(with_long_skips) == 20, (
     "With the page's forty layers, at most 20 gradients are in memory at one time."
 )
-assert with_long_skips[-1] == 1, "At the end of the pass, only the last gradient is left."
+assert with_long_skips[-1] == 1, (
+    "At the end of the pass, only the last gradient is left."
+)
 
 # %% [markdown]
 # ### "Trying to backward through the graph a second time"

@@ -275,16 +275,17 @@ with y.register_hook(look), y.register_hook(double):
 
 print("What came out:")
 print("y.grad =", y.grad.flatten().tolist())
-after = {"look": got["double"], "double": y.grad}  # each hook, and the gradient after it
+# each hook, and the gradient after it
+after = {"look": got["double"], "double": y.grad}
 figure = figures.hook_chain(got["look"], after, kept=y.grad, owner="y")
 plt.show()
 
 # %% tags=["claim-S4.5", "field", "field-07"]
 reveal("2.b", y.grad.flatten().tolist())
 assert list(got) == ["look", "double"], "On this page, `look` runs before `double`."
-assert got["look"].flatten().tolist() == got["double"].flatten().tolist() == [3.0, 5.0], (
-    "With the page's x, both hooks see the gradient [3, 5]."
-)
+assert (
+    got["look"].flatten().tolist() == got["double"].flatten().tolist() == [3.0, 5.0]
+), "With the page's x, both hooks see the gradient [3, 5]."
 assert y.grad.flatten().tolist() == x.grad.flatten().tolist() == [6.0, 10.0], (
     "With the page's x, `y.grad` and `x.grad` are [6, 10]."
 )
@@ -486,7 +487,9 @@ with torch.no_grad():  # the layers are 0 and 2, each with its ReLU behind it
 
 print("What came out:")
 print("norm of the first layer's gradient, in the last step:", large["norms"][-1])
-print(f"all zeros, for all {len(images):,} pictures: layer 0 {off[0]}, layer 2 {off[1]}")
+print(
+    f"all zeros, for all {len(images):,} pictures: layer 0 {off[0]}, layer 2 {off[1]}"
+)
 
 # %%
 reveal("2.c", large["norms"][-1])

@@ -72,9 +72,10 @@ for handle in handles:
 
 # %%
 reveal("3.a", order)
-assert order == ["Times", "ReLU", "Times", "Sequential"] and result.tolist() == [20.0, 0.0], (
-    "With the page's model and input, the layers report in their order, then the model."
-)
+assert order == ["Times", "ReLU", "Times", "Sequential"] and result.tolist() == [
+    20.0,
+    0.0,
+], "With the page's model and input, the layers report in their order, then the model."
 
 # %% [markdown]
 # The hook gets three arguments:
@@ -377,8 +378,9 @@ with cnn.relu2.register_forward_hook(keep_what_goes_in):
 largest = maps["into"].amax(dim=(0, 2, 3))  # per channel, over all digits and places
 print("What came out:")
 for channel in unchanged:
-    above = (maps["into"][:, channel] > 0).sum().item()
-    print(f"channel {channel}: above zero at {above} of {maps['into'][:, 0].numel():,} places")
+    into = maps["into"][:, channel]
+    above = (into > 0).sum().item()
+    print(f"channel {channel}: above zero at {above} of {into.numel():,} places")
 assert unchanged and (largest[unchanged] <= 0).all()
 assert (largest[[c for c in range(16) if c not in unchanged]] > 1).all()
 
@@ -577,7 +579,9 @@ predict("3.d")
 # %% tags=["predict"]
 quiet, heard = Quiet(), []
 names = {module: name for name, module in quiet.named_modules()}
-handles = [m.register_forward_hook(lambda m, a, o: heard.append(names[m])) for m in names]
+handles = [
+    m.register_forward_hook(lambda m, a, o: heard.append(names[m])) for m in names
+]
 result = quiet(torch.tensor([1.0, -1.0]))
 for handle in handles:
     handle.remove()
@@ -592,7 +596,7 @@ assert heard == ["blocks.0", "blocks.1", "last", ""], (
     "In the page's model, four hooks run: the two blocks', last's and the model's."
 )
 assert result.tolist() == [300.0, 0.0], (
-    "With the page's input, `direct` and the relu do their work: the result is (300, 0)."
+    "With the page's input, `direct` and the relu do their work: it's (300, 0)."
 )
 
 # %% [markdown]

@@ -155,7 +155,7 @@ print("first call:", first, "  second call:", second, "  my tensor now:", mine.i
 # %% tags=["field", "field-184"]
 reveal("4.b", [first, second])
 assert (first, second, mine.item()) == (12.0, 24.0, 8.0), (
-    "With the page's numbers, the calls give 12 and 24, and the caller's tensor holds 8."
+    "With the page's numbers, the calls give 12 and 24, and `mine` holds 8."
 )
 
 # %% [markdown] tags=["exercise"]

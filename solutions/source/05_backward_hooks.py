@@ -207,7 +207,9 @@ predict("5.b")
 # %% tags=["predict"]
 counted = []
 without_hook = train()
-with_hook = train(lambda module, grad_input, grad_output: counted.append(numbers(grad_input)))
+with_hook = train(
+    lambda module, grad_input, grad_output: counted.append(numbers(grad_input))
+)
 
 print("What came out:")
 print("without the hook:", round(without_hook.item(), 3))
@@ -398,7 +400,8 @@ with turned.domains.register_full_backward_hook(turn_around):
 
 right = [transfer.classes_right(network) for network in (plain, turned)]
 print("What came out:")
-print("more than 9 in 10 right in domain 1:", right[0] > 0.9, "without the hook,", right[1] > 0.9, "with it")
+for name, share in zip(("without the hook", "with it"), right, strict=True):
+    print(f"more than 9 in 10 right in domain 1, {name}: {share > 0.9}")
 
 # %%
 reveal("5.c", right)
@@ -416,12 +419,18 @@ plots.show(figures.two_domains(networks), figures.TWO_DOMAINS)
 
 x, _, domain = transfer.two_domains()
 with torch.no_grad():
-    readable = [transfer.domain_readable(network.features(x), domain) for network in (plain, turned)]
+    readable = [
+        transfer.domain_readable(network.features(x), domain)
+        for network in (plain, turned)
+    ]
 assert readable[0] > 0.95 and readable[1] < 0.8  # 0.5 is guessing
 
 place = x[domain == 0]
 further_right = place + torch.tensor([2.5, 0.0])  # at the same height
-same = [((one(place)[0] > 0) == (one(further_right)[0] > 0)).float().mean() for one in (plain, turned)]
+same = [
+    ((one(place)[0] > 0) == (one(further_right)[0] > 0)).float().mean()
+    for one in (plain, turned)
+]
 assert same[0] < 0.8 and same[1] > 0.95  # the answers of the second do not mind
 
 # %% [markdown]

@@ -410,7 +410,9 @@ def raises(module, args, output):
 got = []
 layer = nn.ReLU()
 layer.register_forward_hook(raises)
-layer.register_forward_hook(lambda m, args, output: got.append(output.tolist()), always_call=True)
+layer.register_forward_hook(
+    lambda m, args, output: got.append(output.tolist()), always_call=True
+)
 print("What came out:")
 print(error_of(layer, torch.tensor([-1.0, 5.0])))
 print("the always_call hook got", got)

@@ -572,7 +572,7 @@ plt.show()
 # %%
 reveal("8.d", afterwards)
 assert moved.min() > 0 and seen.gradient[last + 1 :, dead[0]].max() == 0.0, (
-    "In the page's training, seed 0, the weights move in all ten steps, without a gradient."
+    "In the page's training, seed 0, the weights move in all ten steps."
 )
 
 # %% [markdown]

@@ -165,7 +165,9 @@ predict("9.a")
 
 # %% tags=["predict"]
 untrained = shapes.untrained()
-hits = maps.points_at(maps.gradient_times_input(untrained, some.images, some.labels), some.masks)
+hits = maps.points_at(
+    maps.gradient_times_input(untrained, some.images, some.labels), some.masks
+)
 print("What came out:")
 print("maps of 100 that point at the shape, to the nearest ten:", round(10 * hits) * 10)
 
@@ -181,10 +183,17 @@ print("What came out:")
 networks = {"own tags": network, "random tags": mended, "random weights": untrained}
 few = shapes.Pictures(*(part[:60] for part in scanned))
 score = {
-    method: {name: maps.points_at(make(one, few.images, few.labels), few.masks) for name, one in networks.items()}
+    method: {
+        name: maps.points_at(make(one, few.images, few.labels), few.masks)
+        for name, one in networks.items()
+    }
     for method, make in maps.METHODS.items()
 }
-figure = figures.scoreboard(score, "share of 60 maps that point at the shape", (maps.chance(few.masks), "chance"))
+figure = figures.scoreboard(
+    score,
+    "share of 60 maps that point at the shape",
+    (maps.chance(few.masks), "chance"),
+)
 plt.show()
 
 assert all(one["own tags"] < 0.4 and one["random tags"] > 0.7 for one in score.values())
@@ -414,7 +423,13 @@ predict("9.b")
 def right_without(layer, *switched):
     with without(layer, *switched):
         share = copying.accuracy(copier, made)
-    left = "more than 85" if share > 0.85 else "fewer than 35" if share < 0.35 else "35 to 85"
+    left = (
+        "more than 85"
+        if share > 0.85
+        else "fewer than 35"
+        if share < 0.35
+        else "35 to 85"
+    )
     print(f"layer {layer} without {list(switched)}: of 100 answers, {left} are right")
     return share
 
@@ -470,7 +485,8 @@ assert lost[0].float().mean() < 0.05 and lost[1].float().mean() > 0.15
 predict("9.c")
 
 # %% tags=["predict", "figure"]
-back = heads.carried(copier, clean, position=10)  # (embed, layers.0, layers.1) × 23 positions
+# (embed, layers.0, layers.1) × 23 positions
+back = heads.carried(copier, clean, position=10)
 after_layer_0 = int(back[1].argmax()) if back[1].max() > 0.9 else -1
 print("What came out:")
 print("After layer 0, the answer comes back with a patch at position", after_layer_0)

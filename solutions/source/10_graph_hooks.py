@@ -220,14 +220,25 @@ plt.show()
 
 # %%
 reveal("10.a", order)
-assert order == [step.what for step in steps[:3]] == ["tensor hook", "node pre-hook", "node hook"], (
-    "On this page, y's tensor hook runs first, then its node's pre-hook and hook."
-)
-assert [step.what for step in steps[3:]] == ["tensor hook", "node pre-hook", "post-accumulate", "node hook"], (
-    "At the leaf, the post-accumulate hook runs between its node's pre-hook and hook."
-)
+assert (
+    order
+    == [step.what for step in steps[:3]]
+    == ["tensor hook", "node pre-hook", "node hook"]
+), "On this page, y's tensor hook runs first, then its node's pre-hook and hook."
+assert [step.what for step in steps[3:]] == [
+    "tensor hook",
+    "node pre-hook",
+    "post-accumulate",
+    "node hook",
+], "At the leaf, the post-accumulate hook runs between its node's pre-hook and hook."
 assert [step.finds for step in steps] == [
-    "y.grad is None", "y.grad is 5", "y.grad is 5", "x.grad is None", "x.grad is None", "x.grad is 15", "x.grad is 15"
+    "y.grad is None",
+    "y.grad is 5",
+    "y.grad is 5",
+    "x.grad is None",
+    "x.grad is None",
+    "x.grad is 15",
+    "x.grad is 15",
 ], "With the page's numbers, y.grad is 5 and x.grad is 15."
 
 # %% [markdown]
@@ -250,7 +261,13 @@ w.register_hook(lambda grad: seen.append("tensor hook"))
 for _ in range(2):
     (3 * w).backward()
 print("What came out:")
-print("node hook:", seen.count("node hook"), "times, tensor hook:", seen.count("tensor hook"), "times")
+print(
+    "node hook:",
+    seen.count("node hook"),
+    "times, tensor hook:",
+    seen.count("tensor hook"),
+    "times",
+)
 
 # %%
 reveal("10.b", seen.count("node hook"))
@@ -495,10 +512,20 @@ predict("10.c")
 
 # %% tags=["predict"]
 print("What came out:")
-mine = memory.or_torchs(checkpoint)  # yours, or torch's while 10.2 is open; used below as well
+# yours, or torch's while 10.2 is open; used below as well
+mine = memory.or_torchs(checkpoint)
 plain, whole = memory.run(1, None), memory.run(1, mine)
-print("layers computed:", plain.matmuls, "without,", whole.matmuls, "with one checkpoint round all")
-print("peak of memory with it, divided by that without:", round(whole.peak / plain.peak, 2))
+print(
+    "layers computed:",
+    plain.matmuls,
+    "without,",
+    whole.matmuls,
+    "with one checkpoint round all",
+)
+print(
+    "peak of memory with it, divided by that without:",
+    round(whole.peak / plain.peak, 2),
+)
 
 # %%
 reveal("10.c", whole.peak / plain.peak)
@@ -521,13 +548,19 @@ explorer.over_time(mine)
 print("What came out:")
 runs = {parts: memory.run(parts, mine) for parts in (1, 2, 4, 8, 16)}
 peaks = {parts: run.peak / memory.ONE_LAYER for parts, run in runs.items()}
-figure = figures.valley(plain, runs)  # no checkpoint, one part, four parts; and the peaks of all
+# no checkpoint, one part, four parts; and the peaks of all
+figure = figures.valley(plain, runs)
 plt.show()
-print("peak, in layers' outputs:", {parts: round(peak) for parts, peak in peaks.items()})
+print(
+    "peak, in layers' outputs:", {parts: round(peak) for parts, peak in peaks.items()}
+)
 
 assert min(peaks, key=peaks.get) == 4
 assert peaks[4] < 0.5 * plain.peak / memory.ONE_LAYER
-assert all(run.matmuls == 32 and memory.same_grads(run.grads, plain.grads) for run in runs.values())
+assert all(
+    run.matmuls == 32 and memory.same_grads(run.grads, plain.grads)
+    for run in runs.values()
+)
 
 # %% [markdown]
 # *What to see:* left, memory while the operations run: without a checkpoint, with one part (grey), and with four, a row of

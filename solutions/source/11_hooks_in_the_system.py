@@ -59,9 +59,9 @@ print("hooks on the two models, and entries of `calls`:", came)
 
 # %% tags=["field", "field-37"]
 reveal("11.a", came)
-assert came == {"on the original": 0, "on the copy": 1, "calls": 1} and calls[0] is twin, (
-    "On this page, the copy keeps its hook, which writes into `calls` once."
-)
+assert (
+    came == {"on the original": 0, "on the copy": 1, "calls": 1} and calls[0] is twin
+), "On this page, the copy keeps its hook, which writes into `calls` once."
 
 # %% [markdown]
 # That hook was a **function**. And a **method**, which belongs to an object?
@@ -594,18 +594,22 @@ for name, accuracy in last.items():
     behind = accuracy < max(last.values()) - 0.1
     print(f"{name:<18}", "far behind" if behind else "as far as the best, or nearly")
 
-trained = {name: (right, sent + others[name][1]) for name, (right, sent) in mine.items()}
+trained = {
+    name: (right, sent + others[name][1]) for name, (right, sent) in mine.items()
+}
 never = {name: (sent == 0).float().mean().item() for name, (_, sent) in trained.items()}
 figure = figures.compressed(trained)
 plt.show()
 
 # %%
 reveal("11.d", last)
-assert last["all"] > 0.85 and last["1 % with feedback"] > 0.9 and last["1 % without"] < 0.82, (
-    "In the page's training, only the network that forgets is far behind."
-)
+assert (
+    last["all"] > 0.85
+    and last["1 % with feedback"] > 0.9
+    and last["1 % without"] < 0.82
+), "In the page's training, only the network that forgets is far behind."
 assert never["1 % without"] > 0.75 and never["1 % with feedback"] < 0.6, (
-    "In the page's training, more than three in four numbers are never sent without a memory."
+    "In the page's training, without a memory, three in four numbers are never sent."
 )
 assert 1 - never["1 % with feedback"] > 2 * (1 - never["1 % without"]), (
     "In the page's training, twice as many numbers are sent with a memory."
@@ -613,9 +617,9 @@ assert 1 - never["1 % with feedback"] > 2 * (1 - never["1 % without"]), (
 assert trained["1 % with feedback"][0][1] < trained["all"][0][1], (
     "In the page's training, the network with a memory is behind after two epochs."
 )
-assert largest(torch.rand(3818), 0.01).nbytes == 304 and torch.rand(3818).nbytes == 15_272, (
-    "With the page's share of 0.01, a message is 304 bytes long."
-)
+assert (
+    largest(torch.rand(3818), 0.01).nbytes == 304 and torch.rand(3818).nbytes == 15_272
+), "With the page's share of 0.01, a message is 304 bytes long."
 
 # %% [markdown]
 # 38 numbers and their places are 304 bytes, a fiftieth of 15,272. In small, with eight numbers, of which two are sent in each

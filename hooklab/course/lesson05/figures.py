@@ -26,7 +26,9 @@ DEPTH_LINES = ((INK, "-"), (REST, "-"), (INK, "--"), (REST, "--"))
 _STEP = 1.72  # from one entry of a tuple to the next, in the table
 
 # for readers who do not see the figures
-AROUND = "A linear layer: x goes in, y comes out; grad_output comes in at the side of y, grad_input leaves at that of x."
+AROUND = (
+    "A linear layer: x goes in, y comes out; grad_output comes in at the side of y, grad_input leaves at that of x."
+)
 TWO_DOMAINS = (
     "Points of two domains: side by side as they go in and in the plain features, on top of each other with the hook."
 )
