@@ -256,8 +256,8 @@ def _tag_faults(cell: Any, variant: Variant) -> Iterator[str]:
 
 
 def _begins_folded(cell: Any) -> bool:
-    first = next(iter(cell.get("outputs", [])), {})
-    return str(first.get("text", "")).startswith(f"{words.CAME_OUT}\n")
+    outputs = cell.get("outputs", [])
+    return bool(outputs) and str(outputs[0].get("text", "")).startswith(f"{words.CAME_OUT}\n")
 
 
 def _secret_lines(draft: Draft) -> list[str]:
