@@ -18,8 +18,11 @@ OUTCOMES = {
     "correct": "correct",
     "not yet": "not yet",
     "not attempted": "not attempted",
-    "met": "met",
-    "not met": "not met",
+    "right": "right",
+    "not right": "not this time",
     "no guess": "no guess",
+    "not scored": "not scored",
 }
+# the first line of a folded output: JupyterLab shows it beside the three dots
+CAME_OUT = "What came out:"
 NOT_CHECKED = "not checked yet"

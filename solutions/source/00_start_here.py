@@ -52,7 +52,7 @@ predict("0.a")
 # %% tags=["predict"]
 order = []
 layer = nn.Linear(2, 1)
-layer.register_full_backward_hook(lambda module, grad_input, grad_output: order.append("layer"))
+layer.register_full_backward_hook(lambda *three: order.append("layer"))
 layer.weight.register_post_accumulate_grad_hook(lambda weight: order.append("weight"))
 
 x = torch.ones(1, 2, requires_grad=True)
@@ -62,7 +62,9 @@ print(" then ".join(order))
 
 # %%
 reveal("0.a", order)
-assert order == ["weight", "layer"]
+assert order == ["weight", "layer"], (
+    "On this page, the weight's hook runs before the layer's."
+)
 
 # %% [markdown]
 # **You write, and a check answers at once.** An exercise is a card, a function with a gap, and a cell that checks it. Run

@@ -90,15 +90,18 @@ z = torch.mean(torch.pow(y, 2))
 z.backward()
 handle.remove()
 
+print("What came out:")
 print("y.grad is", y.grad)
 print("the hook saw", [grad.flatten().tolist() for grad in grad_list])
 
 # %%
 reveal("1.a", [grad.flatten().tolist() for grad in grad_list])
-assert grad_list[0].flatten().tolist() == [3.0, 5.0] and y.grad is None
+assert grad_list[0].flatten().tolist() == [3.0, 5.0] and y.grad is None, (
+    "With the page's x, the hook sees the gradient [3, 5], and y.grad is None."
+)
 
 # %% [markdown]
-# So it came, and it went. Who keeps a gradient, and who does not, is decided by how a tensor came to be:
+# Which tensors keep their gradient? That depends on how a tensor came to be:
 #
 # - A **leaf tensor** was made by no recorded operation: you made it, or nothing was recorded. `x` is one. With
 #   `requires_grad=True`, it keeps its gradient.
@@ -152,34 +155,27 @@ check("1.1", who_gets_a_gradient)
 # %%
 predict("1.b")
 
-# %% tags=["predict"]
-x = torch.tensor(1.0, requires_grad=True)
-y = x + 2
-s, t = y**2, 3 * y
-z = s + t
-
-seen = []
-with y.register_hook(lambda grad: seen.append(grad.item())):  # a handle also works with `with`
-    z.backward()
-
-print("What came out:")
-print("the hook on y saw", seen)
-
-# %%
-reveal("1.b", seen)
-assert seen == [9.0] and x.grad.item() == 9.0
-
-# %% tags=["figure"]
+# %% tags=["predict", "figure"]
 x = torch.tensor(1.0, requires_grad=True)
 y = x + 2
 s, t = y**2, 3 * y
 z = s + t
 figure = figures.fork(x, y, {"s = y²": s, "t = 3·y": t}, z)
+
+seen = []
+# a handle also works with `with`
+with y.register_hook(lambda grad: seen.append(grad.item())):
+    z.backward()
+
+print("What came out:")
+print("the hook on y saw", seen)
 plt.show()
 
-# %% [markdown]
-# *What to see:* two gradients (vermilion) come back to `y`, and one goes on: their sum. Only the leaf (green) keeps what
-# arrives.
+# %%
+reveal("1.b", seen)
+assert seen == [9.0] and x.grad.item() == 9.0, (
+    "With the page's functions, the hook on y runs once, with 9, and x.grad is 9."
+)
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 1.2 · Pass it on
@@ -288,29 +284,29 @@ assert len(in_a_chain) == 40 and max(in_a_chain) == 1
 
 # %% [markdown]
 # Nothing is kept "for later": all forty would cost as much memory again as the forty outputs. But a chain is a special
-# shape. A U-Net has **long skips**: it adds the output of layer 20 to that of layer 21, of layer 19 to that of 22, and so on,
-# until layer 1 meets layer 40.
+# shape. A U-Net has **long skips**: the output of the first layer is also added to the output of the last, the second
+# layer's to the last but one, and so on to the middle.
 
 # %%
 predict("1.c")
 
-# %% tags=["predict"]
+# %% tags=["predict", "figure"]
 with_long_skips = figures.gradients_alive(figures.long_skips)
 print("What came out:")
 print("in memory at one time, at most:", max(with_long_skips))
+figure = figures.alive({"with long skips": with_long_skips, "a chain": in_a_chain})
+plt.show()
 
 # %%
 reveal("1.c", max(with_long_skips))
-assert len(with_long_skips) == 40 and max(with_long_skips) == 20 and with_long_skips[-1] == 1
-
-# %% tags=["figure"]
-figure = figures.alive({"40 layers with long skips": with_long_skips, "a chain of 40 layers": in_a_chain})
-plt.show()
+assert len(with_long_skips) == 40 and max(with_long_skips) == 20, (
+    "With the page's forty layers, at most 20 gradients are in memory at one time."
+)
+assert with_long_skips[-1] == 1, (
+    "At the end of the pass, only the last gradient is left."
+)
 
 # %% [markdown]
-# *What to see:* in the middle of the pass, half of all gradients wait in memory, each for the layer that its skip came
-# from. Nothing in the model's code says so; a hook of two lines did.
-#
 # ### "Trying to backward through the graph a second time"
 #
 # Values are let go as well. A node that needs one for its derivative **saves** it, and `backward()` frees it. So a second

@@ -64,14 +64,16 @@ for hook in (first, second, third):
 
 # %% tags=["claim-S3.2", "claim-S3.3"]
 reveal("2.a", [name for name, grad in found.items() if grad == [2.0, 2.0, 2.0, 2.0]])
-assert found["first"] == found["third"] == [2.0, 2.0, 2.0, 2.0]
-assert found["second"] == [1.0, 1.0, 1.0, 1.0]
+assert found["first"] == found["third"] == [2.0, 2.0, 2.0, 2.0], (
+    "With the page's four twos, the first and the third hook double the gradient to 2."
+)
+assert found["second"] == [1.0, 1.0, 1.0, 1.0], (
+    "With the page's four twos, the second hook leaves the gradient at 1."
+)
 
 # %% [markdown]
-# The second hook does nothing, and says nothing. `grad * 2` makes a new tensor, the name `grad` moves over to it, the
-# function ends, and the new tensor is gone. The third hook hands it back with `return`. The first one works, here, and is
-# still the wrong way: it works **in place**, that is, it writes into a tensor that others may share ("If you want more" shows
-# it changing another tensor's gradient, and failing).
+# Whatever you guessed: `*=` works **in place**, that is, it writes into a tensor that others may share. Don't do that in a
+# hook ("If you want more" shows it changing another tensor's gradient, and failing).
 
 # %% [markdown]
 # ## Read: a hook that looks
@@ -252,7 +254,7 @@ check("2.2", scale_gradient)
 # %%
 predict("2.b")
 
-# %% tags=["predict"]
+# %% tags=["predict", "figure"]
 x = torch.tensor([[1.0], [3.0]], requires_grad=True)
 y = x + 2
 got = {}
@@ -273,23 +275,25 @@ with y.register_hook(look), y.register_hook(double):
 
 print("What came out:")
 print("y.grad =", y.grad.flatten().tolist())
+# each hook, and the gradient after it
+after = {"look": got["double"], "double": y.grad}
+figure = figures.hook_chain(got["look"], after, kept=y.grad, owner="y")
+plt.show()
 
 # %% tags=["claim-S4.5", "field", "field-07"]
 reveal("2.b", y.grad.flatten().tolist())
-assert list(got) == ["look", "double"]
-assert got["look"].flatten().tolist() == got["double"].flatten().tolist() == [3.0, 5.0]
-assert y.grad.flatten().tolist() == x.grad.flatten().tolist() == [6.0, 10.0]
-
-# %% tags=["figure"]
-figure = figures.hook_chain(got["look"], {"look": got["double"], "double": y.grad}, kept=y.grad, owner="y")
-plt.show()
-
-# %% [markdown]
-# *What to see:* read it from right to left, as `backward()` goes. The hook with the coloured frame changed the gradient, the
-# grey one only looked. `y.grad` is taken after the last hook, at the place from where the gradient goes on: it is the
-# tensor's own, final gradient. ([The change that made this so](https://github.com/pytorch/pytorch/pull/85849))
+assert list(got) == ["look", "double"], "On this page, `look` runs before `double`."
+assert (
+    got["look"].flatten().tolist() == got["double"].flatten().tolist() == [3.0, 5.0]
+), "With the page's x, both hooks see the gradient [3, 5]."
+assert y.grad.flatten().tolist() == x.grad.flatten().tolist() == [6.0, 10.0], (
+    "With the page's x, `y.grad` and `x.grad` are [6, 10]."
+)
 
 # %% [markdown]
+# (What `retain_grad()` keeps when there are hooks was changed in [this pull
+# request](https://github.com/pytorch/pytorch/pull/85849).)
+#
 # ## The handle
 #
 # Registering notes the function in a dictionary of the tensor, and `remove()` crosses it out: after `backward()`, or the hook
@@ -477,28 +481,26 @@ norms = {}
 network, right = training.run(1.0, watch)
 large = {"norms": norms["0.weight"], "right": right}
 
-print("the first ten norms of the gradient of the first layer:", [round(norm) for norm in large["norms"][:10]])
-print("the last one:", large["norms"][-1])
+images, labels = training.raw_digits()
+with torch.no_grad():  # the layers are 0 and 2, each with its ReLU behind it
+    off = [not network[:end](images).any() for end in (2, 4)]
+
+print("What came out:")
+print("norm of the first layer's gradient, in the last step:", large["norms"][-1])
+print(
+    f"all zeros, for all {len(images):,} pictures: layer 0 {off[0]}, layer 2 {off[1]}"
+)
 
 # %%
 reveal("2.c", large["norms"][-1])
-assert large["right"] < 0.2 and len(large["norms"]) == 100
+assert large["right"] < 0.2 and len(large["norms"]) == 100, (
+    "With the page's step of 1.0, a hundred steps teach the network next to nothing."
+)
+assert any(off), "With the page's step of 1.0, a whole layer ends up at zero."
 
 # %% [markdown]
-# Exactly zero. For this batch only, or for every picture?
-
-# %%
-images, labels = training.raw_digits()
-off = not (network[:2](images).any() and network[:4](images).any())
-print(f"a whole layer puts out zeros only, for all {len(images):,} pictures:", off)
-assert off
-
-# %% [markdown]
-# Giant steps have pushed every neuron of a layer below zero, and a ReLU that is off passes no gradient that could switch it
-# on again. The network is not slow, it is **dead**, and no further step can help.
-#
-# People reach for **clipping** then: keep each number of a gradient within a limit. A hook does it, and a second hook, put
-# before it, counts how many numbers it cuts.
+# What would have helped? Many people reach for **clipping**: keep each number of a gradient within a limit. A hook does it,
+# and a second hook, put before it, counts how many numbers it cuts.
 
 # %%
 def clip(name, parameter):

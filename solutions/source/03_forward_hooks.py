@@ -72,7 +72,10 @@ for handle in handles:
 
 # %%
 reveal("3.a", order)
-assert order == ["Times", "ReLU", "Times", "Sequential"] and result.tolist() == [20.0, 0.0]
+assert order == ["Times", "ReLU", "Times", "Sequential"] and result.tolist() == [
+    20.0,
+    0.0,
+], "With the page's model and input, the layers report in their order, then the model."
 
 # %% [markdown]
 # The hook gets three arguments:
@@ -192,17 +195,20 @@ with model[0].register_forward_hook(remember_the_first):
     one = model(torch.tensor([1.0, -3.0]))
     two = model(torch.tensor([10.0, 10.0]))
 
+print("What came out:")
 print("first: ", one.tolist())
 print("second:", two.tolist())
 
 # %%
 reveal("3.b", two.tolist())
-assert one.tolist() == two.tolist() == [20.0, 0.0]  # setdefault returns what is stored, so the hook does too
+assert one.tolist() == two.tolist() == [20.0, 0.0], (
+    "With the page's inputs, the model returns (20, 0) both times."
+)
 
 # %% [markdown]
-# (Old pages say that a hook must not return anything. Since PyTorch 1.2 it is a feature; the accident has stayed.)
+# (Old pages say that a hook must not return anything. Since PyTorch 1.2 a hook may.)
 #
-# The quietest accident: a hook that ends in `return output.detach()`. Each number is right, and no error comes. But the new
+# A quiet accident: a hook that ends in `return output.detach()`. Each number is right, and no error comes. But the new
 # output has no graph behind it, so **neither this layer nor what leads to the loss through it alone learns any more**, while
 # the layers after it go on learning:
 
@@ -300,13 +306,13 @@ def keep_maps(module, args, output):
     maps[module] = output.detach()[0]  # of the only image
 
 
-shown = {"conv1": cnn.conv1, "relu1": cnn.relu1, "relu2": cnn.relu2}
+shown = {"conv1": cnn.conv1, "relu1": cnn.relu1}
 handles = [module.register_forward_hook(keep_maps) for module in shown.values()]
 _ = cnn(image.unsqueeze(0))
 for handle in handles:
     handle.remove()
 
-assert maps[cnn.relu1].shape == (8, 8, 8) and maps[cnn.relu2].shape == (16, 8, 8)
+assert maps[cnn.relu1].shape == (8, 8, 8)
 assert cnn.conv1.weight.shape == (8, 1, 3, 3)  # a parameter is there without a hook
 
 # %% tags=["figure"]
@@ -316,7 +322,7 @@ assert torch.equal(maps[cnn.relu1], maps[cnn.conv1].clamp(min=0))
 
 # %% [markdown]
 # *What to see:* each channel of `conv1` answers to something else in the same 3. `relu1` shows the same eight maps without
-# their negative parts (vermilion). In `relu2` some maps are empty. That may mean that they wait for another digit. Or not.
+# their negative parts (vermilion). `relu2`, further on, has sixteen channels.
 #
 # Pictures invite stories. A hook like yours from 3.2 can ask a harder question: **switch one channel of `relu2` off, and let the
 # network read all 1,797 digits.** (This is called an *ablation*.) How many can it do without?
@@ -324,7 +330,7 @@ assert torch.equal(maps[cnn.relu1], maps[cnn.conv1].clamp(min=0))
 # %%
 predict("3.c")
 
-# %% tags=["predict"]
+# %% tags=["predict", "figure"]
 images = torch.cat([data.train_images, data.test_images])
 labels = torch.cat([data.train_labels, data.test_labels])
 usual = figures.answers(cnn, images)
@@ -347,21 +353,21 @@ for channel in range(16):
 unchanged = [channel for channel in range(16) if torch.equal(answers[channel], usual)]
 print("What came out:")
 print("channels that change not one of 1,797 answers:", unchanged)
+right = [(one == labels).float().mean().item() for one in (usual, *answers)]
+costs = [right[0] - one for one in right[1:]]
+figure = figures.worth(costs, unchanged)
+plt.show()
 
 # %%
 reveal("3.c", len(unchanged))
-
-# %% tags=["figure"]
-costs = [((usual == labels).float().mean() - (one == labels).float().mean()).item() for one in answers]
-figure = figures.worth(costs, unchanged)
-plt.show()
-assert max(costs) > 0.03  # one channel alone is worth several points
+assert max(costs) > 0.03, (
+    "In the page's network, seed 0, one channel alone is worth several points."
+)
 
 # %% [markdown]
-# *What to see:* one channel carries several points of accuracy on its own; the others cost less than one point each, or even gain a little; and
-# those with a cross cost exactly nothing. Look at what goes **into** their ReLU, over all digits:
+# The channels with a cross, if there are any: why them? Look at what goes **into** their ReLU, over all digits.
 
-# %%
+# %% tags=["folded"]
 def keep_what_goes_in(module, args, output):
     maps["into"] = args[0].detach()
 
@@ -370,8 +376,11 @@ with cnn.relu2.register_forward_hook(keep_what_goes_in):
     _ = cnn(images)
 
 largest = maps["into"].amax(dim=(0, 2, 3))  # per channel, over all digits and places
+print("What came out:")
 for channel in unchanged:
-    print(f"channel {channel}: above zero at {(maps['into'][:, channel] > 0).sum().item()} of {maps['into'][:, 0].numel():,} places")
+    into = maps["into"][:, channel]
+    above = (into > 0).sum().item()
+    print(f"channel {channel}: above zero at {above} of {into.numel():,} places")
 assert unchanged and (largest[unchanged] <= 0).all()
 assert (largest[[c for c in range(16) if c not in unchanged]] > 1).all()
 
@@ -570,7 +579,9 @@ predict("3.d")
 # %% tags=["predict"]
 quiet, heard = Quiet(), []
 names = {module: name for name, module in quiet.named_modules()}
-handles = [m.register_forward_hook(lambda m, a, o: heard.append(names[m])) for m in names]
+handles = [
+    m.register_forward_hook(lambda m, a, o: heard.append(names[m])) for m in names
+]
 result = quiet(torch.tensor([1.0, -1.0]))
 for handle in handles:
     handle.remove()
@@ -581,19 +592,17 @@ print("silent:", [name for name in names.values() if name not in heard])
 
 # %% tags=["field", "field-21", "field-22", "field-32"]
 reveal("3.d", len(heard))
-assert heard == ["blocks.0", "blocks.1", "last", ""]
-assert result.tolist() == [300.0, 0.0]  # so `direct` and the relu did their work
+assert heard == ["blocks.0", "blocks.1", "last", ""], (
+    "In the page's model, four hooks run: the two blocks', last's and the model's."
+)
+assert result.tolist() == [300.0, 0.0], (
+    "With the page's input, `direct` and the relu do their work: it's (300, 0)."
+)
 
 # %% [markdown]
-# A module's `__call__` runs the hooks, and `module(x)` is what calls it. Each silence follows from that.
-#
-# - `blocks`: a `ModuleList` is a container. It has no `forward`, nobody calls it; its children are called.
-# - `direct`: `self.direct.forward(x)` goes past `__call__`. Write `self.direct(x)`.
-#   ([Thread](https://github.com/pytorch/pytorch/issues/117925))
-# - `unused`: nobody calls it in this pass. ([Thread](https://github.com/Lightning-AI/pytorch-lightning/pull/2298))
-# - `F.relu` is not even on the list: a function is no module. What it puts out you can still see as `args` of the module
-#   that takes it in. ([Thread](https://github.com/huggingface/transformers/pull/16874))
-# - Another famous one: `nn.MultiheadAttention` uses the weights of its `out_proj` and never calls it.
+# A module's `__call__` runs the hooks, and `module(x)` is what calls it. `F.relu` isn't on the list at all: a function
+# isn't a module. You can still see its output, as `args` of the module that takes it in. And a famous one:
+# `nn.MultiheadAttention` uses the weights of its `out_proj` and never calls it.
 
 # %% tags=["field", "field-22"]
 heard = []
@@ -609,6 +618,10 @@ print("F.relu put out", heard[0])
 assert heard == [[30.0, 0.0]]  # and out_proj stayed silent
 
 # %% [markdown]
+# Silent hooks in the field: [`forward` called instead of the module](https://github.com/pytorch/pytorch/issues/117925)
+# (write `self.direct(x)`), [a module that a pass leaves out](https://github.com/Lightning-AI/pytorch-lightning/pull/2298),
+# [a function instead of a module](https://github.com/huggingface/transformers/pull/16874).
+#
 # ## Hooks left behind
 #
 # *"I fixed my hook, and the old error still comes."* *"My hook runs twice."* An exception left the block before `remove()`, or

@@ -48,11 +48,12 @@ print(f"right: {accuracy(cnn, inverted, labels):.0%}")
 
 # %%
 reveal("4.a", accuracy(cnn, inverted, labels))
-assert accuracy(cnn, inverted, labels) < 0.02  # guessing would give one in ten
+assert accuracy(cnn, inverted, labels) < 0.02, (
+    "With the page's network and pictures, hardly any inverted digit is read right."
+)
 
 # %% [markdown]
-# Worse than guessing: what was paper is ink now, and every filter gets light where it had learned dark. You may not
-# change the model, nor the colleague's code. But you can stand **at the door**.
+# Suppose that you may not change the model, nor the colleague's code. You can still stand **at the door**.
 #
 # A **forward pre-hook** is called with the module and its positional arguments, right before `forward` runs. What it returns
 # takes their place (one tensor may be returned as it is):
@@ -134,8 +135,7 @@ assert "takes 2 positional arguments but 3 were given" in tuple_times_two
 # %% [markdown]
 # ## Change in place?
 #
-# You could also write into the tensor that you were given. The next cell calls the layer twice with the same tensor, 2. Once,
-# it gives 12. And the second time?
+# You could also write into the tensor that you were given. The next cell calls the layer twice with the same tensor.
 
 # %%
 predict("4.b")
@@ -153,11 +153,10 @@ print("What came out:")
 print("first call:", first, "  second call:", second, "  my tensor now:", mine.item())
 
 # %% tags=["field", "field-184"]
-reveal("4.b", second)
-assert (first, second, mine.item()) == (12.0, 24.0, 8.0)
-
-# %% [markdown]
-# Each call doubles the caller's tensor again. Return a new tensor instead.
+reveal("4.b", [first, second])
+assert (first, second, mine.item()) == (12.0, 24.0, 8.0), (
+    "With the page's numbers, the calls give 12 and 24, and `mine` holds 8."
+)
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 4.1 · Mend it: double what goes in
@@ -284,21 +283,29 @@ class Scale(nn.Module):
         return x * factor
 
 
-scale = Scale()
 counted = []
-with scale.register_forward_pre_hook(lambda module, args: counted.append(len(args))):
-    scale(torch.tensor(2.0), factor=5.0)
-    scale(x=torch.tensor(2.0), factor=5.0)
+
+
+def double_all(module, args):
+    counted.append(len(args))
+    return tuple(2 * value for value in args)
+
+
+scale, two = Scale(), torch.tensor(2.0)
+with scale.register_forward_pre_hook(double_all):
+    results = [scale(two, factor=5.0).item(), scale(x=two, factor=5.0).item()]
 
 print("What came out:")
-print("arguments that the hook saw:", counted)
+print("results:", results, "  arguments that the hook saw:", counted)
 
 # %% tags=["field", "field-186"]
-reveal("4.c", counted)
-assert counted == [1, 0]  # even x is invisible when it is passed by name
+reveal("4.c", results)
+assert counted == [1, 0] and results == [20.0, 10.0], (
+    "In the page's two calls, the hook sees one argument, then none."
+)
 
 # %% [markdown]
-# `with_kwargs=True` hands you both. Then return both: `(args, kwargs)`. (A forward hook can ask for them as well: it then
+# `with_kwargs=True` hands you what is passed by position and what is passed by name. Then return both: `(args, kwargs)`. (A forward hook can ask for them as well: it then
 # gets `(module, args, kwargs, output)`.)
 
 # %% tags=["claim-S3.10", "field", "field-30"]

@@ -51,42 +51,40 @@ def look(module, grad_input, grad_output):
 # %%
 predict("5.a")
 
-# %% tags=["predict", "hook-full-backward"]
+# %% tags=["predict", "figure", "hook-full-backward"]
 with layer.register_full_backward_hook(look):
     y = layer(x)
     loss = 10 * y[0, 0] + 20 * y[1, 0]
     loss.backward()
 
 grad_input, grad_output = seen[0]
+print("What came out:")
 print("grad_input: ", numbers(grad_input))  # the tensors as plain numbers
 print("grad_output:", numbers(grad_output))
+plots.show(figures.around(layer, x, grad_input[0], grad_output[0]), figures.AROUND)
 
 # %% tags=["claim-S2.6"]
 reveal("5.a", shapes(grad_input))
-assert type(grad_input) is tuple and type(grad_output) is tuple  # even for one
-assert numbers(grad_output) == ([[10.0], [20.0]],)
-assert numbers(grad_input) == ([[10.0, 20.0, 30.0], [20.0, 40.0, 60.0]],)
-
-# %% [markdown]
-# One entry each. Both names look at the module from its **forward** side:
-#
-# - `grad_output` is the gradient of what the module **put out**. On the way back, this one arrives.
-# - `grad_input` is the gradient of what was **put in**. The module computes it and passes it on.
-
-# %% tags=["figure"]
-plots.show(
-    figures.around(layer, x, grad_input[0], grad_output[0]),
-    "A linear layer: x goes in and y comes out; grad_output comes in at the side of y, grad_input leaves at the side of x.",
+assert type(grad_input) is tuple and type(grad_output) is tuple, (
+    "Both are tuples, even when the module has one input and one output."
+)
+assert numbers(grad_output) == ([[10.0], [20.0]],), (
+    "With the page's loss, grad_output holds 10 and 20."
+)
+assert numbers(grad_input) == ([[10.0, 20.0, 30.0], [20.0, 40.0, 60.0]],), (
+    "With the page's weight, each row of grad_input is (1, 2, 3) times 10 or 20."
+)
+assert torch.equal(grad_input[0], grad_output[0] @ layer.weight), (
+    "For a linear layer, grad_input is grad_output times the weight."
+)
+assert torch.equal(layer.weight.grad, grad_output[0].T @ x), (
+    "After one pass, the gradient of the weight is in weight.grad."
+)
+assert torch.equal(layer.bias.grad, grad_output[0].sum(dim=0)), (
+    "After one pass, the gradient of the bias is in bias.grad."
 )
 
-assert torch.equal(grad_input[0], grad_output[0] @ layer.weight)
-assert torch.equal(layer.weight.grad, grad_output[0].T @ x)
-assert torch.equal(layer.bias.grad, grad_output[0].sum(dim=0))
-
 # %% [markdown]
-# *What to see:* on the right a gradient comes in, on the left one goes out. The gradients of the weight and the bias are in
-# neither tuple: they are kept (green) in `.grad`, where you read them without any hook.
-#
 # Is `grad_input` the same as `x.grad`? Let `x` go through a layer of weight 5, and also around it:
 
 # %%
@@ -209,22 +207,28 @@ predict("5.b")
 # %% tags=["predict"]
 counted = []
 without_hook = train()
-with_hook = train(lambda module, grad_input, grad_output: counted.append(numbers(grad_input)))
+with_hook = train(
+    lambda module, grad_input, grad_output: counted.append(numbers(grad_input))
+)
 
+print("What came out:")
 print("without the hook:", round(without_hook.item(), 3))
 print("with the hook:   ", round(with_hook.item(), 3))
 
 # %%
 reveal("5.b", [without_hook.item(), with_hook.item()])
-assert counted == [(1.0, 0.0)] * 10 and without_hook.item() == 1.0
-assert abs(with_hook.item() - 0.99**10) < 1e-6  # a hundredth less in each step
-assert without_hook.grad is None and with_hook.grad.tolist() == [[0.0]]
+assert counted == [(1.0, 0.0)] * 10 and without_hook.item() == 1.0, (
+    "With the page's ten steps, the hook runs ten times; without it the weight stays 1."
+)
+assert abs(with_hook.item() - 0.99**10) < 1e-6, (
+    "With the page's optimizer, the hook costs the weight a hundredth in each step."
+)
+assert without_hook.grad is None and with_hook.grad.tolist() == [[0.0]], (
+    "On this page, .grad is None without the hook, and 0 with it."
+)
 
 # %% [markdown]
-# Training has moved a layer that got no gradient, because somebody looked. Without the hook its `.grad` is `None`, and the
-# optimizer passes it by. With the hook it is **zero**: the hook puts a node in front of the module, as you will see
-# below, and where a gradient comes back for one input, this node fills in zeros for the others. The same zeros stand in
-# `grad_input`, where one of them can be false:
+# Can you trust every number in `grad_input`? Here is a module with two inputs:
 
 # %% tags=["field", "field-182"]
 class TwoAPlusB(nn.Module):
@@ -373,13 +377,16 @@ check("5.2", scale_input_gradient)
 # %% [markdown]
 # ## Two lines of hook, two domains
 #
-# What is `turn_around` good for? For *transfer learning*, for one (S2 names it). Here are two domains: photos and drawings, say, or
-# the scanners of two hospitals. Each has two classes, but only in domain 0 do we have labels.
+# You have images from two scanners, and labels for only one of them. Will a network that learns from scanner 0 also work on
+# scanner 1? This is *transfer learning* (S2 mentions it), and the two scanners are called *domains*. Our toy version has two
+# domains with two classes each, and labels in domain 0 only.
 #
-# Our network has three parts. `features` makes two numbers of each point; from these, `classes` guesses the class and
-# `domains` the domain. It learns both at once: the classes from domain 0, the domains from all points. Then we train a
-# second one, the same in all but this: on its part `domains` sits `turn_around`. That part learns to tell the domains
-# apart, as before. What comes back *out* of it tells the features the opposite.
+# The network has three parts. `features` turns each point into two numbers. From these two, `classes` predicts the class, and
+# `domains` predicts the domain. We train all three together: `classes` on the labels of domain 0, `domains` on all points,
+# and `features` on the gradients from both.
+#
+# Then we train a second network with one difference: `turn_around` is registered on `domains`. The parameters of `domains`
+# get their usual gradients. The gradient that leaves `domains` towards `features` has its sign flipped.
 
 # %%
 predict("5.c")
@@ -393,39 +400,44 @@ with turned.domains.register_full_backward_hook(turn_around):
 
 right = [transfer.classes_right(network) for network in (plain, turned)]
 print("What came out:")
-print("more than 9 in 10 right in domain 1:", right[0] > 0.9, "without the hook,", right[1] > 0.9, "with it")
+for name, share in zip(("without the hook", "with it"), right, strict=True):
+    print(f"more than 9 in 10 right in domain 1, {name}: {share > 0.9}")
 
 # %%
 reveal("5.c", right)
-assert right[0] < 0.8 and right[1] > 0.95
+assert right[0] < 0.8 and right[1] > 0.95, (
+    "With the page's seeds, nearly all of domain 1 is right only with the hook."
+)
 
 # %% [markdown]
-# Nobody had given a label in domain 1. What has the hook done to the features? We draw them, and let each point ask its five
-# nearest neighbours for their domain.
+# What has the hook done to the features? We draw them, and let each point ask its five nearest neighbours for their domain.
 
-# %% tags=["figure"]
-plots.show(
-    figures.two_domains({"features, no hook": plain, "features, with the hook": turned}),
-    "Points of two domains: side by side as they go in and in the plain features, on top of each other with the hook.",
-)
+# %% tags=["figure", "folded"]
+print("What came out:")
+networks = {"features, no hook": plain, "features, with the hook": turned}
+plots.show(figures.two_domains(networks), figures.TWO_DOMAINS)
 
 x, _, domain = transfer.two_domains()
 with torch.no_grad():
-    readable = [transfer.domain_readable(network.features(x), domain) for network in (plain, turned)]
+    readable = [
+        transfer.domain_readable(network.features(x), domain)
+        for network in (plain, turned)
+    ]
 assert readable[0] > 0.95 and readable[1] < 0.8  # 0.5 is guessing
 
 place = x[domain == 0]
 further_right = place + torch.tensor([2.5, 0.0])  # at the same height
-same = [((one(place)[0] > 0) == (one(further_right)[0] > 0)).float().mean() for one in (plain, turned)]
+same = [
+    ((one(place)[0] > 0) == (one(further_right)[0] > 0)).float().mean()
+    for one in (plain, turned)
+]
 assert same[0] < 0.8 and same[1] > 0.95  # the answers of the second do not mind
 
 # %% [markdown]
-# *What to see:* the two domains (colours) lie side by side, and so do the features of the first network. In the second one they lie
-# on top of each other, while the classes (marks) are apart.
+# *What to see:* the colours are the domains, the marks are the classes. On the left the points as they go in, then the features
+# of each network: where do the domains lie, and where the classes?
 #
-# The network that cannot tell the domains apart is the one that gets the second domain right. What tells them apart is how far
-# to the right a point lies: a help for the classes of domain 0, and misleading in domain 1. Features without it are left
-# with the height, which is right in both. This is **gradient reversal**, the heart of
+# This is **gradient reversal**, the heart of
 # [domain-adversarial training](https://arxiv.org/abs/1505.07818). It took no layer of its own, and no change to the network's
 # code. (What keeps the two from turning in circles, the docstring of `transfer.train` says.)
 

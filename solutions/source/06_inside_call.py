@@ -48,19 +48,21 @@ layer.forward = lambda x: x * 10
 layer.__call__ = lambda x: 99
 
 result = layer(torch.tensor(1.0)).item()
-print("forward gives x * 10, __call__ gives 99, the hook adds 1; the layer gives")
-print(result)
+print("What came out:")
+print("layer(1.0) gives", result)
 
 # %%
 reveal("6.a", result)
-assert result == 11.0
-assert layer.forward(torch.tensor(1.0)).item() == 10.0  # past the hook
-assert nn.Module.__call__ is nn.Module._wrapped_call_impl
+assert result == 11.0, "With the page's numbers, layer(1.0) gives 11."
+assert layer.forward(torch.tensor(1.0)).item() == 10.0, (
+    "With the page's numbers, layer.forward(1.0) gives 10: no hook runs."
+)
+assert nn.Module.__call__ is nn.Module._wrapped_call_impl, (
+    "The method that calls of modules go through has this name."
+)
 
 # %% [markdown]
-# Python takes `__call__` from the **class**, so the 99 on the layer is never asked for. There stand the lines that run hooks:
-# `nn.Module.__call__` asks the *object* for `forward`, finds your `x * 10`, and runs the hooks around it. Without hooks, all of it
-# would be this:
+# The lines that you are looking for are in `nn.Module`. If there were no hooks, all of them would be this:
 
 # %%
 class Bare:
@@ -275,18 +277,22 @@ second = layer.register_forward_hook(lambda module, args, output: runs.append("s
 layer(torch.ones(1))
 layer(torch.ones(1))
 
-print("after two calls, the second hook has run")
-print(len(runs), "time(s)")
+print("What came out:")
+print("calls: 2, runs of the second hook:", len(runs))
 
 # %%
 reveal("6.b", len(runs))
-assert runs == ["second"]
+assert runs == ["second"], "With the page's two calls, the second hook runs once."
+
+# %% [markdown]
+# And this is the first program in which your class and PyTorch differ:
+
+# %%
 print(duel.first_difference())
 
 # %% [markdown]
-# PyTorch loops over a **copy** of the table, so the removed hook still has its turn in this call. (A loop over a dictionary that
-# changes meanwhile is an error in Python.) Put `list(…)` around what your two loops go through, in exercise 6.2, and run the
-# programs again.
+# Make your class do what PyTorch does: in exercise 6.2, put `list(…)` around what your two loops go through, and run the
+# programs again. (A loop over a dictionary that changes in the meantime is an error in Python.)
 
 # %% [markdown]
 # ## Both ends
@@ -404,13 +410,16 @@ def raises(module, args, output):
 got = []
 layer = nn.ReLU()
 layer.register_forward_hook(raises)
-layer.register_forward_hook(lambda m, args, output: got.append(output.tolist()), always_call=True)
+layer.register_forward_hook(
+    lambda m, args, output: got.append(output.tolist()), always_call=True
+)
+print("What came out:")
 print(error_of(layer, torch.tensor([-1.0, 5.0])))
 print("the always_call hook got", got)
 
 # %% tags=["field", "field-35"]
 reveal("6.c", got)
-assert got == [[0.0, 5.0]]
+assert got == [[0.0, 5.0]], "With the page's input, the hook gets 0 and 5."
 
 # %% [markdown]
 # An `always_call` hook is there to clean up, not to rescue: the error goes on to the caller.

@@ -66,21 +66,25 @@ predict("7.a")
 # %% tags=["predict"]
 relu, x = nn.ReLU(), torch.tensor([4.0, -4.0])
 before, after = relu(mix(x)).tolist(), mix(relu(x)).tolist()
-print("4 and −4, three quarters and one quarter:")
+print("What came out:")
 print("mixed, then ReLU:", before)
 print("ReLU, then mixed:", after)
 
 # %%
 reveal("7.a", (before, after))
-assert mix(x).tolist() == [2.0, -2.0]  # 3/4 · 4 + 1/4 · (−4), and the other way round
-assert before == [2.0, 0.0] and after == [3.0, 1.0]
+assert mix(x).tolist() == [2.0, -2.0], (
+    "With the page's λ, 4 and −4 mix to 2 and −2."
+)
+assert before == [2.0, 0.0] and after == [3.0, 1.0], (
+    "With the page's numbers, it's (2, 0) before the ReLU and (3, 1) after it."
+)
 
-linear = nn.Linear(1, 1)
-column = x.unsqueeze(1)
-assert torch.allclose(linear(mix(column)), mix(linear(column)))  # the same, the bias included
+# %%
+linear, column = nn.Linear(1, 1), torch.tensor([[4.0], [-4.0]])
+assert torch.allclose(linear(mix(column)), mix(linear(column)))  # the bias included
 
 # %% [markdown]
-# So the place matters wherever a network bends, and does not where it is linear. Mixing inputs is
+# In a linear layer, then, the place makes no difference. Mixing inputs is
 # [mixup (Zhang and others, 2018)](https://arxiv.org/abs/1710.09412); mixing inside is
 # [manifold mixup (Verma and others, 2019)](https://arxiv.org/abs/1806.05236). Both shall keep a network from being too sure of
 # itself between the samples that it knows.
@@ -270,10 +274,10 @@ print("with λ = 0:    ", outputs)
 assert outputs == {"Mixer": [0.0, 40.0], "Forgetful": [40.0, 0.0]}
 
 # %% [markdown]
-# ## Wrong in silence
+# ## Two hooks that look alike
 #
-# The forgotten return is not the only mistake that raises no error. A layer multiplies by its weight, 2, and gets the samples 1 and 5.
-# We mix what it puts out, once with `out[indices]`, once with `out[indices].detach()`, and go back from the first mixture.
+# A layer multiplies by its weight, 2, and gets the samples 1 and 5. A hook mixes its output, with `out[indices]` or with
+# `out[indices].detach()`.
 
 # %%
 def there_and_back(hook):
@@ -298,18 +302,22 @@ predict("7.b")
 
 # %% tags=["predict"]
 whole, detached = there_and_back(one_hook), there_and_back(other_hook)
-print("the mixed values, and the gradient of the weight:")
+print("What came out:")
+print("                       mixed values, gradient of the weight")
 print("out[indices]:         ", *whole)
 print("out[indices].detach():", *detached)
 
 # %%
 reveal("7.b", (whole, detached))
-assert whole == ([4.0, 8.0], 2.0)  # ¾ · 1 + ¼ · 5
-assert detached == ([4.0, 8.0], 0.75)  # ¾ · 1: the partner's share is missing
+assert whole == ([4.0, 8.0], 2.0), (
+    "With the page's numbers, the first hook gives 4 and 8, and a gradient of 2."
+)
+assert detached == ([4.0, 8.0], 0.75), (
+    "With the page's numbers, the second hook gives 4 and 8, and a gradient of 0.75."
+)
 
 # %% [markdown]
-# The loss looks as it should, and the layers before the mixture never hear of the partners. More mistakes of this kind stand
-# behind the recap.
+# "If you want more" has other mistakes that raise no error.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 7.3 · A hook that mixes, and cleans up
@@ -686,16 +694,16 @@ predict("7.c")
 # %% tags=["predict"]
 with shared.register_forward_hook(mixer.layer_hook):
     shares = twice(torch.eye(3))[0].tolist()
-print("the shares of the three samples in the first row:")
-print(shares)
+print("What came out:")
+print("the shares of the three samples in the first row:", shares)
 
 # %%
 reveal("7.c", shares[0])
-assert shares == [0.75**2, 2 * 0.75 * 0.25, 0.25**2]  # and the loss says ¾ and ¼
+assert shares == [0.75**2, 2 * 0.75 * 0.25, 0.25**2], (
+    "With the page's λ and ring of partners, the shares are 9/16, 6/16 and 1/16."
+)
 
 # %% [markdown]
-# A third sample comes in, and no loss knows of it.
-#
 # **The model runs twice.** Some code sends the partners through the network in a pass of their own
 # ([a thread](https://github.com/shivamsaboo17/ManifoldMixup/pull/1)). It costs a second forward pass, and a
 # batch normalisation counts the batch twice. Nothing is gained: the partners are rows of the same batch, and

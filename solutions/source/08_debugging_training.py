@@ -85,7 +85,7 @@ def first_nonfinite(model: nn.Module, x: torch.Tensor) -> tuple[str, float] | No
 check("8.1", first_nonfinite)
 
 # %% [markdown]
-# ### All is finite on the way forward
+# ### A logarithm of positive numbers
 #
 # Somebody wants the logarithm of positive numbers only, and 0 for the rest. The result is right.
 
@@ -97,23 +97,18 @@ x = torch.tensor([0.0, 2.0], requires_grad=True)
 y = torch.where(x > 0, x.log(), torch.zeros(2))
 y.sum().backward()
 
+print("What came out:")
 print("result:  ", [round(value, 2) for value in y.tolist()])
 print("gradient:", x.grad.tolist())
 
 # %%
 reveal("8.a", x.grad[0].item())
-assert y[0] == 0.0 and x.grad[0].isnan() and x.grad[1] == 0.5
-
-# %%
-mended = torch.tensor([0.0, 2.0], requires_grad=True)
-positive = mended > 0
-torch.where(positive, torch.where(positive, mended, 1.0).log(), 0.0).sum().backward()
-print("with a harmless number in the branch that is not taken:", mended.grad.tolist())
-assert mended.grad.tolist() == [0.0, 0.5]
+assert y[0] == 0.0 and x.grad[0].isnan() and x.grad[1] == 0.5, (
+    "With the page's x, the result at 0 is 0, and its gradient is nan."
+)
 
 # %% [markdown]
-# Both branches are computed, and both get a gradient. The one not taken gets 0, and 0 · inf is nan. The same lies in wait
-# elsewhere: forward is fine, the derivative is not.
+# Other functions have a finite value at 0, too. How about their gradients?
 
 # %%
 def gradient_at_zero(function):
@@ -128,6 +123,16 @@ print("sqrt times 0:                     ", gradient_at_zero(lambda x: x.sqrt() 
 print("a vector's length, by hand:       ", gradient_at_zero(lambda x: x.square().sum().sqrt()))
 print("a vector's length, by x.norm():   ", gradient_at_zero(lambda x: x.norm()))
 assert gradient_at_zero(torch.sqrt)[0] == float("inf") and gradient_at_zero(lambda x: x.norm()) == [0.0, 0.0]
+
+# %% [markdown]
+# And this is how you fix the logarithm: put a harmless number into the branch that isn't taken.
+
+# %%
+mended = torch.tensor([0.0, 2.0], requires_grad=True)
+positive = mended > 0
+torch.where(positive, torch.where(positive, mended, 1.0).log(), 0.0).sum().backward()
+print("gradient:", mended.grad.tolist())
+assert mended.grad.tolist() == [0.0, 0.5]
 
 # %% [markdown]
 # A forward hook finds all of these healthy. Put a tensor hook on each output (lesson 2): the first nan **arrives** at some
@@ -182,20 +187,19 @@ predict("8.b")
 # %% tags=["predict"]
 _, deviations = statistics(patient("B"))
 share = deviations["fc1"] / deviations["out"]
-print("The gradient at the first layer, as a share of that at the last:")
-print("one in", f"{10 ** int(torch.tensor(1 / share).log10().item()):,}", "or less")
+print("What came out:")
+for name in ("out", "fc8", "fc6", "fc4", "fc2", "fc1"):
+    size = torch.tensor(deviations[name]).log10().round().int().item()
+    print(f"gradient at {name:<4} about 10^{size}")
 
 # %%
 reveal("8.b", share)
-assert share < 1e-4
-
-# %%
-for name in ("out", "fc8", "fc6", "fc4", "fc2", "fc1"):
-    print(f"{name:<4} about 10^{torch.tensor(deviations[name]).log10().round().int().item()}")
+assert share < 1e-6, (
+    "In the page's patient B, less than a millionth of the gradient is left."
+)
 
 # %% [markdown]
-# Layer by layer the gradient loses most of what is left: it **vanishes**. The last layers learn to guess, the first ones
-# stand still. And patient D? Its gradients are healthy; look for it below.
+# And patient D? Its gradients are healthy; look for it below.
 #
 # ## The whole training in one picture
 #
@@ -517,21 +521,26 @@ predict("8.c")
 
 # %% tags=["predict", "figure"]
 last = seen.last_fired(dead[0])
+print("What came out:")
+print(f"channel {dead[0]} fires for the last time in step", last)
 figure = figures.deaths(seen.first(40))
 plt.show()
-print(f"channel {dead[0]} fires for the last time in step", last)
 
 # %%
 reveal("8.c", last)
-assert last < 10 and not seen.fires[last + 1 :, dead[0]].any()
-assert not seen.fires[3:10, 13].any() and not seen.fires[:4, 15].any() and seen.fires[16, [13, 15]].min() > 0.9
+assert last < 10 and not seen.fires[last + 1 :, dead[0]].any(), (
+    "In the page's training, seed 0, channel 0 is dead after ten steps."
+)
+assert not seen.fires[3:10, 13].any() and not seen.fires[:4, 15].any(), (
+    "In the page's training, seed 0, channels 13 and 15 are dark for some steps."
+)
+assert seen.fires[16, [13, 15]].min() > 0.9, (
+    "In the page's training, seed 0, channels 13 and 15 fire again in step 16."
+)
 
 # %% [markdown]
-# *What to see:* five steps, and a channel that fired everywhere is gone for the rest of the training. Channel 13
-# goes dark as well, for seven steps, and comes back; channel 15 begins dark and wakes.
-#
-# Why so early? **Adam's first step moves every weight by the whole learning rate**, whatever the size of its gradient: it divides
-# the gradient by its own running size. If most weights of a unit are pushed down together, it is below zero at once.
+# How far does Adam move a weight? It divides the gradient by its own running size. So its **first step** moves every weight by
+# the whole learning rate, whatever the size of the gradient:
 
 # %%
 model = nn.Linear(3, 1)
@@ -543,26 +552,32 @@ print("the largest move:", round(health.series("update", "", "largest")[1][0], 4
 assert abs(health.series("update", "", "largest")[1][0] - 0.005) < 1e-4
 
 # %% [markdown]
-# Once it is below zero for every digit, its gradient is exactly 0. Nothing pushes it any more. Or does something?
+# Back to channel 0. A channel that is below zero for every digit lets no gradient through.
 
 # %%
 predict("8.d")
 
 # %% tags=["predict", "figure"]
+moved = seen.moved[last + 1 : last + 11, dead[0]]
+afterwards = {
+    "steps": int((moved > 0).sum()),
+    "fires": bool(seen.fires[last + 1 : last + 11, dead[0]].any()),
+}
+print("What came out:")
+print("of ten steps, its weights move in", afterwards["steps"])
+print("it fires again:", afterwards["fires"])
 figure = figures.after_death(seen.first(40), dead[0])
 plt.show()
-moved = seen.moved[last + 1 : last + 11, dead[0]].tolist()
-print("the ten steps after its death, moved at all:", [value > 0 for value in moved])
 
 # %%
-reveal("8.d", moved)
-assert min(moved) > 0 and seen.gradient[last + 1 :, dead[0]].max() == 0.0
+reveal("8.d", afterwards)
+assert moved.min() > 0 and seen.gradient[last + 1 :, dead[0]].max() == 0.0, (
+    "In the page's training, seed 0, the weights move in all ten steps."
+)
 
 # %% [markdown]
-# *What to see:* Adam's running mean of past gradients carries the weights on, in the direction that killed the unit, long after
-# the gradient (vermilion) has become 0. It stays dead. Channels 13 and 15 had no gradient
-# either while they were dark: what woke them was not a gradient of their own. Their inputs, from layers that do learn, had
-# changed, or their own weights went on moving. So judge a unit over many steps, never by one.
+# A dark channel isn't always a dead one: its inputs come from layers that do learn, and may lift it above zero again. So judge a
+# unit over many steps, never by one.
 #
 # Is that one unlucky start? `python -m hooklab experiment deaths` takes twenty. Here they gave 22 dead channels: 4 born dead, 16 that
 # fired last in one of the first ten steps, and 2 later. So "the network has learned not to need it" is not what happened. The first

@@ -165,22 +165,35 @@ predict("9.a")
 
 # %% tags=["predict"]
 untrained = shapes.untrained()
-hits = maps.points_at(maps.gradient_times_input(untrained, some.images, some.labels), some.masks)
-print("maps of 100 that point at the shape,")
-print("to the nearest ten:", round(10 * hits) * 10)
+hits = maps.points_at(
+    maps.gradient_times_input(untrained, some.images, some.labels), some.masks
+)
+print("What came out:")
+print("maps of 100 that point at the shape, to the nearest ten:", round(10 * hits) * 10)
 
 # %%
 reveal("9.a", 100 * hits)
-assert hits > 0.6
+assert hits > 0.6, "With the page's random weights, most maps point at the shape."
 
-# %% tags=["figure"]
+# %% [markdown]
+# And the other methods? We let all of them play, for both trained networks and for the random weights.
+
+# %% tags=["figure", "folded"]
+print("What came out:")
 networks = {"own tags": network, "random tags": mended, "random weights": untrained}
 few = shapes.Pictures(*(part[:60] for part in scanned))
 score = {
-    method: {name: maps.points_at(make(one, few.images, few.labels), few.masks) for name, one in networks.items()}
+    method: {
+        name: maps.points_at(make(one, few.images, few.labels), few.masks)
+        for name, one in networks.items()
+    }
     for method, make in maps.METHODS.items()
 }
-figure = figures.scoreboard(score, "share of 60 maps that point at the shape", (maps.chance(few.masks), "chance"))
+figure = figures.scoreboard(
+    score,
+    "share of 60 maps that point at the shape",
+    (maps.chance(few.masks), "chance"),
+)
 plt.show()
 
 assert all(one["own tags"] < 0.4 and one["random tags"] > 0.7 for one in score.values())
@@ -190,9 +203,8 @@ assert crosses.pop("Grad-CAM") < 0.8 and crosses.pop("gradient") > 0.1
 assert min(crosses.values()) > 0.25 > maps.chance(few.masks) > 0.15
 
 # %% [markdown]
-# *What to see:* every method tells the two trained networks apart. But look at the crosses. With gradient × input, random
-# weights point at the shape not much less often than a trained network, and with most methods more often than chance.
-# These maps show the **picture**. Anyone would have found them convincing.
+# *What to see:* every method distinguishes the two trained networks. The crosses are the random weights: compare each with the
+# trained networks of its row, and with chance.
 #
 # So a map needs a control. The first is this: **random weights** ([sanity checks, 2018](https://arxiv.org/abs/1810.03292)).
 # The second costs one more map: ask for **another class**. What speaks for a disc should not be what speaks for a square. We
@@ -411,25 +423,29 @@ predict("9.b")
 def right_without(layer, *switched):
     with without(layer, *switched):
         share = copying.accuracy(copier, made)
-    left = "more than 85" if share > 0.85 else "fewer than 35" if share < 0.35 else "35 to 85"
+    left = (
+        "more than 85"
+        if share > 0.85
+        else "fewer than 35"
+        if share < 0.35
+        else "35 to 85"
+    )
     print(f"layer {layer} without {list(switched)}: of 100 answers, {left} are right")
     return share
 
 
+print("What came out:")
 came = [right_without(1, 0), right_without(1, 1), right_without(1, 0, 1)]
+below = [right_without(0, 0), right_without(0, 1), right_without(0, 0, 1)]
 
 # %%
 reveal("9.b", came)
-assert min(came[:2]) > 0.85 and came[2] < 0.3
-
-# %%
-below = right_without(0, 0, 1)
-assert below < 0.35 and max(heads.accuracy_without(copier, [(0, head)], made) for head in (0, 1)) > 0.85
-
-# %% [markdown]
-# Without one of the two induction heads next to nothing is lost; without both, nearly everything. In layer 0 both together are
-# needed, too, and one of the two can go. Had you listed, for each head, what its loss costs, you would have crossed out both.
-# **"It is not needed" does not mean "it does nothing"**: what is there twice hides from those who switch off one thing at a time.
+assert min(came[:2]) > 0.85 and came[2] < 0.3, (
+    "In the page's model, one head of layer 1 is enough, and none is not."
+)
+assert below[2] < 0.35 and max(below[:2]) > 0.85, (
+    "In the page's model, layer 0 needs one of its heads at least."
+)
 
 # %% [markdown]
 # Here is every head, from every position, and what the model expects with and without it.
@@ -468,28 +484,26 @@ assert lost[0].float().mean() < 0.05 and lost[1].float().mean() > 0.15
 # %%
 predict("9.c")
 
-# %% tags=["predict"]
-back = heads.carried(copier, clean, position=10)  # (embed, layers.0, layers.1) × 23 positions
+# %% tags=["predict", "figure"]
+# (embed, layers.0, layers.1) × 23 positions
+back = heads.carried(copier, clean, position=10)
 after_layer_0 = int(back[1].argmax()) if back[1].max() > 0.9 else -1
-print("After layer 0, the answer comes back")
-print("with a patch at position", after_layer_0)
-
-# %%
-reveal("9.c", after_layer_0)
-assert back.argmax(dim=1).tolist() == [10, 11, 22] and back.max(dim=1).values.min() > 0.9
-
-# %% tags=["figure"]
+print("What came out:")
+print("After layer 0, the answer comes back with a patch at position", after_layer_0)
 figure = figures.carried(back, clean.inputs[0].tolist(), broken=10)
 plt.show()
 
 rest = back.clone()
-rest[[0, 1, 2], [10, 11, 22]] = 0.0
-assert rest.max() < 0.3
+rest[[0, 1, 2], back.argmax(dim=1)] = 0.0  # all places but the best of each depth
 
-# %% [markdown]
-# *What to see:* the share of the lost answers that a patch brings back. At each depth one single place is enough, and it
-# moves: **10 → 11 → 22**. Layer 0 tells position 11 which token stands *before* it. Layer 1, at 22, looks for a position
-# that has been told the present token, finds 11, and fetches what is there.
+# %%
+reveal("9.c", after_layer_0)
+assert back.argmax(dim=1).tolist() == [10, 11, 22], (
+    "In the page's model, the answer is carried at 10, then at 11, then at 22."
+)
+assert back.max(dim=1).values.min() > 0.9 and rest.max() < 0.3, (
+    "In the page's model, one place at each depth carries nearly all of it."
+)
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 9.4 · Patch it

@@ -195,12 +195,13 @@ assert x.grad.tolist() == [0.0, 0.25]
 # ## Four at one place
 #
 # `y = 3 * x`. On the way back, `y` has a tensor hook and `retain_grad()`, and its node has a pre-hook and a hook. All of them
-# are waiting for one gradient.
+# are waiting for one gradient. (`figures.order_at_two_nodes` does the same with hooks on the leaf as well; each hook writes down
+# what it finds in `.grad`.)
 
 # %%
 predict("10.a")
 
-# %% tags=["predict"]
+# %% tags=["predict", "figure"]
 order = []
 x = torch.tensor(2.0, requires_grad=True)
 y = 3 * x
@@ -211,39 +212,43 @@ y.register_hook(lambda grad: order.append("tensor hook"))
 (5 * y).backward()
 print("What came out:")
 print(", ".join(order))
-
-# %%
-reveal("10.a", order)
-assert order == ["tensor hook", "node pre-hook", "node hook"]
-
-# %% [markdown]
-# Not the order of registration, but the kind decides. Here is a whole run, with the leaf's hooks as well. Each hook writes
-# down what it finds in `.grad`:
-
-# %%
 steps = figures.order_at_two_nodes()
 for number, step in enumerate(steps, start=1):
     print(f"{number}  {step.place:<18} {step.what:<18} {step.finds}")
-
-assert [step.what for step in steps[:3]] == ["tensor hook", "node pre-hook", "node hook"]
-assert [step.what for step in steps[3:]] == ["tensor hook", "node pre-hook", "post-accumulate", "node hook"]
-assert [step.finds for step in steps] == [
-    "y.grad is None", "y.grad is 5", "y.grad is 5", "x.grad is None", "x.grad is None", "x.grad is 15", "x.grad is 15"
-]
-
-# %% tags=["figure"]
 figure = figures.order(steps)
 plt.show()
 
+# %%
+reveal("10.a", order)
+assert (
+    order
+    == [step.what for step in steps[:3]]
+    == ["tensor hook", "node pre-hook", "node hook"]
+), "On this page, y's tensor hook runs first, then its node's pre-hook and hook."
+assert [step.what for step in steps[3:]] == [
+    "tensor hook",
+    "node pre-hook",
+    "post-accumulate",
+    "node hook",
+], "At the leaf, the post-accumulate hook runs between its node's pre-hook and hook."
+assert [step.finds for step in steps] == [
+    "y.grad is None",
+    "y.grad is 5",
+    "y.grad is 5",
+    "x.grad is None",
+    "x.grad is None",
+    "x.grad is 15",
+    "x.grad is 15",
+], "With the page's numbers, y.grad is 5 and x.grad is 15."
+
 # %% [markdown]
-# *What to see:* from right to left. `retain_grad()` sits between the tensor hooks and the node pre-hook: it stores what the
-# tensor hooks have left. A post-accumulate hook sits *inside* the leaf's node, after the sum, so the node's own hook comes last.
+# Look at the leaf's side of the picture, too: a **post-accumulate** hook sits *inside* the leaf's node, after the sum.
 
 # %% [markdown]
 # ## The node of a leaf
 #
-# A leaf has no `grad_fn`. `get_gradient_edge(w).node` leads to the node that adds to `w.grad`. So put a hook there, and count:
-# does it see each gradient of the weight?
+# The weight `w` is a leaf, so it has no `grad_fn`. It still has a node in the graph: `AccumulateGrad`, which adds each new
+# gradient to `w.grad`. You get it with `get_gradient_edge(w).node`. Put a hook on that node, and one on `w` itself.
 
 # %%
 predict("10.b")
@@ -256,23 +261,30 @@ w.register_hook(lambda grad: seen.append("tensor hook"))
 for _ in range(2):
     (3 * w).backward()
 print("What came out:")
-print("node hook:", seen.count("node hook"), "times, tensor hook:", seen.count("tensor hook"), "times")
+print(
+    "node hook:",
+    seen.count("node hook"),
+    "times, tensor hook:",
+    seen.count("tensor hook"),
+    "times",
+)
 
 # %%
 reveal("10.b", seen.count("node hook"))
-assert seen == ["tensor hook", "tensor hook"]
+assert seen == ["tensor hook", "tensor hook"], (
+    "In the page's two passes, only the tensor hook runs, twice."
+)
 
 # %% [markdown]
-# A leaf does not own its node. The **graphs** do, each graph that ends in the leaf; the leaf only remembers where the node is
-# while somebody keeps it. Here nobody kept the node even until the first graph: it was made when we asked for it, and gone, hook
-# and all, at the end of that line. Between two steps of a training, when one graph is gone and the next is not there yet, the same
-# happens. The hooks of the tensor itself are put on each new node.
+# How long does a node live? Keep it in a variable, use it in two graphs, and then delete all three:
 
-# %% tags=["field", "field-160", "hook-node"]
-kept = get_gradient_edge(w).node  # now somebody keeps it
+# %% tags=["field", "field-160", "hook-node", "folded"]
+kept = get_gradient_edge(w).node  # a variable keeps the node alive
 kept.register_hook(lambda *grads: seen.append("node hook"))
 first, second = 3 * w, 5 * w
-assert first.grad_fn.next_functions[0][0] is kept and second.grad_fn.next_functions[0][0] is kept  # one for both graphs
+nodes = [one.grad_fn.next_functions[0][0] for one in (first, second)]
+assert nodes[0] is kept and nodes[1] is kept  # both graphs use this node
+del nodes
 seen.clear()
 first.backward()
 second.backward()
@@ -281,11 +293,13 @@ assert seen.count("node hook") == 2
 del kept, first, second
 seen.clear()
 (3 * w).backward()
+print("What came out:")
 print("kept by a variable: 2 times; after `del`:", seen.count("node hook"), "times")
 assert seen == ["tensor hook"]
 
 # %% [markdown]
-# So: hook the leaf, not its node, unless you keep the node. (`DistributedDataParallel` does so: it keeps a list of these nodes.)
+# So hook the leaf, not its node. If you do need the node, keep a reference to it for as long as the hook should live.
+# (`DistributedDataParallel` keeps a list of these nodes for this reason.)
 
 # %% [markdown]
 # ## Several gradients at once
@@ -497,39 +511,60 @@ check("10.2", checkpoint)
 predict("10.c")
 
 # %% tags=["predict"]
-mine = memory.or_torchs(checkpoint)  # yours, or torch's while 10.2 is open; used below as well
-plain, whole = memory.run(1, None), memory.run(1, mine)
 print("What came out:")
-print("layers computed:", plain.matmuls, "without,", whole.matmuls, "with one checkpoint round all")
-print("peak of memory with it, divided by that without:", round(whole.peak / plain.peak, 2))
+# yours, or torch's while 10.2 is open; used below as well
+mine = memory.or_torchs(checkpoint)
+plain, whole = memory.run(1, None), memory.run(1, mine)
+print(
+    "layers computed:",
+    plain.matmuls,
+    "without,",
+    whole.matmuls,
+    "with one checkpoint round all",
+)
+print(
+    "peak of memory with it, divided by that without:",
+    round(whole.peak / plain.peak, 2),
+)
 
 # %%
 reveal("10.c", whole.peak / plain.peak)
-assert (plain.matmuls, whole.matmuls) == (16, 32)
-assert abs(whole.peak / plain.peak - 1) < 0.05
-assert memory.same_grads(plain.grads, whole.grads)
+assert (plain.matmuls, whole.matmuls) == (16, 32), (
+    "With the page's sixteen layers, one checkpoint makes 32 layers to compute."
+)
+assert abs(whole.peak / plain.peak - 1) < 0.05, (
+    "With the page's sixteen layers, the peak is the same, to a twentieth."
+)
+assert memory.same_grads(plain.grads, whole.grads), "A checkpoint changes no gradient."
 
 # %% [markdown]
-# Nothing is won: the second run builds the same mountain, only later. Cut the network into **parts** with a checkpoint each:
-# then one part at a time is built again, and what stays is the input of each part. Few parts: large mountains. Many: many inputs.
+# Now cut the network into **parts** with a checkpoint each: then one part at a time is computed again, and what stays is the
+# input of each part. How many parts are best?
 
 # %% tags=["explorer"]
 explorer.over_time(mine)
 
-# %% tags=["figure"]
+# %% tags=["figure", "folded"]
+print("What came out:")
 runs = {parts: memory.run(parts, mine) for parts in (1, 2, 4, 8, 16)}
 peaks = {parts: run.peak / memory.ONE_LAYER for parts, run in runs.items()}
-figure = figures.valley(plain, runs)  # no checkpoint, one part, four parts; and the peaks of all
+# no checkpoint, one part, four parts; and the peaks of all
+figure = figures.valley(plain, runs)
 plt.show()
-print("peak, in layers' outputs:", {parts: round(peak) for parts, peak in peaks.items()})
+print(
+    "peak, in layers' outputs:", {parts: round(peak) for parts, peak in peaks.items()}
+)
 
 assert min(peaks, key=peaks.get) == 4
 assert peaks[4] < 0.5 * plain.peak / memory.ONE_LAYER
-assert all(run.matmuls == 32 and memory.same_grads(run.grads, plain.grads) for run in runs.values())
+assert all(
+    run.matmuls == 32 and memory.same_grads(run.grads, plain.grads)
+    for run in runs.values()
+)
 
 # %% [markdown]
-# *What to see:* left, memory while the operations run: without a checkpoint one mountain; grey, one part: the same mountain,
-# later; with four parts a row of hills. (The backward begins 16 operations earlier with checkpoints: each `tanh` that keeps its own
+# *What to see:* left, memory while the operations run: without a checkpoint, with one part (grey), and with four, a row of
+# hills. (The backward begins 16 operations earlier with checkpoints: each `tanh` that keeps its own
 # result needs a `detach` for it, and these keep a number.) Right, the peak: it falls, and rises again.
 #
 # With $k$ parts you keep $k$ inputs and rebuild $16/k$ layers: least at $k = 4$, the root of 16. A network of 100 layers, by the

@@ -49,15 +49,24 @@ twin = copy.deepcopy(model)
 handle.remove()
 twin(torch.ones(1, 1))
 
-came = {"on the original": len(model._forward_hooks), "on the copy": len(twin._forward_hooks), "calls": len(calls)}
-print("hooks on the two models, and entries of `calls`:")
-print(came)
+came = {
+    "on the original": len(model._forward_hooks),
+    "on the copy": len(twin._forward_hooks),
+    "calls": len(calls),
+}
+print("What came out:")
+print("hooks on the two models, and entries of `calls`:", came)
 
 # %% tags=["field", "field-37"]
 reveal("11.a", came)
-assert came == {"on the original": 0, "on the copy": 1, "calls": 1} and calls[0] is twin
+assert (
+    came == {"on the original": 0, "on the copy": 1, "calls": 1} and calls[0] is twin
+), "On this page, the copy keeps its hook, which writes into `calls` once."
 
+# %% [markdown]
+# That hook was a **function**. And a **method**, which belongs to an object?
 
+# %%
 class Counter:
     count = 0
 
@@ -74,9 +83,8 @@ print("the counter:", counter.count, "  the copy's own counter:", copied_hook.__
 assert counter.count == 0 and copied_hook.__self__.count == 1
 
 # %% [markdown]
-# A copied model keeps its hooks. If the hook is a **function**, both models use the same one, with the same lists in it. If it is
-# a **method**, its object is copied as well, and your counter stays at zero. So: copy first, then register. What is on a
-# model, `hooklab.leftover_hooks(twin)` tells. ([A thread about it](https://github.com/isl-org/MiDaS/issues/251))
+# A method's object is copied together with the model, and your counter stays at zero. So copy first, then register.
+# `hooklab.leftover_hooks(twin)` lists the hooks on a model. ([A thread about it](https://github.com/isl-org/MiDaS/issues/251))
 #
 # ### Replaced
 #
@@ -261,8 +269,8 @@ check("11.2", accept_old_layout)
 # %% [markdown]
 # ## The compiler
 #
-# `torch.compile` runs your model once, records what it does as a graph, and runs the graph from then on. (`backend="eager"` records,
-# and leaves out what takes long: making machine code.)
+# On its first call, `torch.compile` runs your model and records what it does as a graph. Later calls run the graph instead of
+# your Python code. (Here `backend="eager"` skips the slow part, generating machine code.)
 
 # %%
 predict("11.b")
@@ -273,25 +281,37 @@ def sevens(module, args, output):
 
 
 torch.compiler.reset()
-model, one = nn.Sequential(nn.Linear(1, 1)), torch.ones(1, 1)
+model, one, two = nn.Sequential(nn.Linear(1, 1)), torch.ones(1, 1), torch.ones(2, 1)
 compiled = torch.compile(model, backend="eager")
 compiled(one)
 handle = model[0].register_forward_hook(sevens)
-late = [compiled(one).item() == 7, model(one).item() == 7]
-print("sevens?")
-print("from the compiled model:", late[0], "  from the model:", late[1])
+late = [bool((compiled(x) == 7).all()) for x in (one, two, one)]
+with torch.no_grad():
+    late.append(compiled(one).item() == 7)
+
+print("What came out:")
+for call, got in zip(("1", "2", "1", "1, under no_grad"), late, strict=True):
+    print(f"batch of {call}, sevens: {got}")
 
 # %% tags=["field", "field-57"]
-reveal("11.b", late)
-torch.compiler.reset()  # forget every graph: the next call records anew
+reveal("11.b", late[:3])
+assert late == [False, True, False, True], (
+    "On this page, the batch of 2 gives sevens, and the call under no_grad."
+)
+
+# %% [markdown]
+# `torch.compiler.reset()` forgets every graph, so the next call records again:
+
+# %%
+torch.compiler.reset()
 after_reset = compiled(one).item() == 7
 handle.remove()
 print("after a reset:", after_reset, "  after remove():", compiled(one).item() == 7)
-assert late == [False, True] and after_reset and compiled(one).item() != 7
+assert after_reset and compiled(one).item() != 7
 
 # %% [markdown]
-# So: register **before** the first compiled call, or call `torch.compiler.reset()` afterwards. A hook that was recorded and is removed is
-# noticed. ([A thread about it](https://github.com/pytorch/pytorch/issues/117758))
+# So register **before** the first compiled call, or call `torch.compiler.reset()` afterwards. A hook that was recorded and is
+# removed is noticed. ([A thread about it](https://github.com/pytorch/pytorch/issues/117758))
 #
 # `hooklab` goes another way. While a block of `capture`, `edit` or `monitor` is open, compiled models run eagerly, so every hook runs,
 # whenever it came. Afterwards the recorded graphs are back.
@@ -382,19 +402,24 @@ def two_gradients():
 predict("11.c")
 
 # %% tags=["predict"]
+print("What came out:")
 both = launch(two_gradients)
 print("process 0 saw", both[0])
 print("process 1 saw", both[1])
 
 # %% tags=["field", "field-164"]
 reveal("11.c", list(both[0].values()))
-assert both[0] == {"tensor_hook": 1.0, "post_accumulate": 1.0}
-assert both[1] == {"tensor_hook": 3.0, "post_accumulate": 3.0}
+assert both[0] == {"tensor_hook": 1.0, "post_accumulate": 1.0}, (
+    "With the page's data, both hooks of process 0 see 1."
+)
+assert both[1] == {"tensor_hook": 3.0, "post_accumulate": 3.0}, (
+    "With the page's data, both hooks of process 1 see 3."
+)
 
 # %% [markdown]
-# Both hooks see what *this* process has computed. So clipping in a hook clips before the average, and a logger on rank 0 knows
-# its own part of the batch. DDP puts the parameters into **buckets**, groups whose gradients are sent together. With a hook on the node that
-# writes a parameter's `.grad`, it waits until all gradients of a bucket are there; then it averages the bucket. What the optimizer uses is in `.grad` when `backward()` has returned.
+# How does DDP know when to average? It puts the parameters into **buckets**, groups whose gradients are sent together. With a hook
+# on the node that writes a parameter's `.grad`, it waits until all gradients of a bucket are there; then it averages the
+# bucket. (So a logger on rank 0 knows its own part of the batch.)
 #
 # `launch` has written the function into a script and started it twice. `torchrun` is PyTorch's own program for this: in a terminal, in the
 # folder of a script that ends in `two_gradients()`, say
@@ -561,32 +586,44 @@ def three_ways():
 # %%
 predict("11.d")
 
-# %% tags=["predict"]
+# %% tags=["predict", "figure"]
+print("What came out:")
 mine, others = launch(three_ways, largest, unpacked, compressing, seconds=110)
 last = {name: accuracies[-1] for name, (accuracies, _) in mine.items()}
-print("What came out:")
 for name, accuracy in last.items():
-    print(f"{name:<18}", "far behind" if accuracy < max(last.values()) - 0.1 else "as far as the best, or nearly")
+    behind = accuracy < max(last.values()) - 0.1
+    print(f"{name:<18}", "far behind" if behind else "as far as the best, or nearly")
 
-# %%
-reveal("11.d", last)
-trained = {name: (accuracies, sent + others[name][1]) for name, (accuracies, sent) in mine.items()}
+trained = {
+    name: (right, sent + others[name][1]) for name, (right, sent) in mine.items()
+}
 never = {name: (sent == 0).float().mean().item() for name, (_, sent) in trained.items()}
-assert last["all"] > 0.85 and last["1 % with feedback"] > 0.9 and last["1 % without"] < 0.82
-assert never["1 % without"] > 0.75 and never["1 % with feedback"] < 0.6
-assert 1 - never["1 % with feedback"] > 2 * (1 - never["1 % without"])
-assert trained["1 % with feedback"][0][1] < trained["all"][0][1]  # it comes late
-assert largest(torch.rand(3818), 0.01).nbytes == 304 and torch.rand(3818).nbytes == 15_272
-
-# %% tags=["figure"]
 figure = figures.compressed(trained)
 plt.show()
 
+# %%
+reveal("11.d", last)
+assert (
+    last["all"] > 0.85
+    and last["1 % with feedback"] > 0.9
+    and last["1 % without"] < 0.82
+), "In the page's training, only the network that forgets is far behind."
+assert never["1 % without"] > 0.75 and never["1 % with feedback"] < 0.6, (
+    "In the page's training, without a memory, three in four numbers are never sent."
+)
+assert 1 - never["1 % with feedback"] > 2 * (1 - never["1 % without"]), (
+    "In the page's training, twice as many numbers are sent with a memory."
+)
+assert trained["1 % with feedback"][0][1] < trained["all"][0][1], (
+    "In the page's training, the network with a memory is behind after two epochs."
+)
+assert (
+    largest(torch.rand(3818), 0.01).nbytes == 304 and torch.rand(3818).nbytes == 15_272
+), "With the page's share of 0.01, a message is 304 bytes long."
+
 # %% [markdown]
-# *What to see:* 38 numbers and their places are 304 bytes, a fiftieth of 15,272. With these the network gets as far as with all, some
-# epochs later, if each process remembers what it has not sent; without, it is left far behind. On the right is why: without the
-# memory, more than three in four numbers are **never** among a process's 38 largest, and their weights stay where they were.
-# In small, with eight numbers, of which two are sent in each step:
+# 38 numbers and their places are 304 bytes, a fiftieth of 15,272. In small, with eight numbers, of which two are sent in each
+# step:
 
 # %% tags=["explorer"]
 what_is_owed()

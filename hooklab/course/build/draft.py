@@ -1,8 +1,9 @@
 """Draft: a lesson's source, held against every rule that needs no execution; and how long the lesson takes.
 
 An exercise is a card (markdown, tag exercise), a solution cell and a check cell. A prediction is `predict("1.a")` and
-nothing else; the code, tagged predict and without an assert, which would give the answer away; `reveal("1.a", value)`
-and more.
+nothing else; the code, tagged predict and without an assert, which would give the answer away; `reveal("1.a", value)`,
+whose code is folded, with the asserts and nothing else. No figure follows it: that would be in sight before the guess.
+A cell tagged folded comes later, and its output would answer the question too.
 
     words outside folded blocks / 180 + 5 seconds for each line of code + 1 for a figure + 2 for an explorer
     + the minutes on the cards of its exercises
@@ -201,7 +202,20 @@ def _prediction_problems(cells: list[Cell], known: list[str], where: str, file: 
         if not _in_order(before, cell, after):
             what = 'a prediction is `predict("1.a")` alone, a cell with the tag \'predict\', then `reveal("1.a", …`'
             problems.append(cell.problem(file, what))
+        if cell.called_with("reveal"):
+            problems += [cell.problem(file, what) for what in _in_sight(cell, after)]
     return problems
+
+
+def _in_sight(cell: Cell, after: Cell) -> Iterator[str]:
+    """Yield what would tell the answer of a prediction, or would be folded away with it, where `cell` reveals it."""
+    asserts = [one for one in cell.parsed().body if isinstance(one, ast.Assert)]
+    if len(asserts) + 1 != len(cell.parsed().body):
+        yield "the code of a cell that reveals is folded: only asserts may follow reveal(…), the rest in a cell below"
+    if any(one.msg is None for one in asserts):
+        yield "an assert below reveal(…) without a sentence: a reader who changes a number will meet it"
+    if {"figure", "explorer"} & set(after.tags) and "folded" not in after.tags:
+        yield "a picture right below reveal(…) is in sight before the guess: draw it in the cell tagged 'predict'"
 
 
 def _in_order(before: Cell, cell: Cell, after: Cell) -> bool:

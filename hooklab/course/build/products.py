@@ -27,7 +27,7 @@ from nbformat import v4
 
 import hooklab
 from hooklab.course.build.draft import HARDEST, Draft, minutes_of
-from hooklab.course.build.running import Finding, findings
+from hooklab.course.build.running import ANSWERS, Finding, findings
 from hooklab.course.build.sources import FOLDER, Cell, Problem, Variant, calls_in, parsed, shortened, stubbed
 
 _v4: Any = v4  # nbformat has no types for it
@@ -60,9 +60,9 @@ def skeleton(draft: Draft, variant: Variant) -> Any:
         if variant == "solution" and "check" in cell.tags:
             text = guarded(text)
         metadata: dict[str, Any] = {"tags": list(cell.tags)} if cell.tags else {}
-        if variant == "lesson" and "predict" in cell.tags:
+        if variant == "lesson" and ANSWERS & set(cell.tags):
             metadata |= FOLDED
-        if variant == "lesson" and _only_tells(cell):
+        if variant == "lesson" and cell.called_with("reveal"):
             metadata |= HIDDEN
         if cell.number in graded:
             metadata["nbgrader"] = graded[cell.number]
@@ -75,16 +75,6 @@ def guarded(check_cell: str) -> str:
     """Return the text of a solution's check cell, with a line for graders that nbgrader takes out for students."""
     line = f'from hooklab.course.graded import check_of; check = check_of("{hooklab.__version__}", check)'
     return f"### BEGIN HIDDEN TESTS\n{line}  # fails here? then no point counts\n### END HIDDEN TESTS\n{check_cell}"
-
-
-def _only_tells(cell: Cell) -> bool:
-    """Whether a cell reveals, asserts and prints, and does nothing that the reader should see done."""
-    if cell.kind != "code" or not cell.called_with("reveal"):
-        return False
-    calls = [one.value for one in cell.parsed().body if isinstance(one, ast.Expr)]
-    named = [ast.unparse(call.func) for call in calls if isinstance(call, ast.Call)]
-    others = [one for one in cell.parsed().body if not isinstance(one, ast.Expr | ast.Assert)]
-    return not others and len(named) == len(calls) and set(named) <= {"reveal", "print"}
 
 
 def _cell_ids(draft: Draft) -> list[str]:

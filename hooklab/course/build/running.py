@@ -31,7 +31,9 @@ Finding = tuple[int, str]  # a cell's index, and what is wrong there
 WANTED: dict[Variant, str] = {"lesson": words.OUTCOMES["not attempted"], "solution": words.OUTCOMES["correct"]}
 # A shorter line, such as `return x` or `else:`, gives nothing away.
 TELLING = 12
+ANSWERS = {"predict", "folded"}  # the tags of cells whose output answers a prediction: lessons store it folded
 _OUTCOME = re.compile(rf"[✓○✗] \d+\.\d+ ({'|'.join(words.OUTCOMES.values())})\b")
+_NOT_SCORED = re.compile(rf"[✓○✗] \d+\.[a-z] {words.OUTCOMES['not scored']}\b.*")
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]+")
 _FENCED = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 _KERNEL_FILE = re.compile(r"ipykernel_\d+")
@@ -246,9 +248,16 @@ def _tag_faults(cell: Any, variant: Variant) -> Iterator[str]:
     seen = {"figure", "explorer"}.intersection(tags)
     if seen and not any(kind.startswith("image/") for kind in kinds):  # but the name of a figure, for example
         yield f"tagged as {seen.pop()}, but there is no picture in the output"
-    lines = "\n".join(_texts(cell)).strip().split("\n")
-    if variant == "lesson" and "predict" in tags and len(lines) == 1:
-        yield "a folded output shows its first line, and this one has no other: print a line before it"
+    if variant == "lesson" and ANSWERS.intersection(tags) and not _begins_folded(cell):
+        yield f"a folded output shows its first line, so the cell must first print {words.CAME_OUT!r}"
+    for text in _texts(cell, "text/plain"):
+        if _NOT_SCORED.match(text):
+            yield f"what came out does not fit exactly one choice: {text}"
+
+
+def _begins_folded(cell: Any) -> bool:
+    outputs = cell.get("outputs", [])
+    return bool(outputs) and str(outputs[0].get("text", "")).startswith(f"{words.CAME_OUT}\n")
 
 
 def _secret_lines(draft: Draft) -> list[str]:

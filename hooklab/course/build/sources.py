@@ -21,7 +21,7 @@ from typing import Literal
 Variant = Literal["lesson", "solution"]
 FOLDER: dict[Variant, str] = {"lesson": "lessons", "solution": "solutions"}
 TAGS = frozenset(
-    ["exercise", "solution", "check", "predict", "figure", "field", "recap", "quiz", "explorer", "setup"],
+    ["exercise", "solution", "check", "predict", "folded", "figure", "field", "recap", "quiz", "explorer", "setup"],
 )
 BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"

@@ -45,7 +45,7 @@ class Question(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._mark(None if guess is None else guess.value)
         self._say("No guess yet." if guess is None else f"Your guess: {self.one.named(guess.value)}")
         for control in self.controls:
-            control.disabled = guess is not None and guess.met is not None
+            control.disabled = guess is not None and guess.right is not None
 
     def _guess(self, value: float) -> None:
         record(self.one.id, value)

@@ -118,7 +118,7 @@ def _outcome(one: Exercise, trial: Trial, seconds: float | None) -> Outcome:
 
 
 def progress(lesson: int | None = None) -> None:
-    """Show which exercises of a lesson are correct in this kernel, and how many of its guesses were made and met.
+    """Show which exercises of a lesson are correct in this kernel, and how many of its guesses were made and right.
 
     Args:
         lesson: the lesson's number; by default the lesson of the check that ran last.

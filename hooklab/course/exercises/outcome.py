@@ -10,11 +10,11 @@ from typing import Literal
 
 from hooklab.course import words
 
-State = Literal["correct", "not yet", "not attempted", "met", "not met", "no guess"]
+State = Literal["correct", "not yet", "not attempted", "right", "not right", "no guess", "not scored"]
 
-_GOOD: list[State] = ["correct", "met"]
-_OPEN: list[State] = ["not attempted", "no guess"]
-_NOT: list[State] = ["not yet", "not met"]
+_GOOD: list[State] = ["correct", "right"]
+_OPEN: list[State] = ["not attempted", "no guess", "not scored"]
+_NOT: list[State] = ["not yet", "not right"]
 MARK: dict[State, str] = dict.fromkeys(_GOOD, "✓") | dict.fromkeys(_NOT, "✗") | dict.fromkeys(_OPEN, "○")
 # Okabe-Ito green and orange, and grey. Never red: a first "not yet" is a normal step, not an alarm.
 COLOUR: dict[State, str] = (

@@ -14,6 +14,7 @@ import importlib
 import math
 import os
 import re
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,13 +24,17 @@ from hooklab.course.exercises.outcome import Outcome, in_notebook, marked_up, sh
 
 CHOICES = range(2, 5)  # how many a prediction may have
 _ID = re.compile(r"(\d+)\.[a-z]")
+_CHANGED = (
+    "none of the choices is about that. If you changed the code, that's fine. To score your guess, put the original "
+    "numbers back and run the cells again"
+)
 
 
 @dataclass(frozen=True)
 class Choice:
     """A choice: its text, whether what came out is this one, and the reason.
 
-    For the right choice `why` says why this is what happens; for a wrong one, which picture of the machine leads to it.
+    For the right choice `why` says why this is what happens; for a wrong one, "You may have thought …; but …".
     """
 
     text: str
@@ -47,11 +52,8 @@ class ByChoice:
 
     def right(self, came: Any) -> int:
         """Return the guess that is right; ValueError when what came out fits no choice, or several."""
-        fitting = [index for index, choice in enumerate(self.choices) if choice.fits(came)]
-        if len(fitting) != 1:
-            which = " and ".join(map(self.named, fitting)) or "none of the choices"
-            raise ValueError(_misfit(self.id, came, f"fits {which}"))
-        return fitting[0]
+        (fitting,) = [index for index, choice in enumerate(self.choices) if choice.fits(came)]
+        return fitting
 
     def named(self, guess: float) -> str:
         """Return a guess in words."""
@@ -77,10 +79,8 @@ class ByNumber:
 
     def right(self, came: Any) -> float:
         """Return the guess that is right; ValueError when there is no reason for the number that came out."""
-        found = [number for number in self.reasons if same_number(number, float(came))]
-        if not found:
-            raise ValueError(_misfit(self.id, came, f"is none of the numbers with a reason: {list(self.reasons)}"))
-        return found[0]
+        (found,) = [number for number in self.reasons if same_number(number, float(came))]
+        return found
 
     def named(self, guess: float) -> str:
         """Return a guess in words."""
@@ -100,10 +100,10 @@ Prediction = ByChoice | ByNumber
 
 @dataclass
 class Guess:
-    """What was guessed, and whether it was met: None until `reveal` has told."""
+    """What was guessed, and whether it was right: None until `reveal` has told."""
 
     value: float
-    met: bool | None = None
+    right: bool | None = None
 
 
 # The guesses of this process by prediction, and what is called when one has been told: it locks the controls.
@@ -160,15 +160,14 @@ def predict(id: str) -> None:
 
 
 def reveal(id: str, came: Any) -> None:
-    """Say whether the guess was met by what came out, and why; without a guess say so and go on.
+    """Say whether the guess was right, and why; without a guess say so and go on.
 
     Args:
         id: the prediction's id, as given to `predict`.
-        came: the value that really came out.
+        came: the value that really came out. A reader may have changed the code above, so it may be anything: what
+            fits none of the choices is not scored.
 
-    Raises:
-        LookupError: there is no such prediction.
-        ValueError: what came out fits none of the choices, or several.
+    Raises LookupError for an unknown id.
 
     Under a grader (a non-empty NBGRADER_EXECUTION) it does nothing.
     """
@@ -179,23 +178,26 @@ def reveal(id: str, came: Any) -> None:
 
 def held_against(one: Prediction, came: Any) -> Outcome:
     """Return what `reveal` shows; a guess that was told stays as it is."""
-    right = one.right(came)
+    try:
+        right = one.right(came)
+    except Exception:  # of any kind: the choices are asked about an object that they do not know
+        return Outcome(one.id, "not scored", f"the result is now {reprlib.repr(came)}, and {_CHANGED}")
     if one.id not in guesses:
         again = f'to make one, run the cell with `predict("{one.id}")`, choose, and run this cell again'
         return Outcome(one.id, "no guess", f"none was made, and that is all right; {again}")
     guess = guesses[one.id]
-    guess.met = same_number(guess.value, right)
+    guess.right = same_number(guess.value, right)
     when_told.get(one.id, lambda: None)()
     why = ("why", one.why(right))
-    if guess.met:
-        return Outcome(one.id, "met", f"you said {one.named(right)}, and that is what came out", (why,))
+    if guess.right:
+        return Outcome(one.id, "right", f"you said {one.named(right)}, and that is what came out", (why,))
     said = f"you said {one.named(guess.value)}; what came out is {one.named(right)}"
-    return Outcome(one.id, "not met", said, (("your guess", one.why(guess.value)), why))
+    return Outcome(one.id, "not right", said, (("your guess", one.why(guess.value)), why))
 
 
 def record(id: str, value: float) -> None:
     """Keep a guess; one that was told stays as it is."""
-    if id not in guesses or guesses[id].met is None:
+    if id not in guesses or guesses[id].right is None:
         guesses[id] = Guess(value)
 
 
@@ -218,10 +220,10 @@ def find(id: str) -> Prediction:
 
 
 def counted(lesson: int) -> str:
-    """Return how many guesses of a lesson were made and met, as `progress` says it; "" without predictions."""
+    """Return how many guesses of a lesson were made and right, as `progress` says it; "" without predictions."""
     ids = list(predictions_of(lesson))
     made = [guesses[id] for id in ids if id in guesses]
-    return f"{len(made)} of {len(ids)} guesses made, {sum(one.met is True for one in made)} met" if ids else ""
+    return f"{len(made)} of {len(ids)} guesses made, {sum(one.right is True for one in made)} right" if ids else ""
 
 
 def as_text(one: Prediction) -> str:
@@ -249,11 +251,3 @@ def _well_formed(id: str) -> str:
     if not _ID.fullmatch(id):
         raise ValueError(f"the id of a prediction is like 1.a: lesson number, dot, letter; this is {id!r}")
     return id
-
-
-def _misfit(id: str, came: Any, what: str) -> str:
-    lesson = int(id.split(".")[0])
-    return (
-        f"prediction {id}: what came out, {came!r}, {what}. Was the code above changed? "
-        f"Otherwise mend hooklab/course/lesson{lesson:02d}/predictions.py"
-    )

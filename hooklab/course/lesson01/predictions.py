@@ -10,52 +10,62 @@ gradient_of_y = prediction(
     Choice(
         "nothing: only gradients of leaves are computed",
         lambda came: came == [],
-        "What is not kept was never there. But x's gradient is computed from y's: without one there is not the other.",
+        "You may have thought that a gradient which isn't kept was never computed; but the gradient of `x` is computed "
+        "from the gradient of `y`, so it must exist for a moment.",
     ),
     Choice(
         "[3, 5]",
         lambda came: came == [[3.0, 5.0]],
-        "The gradient of y passes y on its way to x, and nobody keeps it, unless a hook does.",
+        "The gradient of `y` comes by on its way to `x`, and nothing keeps it. Your hook sees it as it passes.",
     ),
     Choice(
         "None, the same as `y.grad`",
         lambda came: came == [None],
-        "The hook as a look at `.grad`. It is given the gradient itself, before anybody could store it.",
+        "You may have thought that the hook looks at `y.grad`; but it gets the gradient itself, whether or not "
+        "anything stores it.",
     ),
 )
 
 hook_at_a_fork = prediction(
     "1.b",
-    "Both `s = y**2` and `t = 3 * y` use y, and `z = s + t`. Gradients of 6 and 3 come back to y = 3. What does a hook "
-    "on y see?",
+    "Both `s = y**2` and `t = 3 * y` use `y`, and `z = s + t`. One path sends 6 back to `y`, the other sends 3. What "
+    "does a hook on `y` see?",
     Choice(
         "two calls, with 6 and with 3",
         lambda came: sorted(came) == [3.0, 6.0],
-        "One call for each arrow that leads back to y. But autograd waits at y until all of them have arrived.",
+        "You may have expected one call for each path back to `y`; but autograd waits at `y` until all paths have "
+        "delivered, and calls the hook once.",
     ),
     Choice(
         "one call, with 9",
         lambda came: came == [9.0],
-        "The gradient of y is what z does when y moves, and y moves both s and t: the two add up, then the hook runs.",
+        "Moving `y` moves both `s` and `t`, so the gradient of `y` is the sum of both pieces. In the picture, two "
+        "gradients (orange) come back to `y`, and their sum goes on. The hook sees the sum, once. Only the leaf "
+        "(green) keeps what arrives.",
     ),
     Choice(
         "one call, with the one that came last",
         lambda came: came in ([3.0], [6.0]),
-        "A place with room for one number, overwritten by the next. Autograd adds instead.",
+        "You may have thought that the second piece overwrites the first; but autograd adds them.",
     ),
 )
 
 gradients_at_once = number(
     "1.c",
-    "Forty layers, and twenty of these long skips. Each time a hook is called, how many of the forty gradients does it "
-    "find in memory, at most?",
+    "In the chain, a hook never finds more than one gradient in memory: its own. With the long skips, how many does a "
+    "hook find, at most?",
     {
-        1: "As in the chain: passed on and let go. But a gradient that goes back along a skip as well must wait at its "
-        "other end, until the pass has come that far.",
-        2: "One for each way back at a fork. There are twenty forks, and at each of them one is waiting.",
-        20: "Half-way, each of the first twenty layers has a gradient waiting for it, the one from its skip.",
-        40: "All are kept until `backward()` is over. That is what `retain_grad()` on each would do.",
+        1: "You may have thought that every gradient is passed on and freed, as in the chain; but a gradient that also "
+        "goes back along a skip has to wait at the other end, until the pass has come that far.",
+        2: "You may have counted two paths back, the layer and its skip; but many skips wait at the same time.",
+        20: "The last twenty layers each send a gradient back along their skip, where it waits for its layer. In the "
+        "middle of the pass, 19 are waiting and one is passing. From then on, each layer uses up the one that waits "
+        "for it.",
+        21: "You may have counted twenty gradients that wait and one that passes. You're close; but the innermost skip "
+        "leads to the very next layer, so at that moment the one that passes is itself the twentieth.",
+        40: "You may have thought that all gradients are kept until `backward()` returns; but they are freed as soon "
+        "as no skip and no layer needs them. (Calling `retain_grad()` on every output would keep them all.)",
     },
-    otherwise="Count the gradients that have been made and are still needed: half-way, twenty skips have each brought "
-    "one back to a layer whose turn has not come.",
+    otherwise="You may have counted another way; but what counts is which gradients have been computed and are still "
+    "needed: in the middle of the pass, nearly every skip holds one that waits for its layer.",
 )

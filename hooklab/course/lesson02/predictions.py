@@ -12,23 +12,26 @@ who_doubles = prediction(
     Choice(
         "all three",
         lambda came: came == ["first", "second", "third"],
-        "A function that computes the double changes what it was given. But `grad = grad * 2` moves a name to a new "
-        "tensor, which nobody gets to see.",
+        "You may have thought that computing the double is enough; but `grad = grad * 2` only gives the name `grad` to "
+        "a new tensor. The function ends, and that tensor is gone.",
     ),
     Choice(
         "the first and the third",
         lambda came: came == ["first", "third"],
-        "One writes into the tensor that flows on, one returns another tensor in its place.",
+        "The first writes into the very tensor that flows on, the third returns a new tensor, which replaces it. The "
+        "second makes a new tensor and doesn't return it, so nothing changes, and no error says so.",
     ),
     Choice(
         "only the third",
         lambda came: came == ["third"],
-        "Only what is returned counts: the rule to live by. But `*=` writes into the very tensor that flows on.",
+        "You may have thought that only a returned tensor counts, and that's the rule to follow; but `*=` writes into "
+        "the very tensor that flows on.",
     ),
     Choice(
         "none",
         lambda came: came == [],
-        "A hook is a spectator. Module hooks of old releases were, and tensor hooks never.",
+        "You may have thought that a hook can only look, as the module hooks of old releases did; but a tensor hook "
+        "has always been able to change the gradient.",
     ),
 )
 
@@ -38,17 +41,21 @@ what_retain_grad_keeps = prediction(
     Choice(
         "[3, 5]",
         lambda came: came == [3.0, 5.0],
-        "First come, first served: it was asked before the hook was there. That is how it was in old releases.",
+        "You may have thought that `retain_grad()` was called first, so it keeps the gradient first, as it did in old "
+        "releases; but today the order of your calls makes no difference.",
     ),
     Choice(
         "[6, 10]",
         lambda came: came == [6.0, 10.0],
-        "`retain_grad()` keeps what flows on, after the last hook, whatever the order in which you asked.",
+        "`retain_grad()` keeps what flows on after the last hook, whatever the order of your calls: the tensor's own, "
+        "final gradient. (Read the picture from right to left, as `backward()` goes. The hook with the coloured frame "
+        "changed the gradient, the grey one only looked.)",
     ),
     Choice(
         "[9, 15]: both add up",
         lambda came: came == [9.0, 15.0],
-        "Two entries into one `.grad`, since gradients accumulate. They do from pass to pass, and this is one pass.",
+        "You may have expected `.grad` to accumulate both; but it accumulates from one backward pass to the next, and "
+        "this is one pass.",
     ),
 )
 
@@ -59,21 +66,26 @@ gradient_in_the_end = prediction(
     Choice(
         "huge: it explodes",
         lambda came: came > 1.0,
-        "Too large a step makes everything grow. It does for the first few steps; then something else happens.",
+        "You may have thought that too large a step makes everything grow; but that is true of the first few steps "
+        "only.",
     ),
     Choice(
         "NaN",
         lambda came: math.isnan(came),
-        "What grows without bound becomes infinite, then NaN. The ReLUs are in the way: they switch off before that.",
+        "You may have thought that the gradient grows until it overflows, and then becomes NaN; but it stops growing "
+        "long before that.",
     ),
     Choice(
         "small, but not zero",
         lambda came: 0 < came <= 1.0,
-        "A network that does not learn is near a flat place. It is on one, and perfectly flat.",
+        "You may have thought of a network that is stuck near a flat place; but where this one ended up, it is "
+        "perfectly flat.",
     ),
     Choice(
         "exactly zero",
         lambda came: came == 0.0,
-        "A layer of ReLUs that is off for every picture puts out zeros, and lets no gradient through.",
+        "One of the layers outputs zero for every picture, and not only in this batch: that's the second line. Giant "
+        "steps have pushed all of its neurons below zero, and a ReLU that is off passes no gradient that could switch "
+        "it on again. Such a network isn't slow. It is dead, and no further step can help.",
     ),
 )

@@ -10,7 +10,8 @@ order_of_reports = prediction(
     Choice(
         "the model, then its layers: as they were registered",
         lambda came: came == ["Sequential", "Times", "ReLU", "Times"],
-        "One list of hooks, run from the top. But each module keeps its own, and runs them when it is done itself.",
+        "You may have thought of one list of hooks that runs from the top; but each module has its own, and runs them "
+        "when its own `forward` has returned.",
     ),
     Choice(
         "the layers in their order, then the model",
@@ -20,7 +21,8 @@ order_of_reports = prediction(
     Choice(
         "the last layer first, back to the model",
         lambda came: came == ["Times", "ReLU", "Times", "Sequential"][::-1],
-        "That is the way of gradients. Forward hooks go with the values.",
+        "You may have thought of gradients, which flow from the last layer to the first; but forward hooks follow the "
+        "values.",
     ),
 )
 
@@ -30,17 +32,18 @@ an_accidental_return = prediction(
     Choice(
         "(100, 100)",
         lambda came: came == [100.0, 100.0],
-        "A hook that only stores something leaves no trace. It would, if it returned nothing.",
+        "You may have thought that a hook which only stores something changes nothing; but this one also returns "
+        "something.",
     ),
     Choice(
         "(20, 0), as of the first input",
         lambda came: came == [20.0, 0.0],
-        "`setdefault` gives back what is stored, the hook returns it, and so the first output replaces the second.",
+        "`setdefault` returns what is stored, and the hook returns that. So the first output replaces the second.",
     ),
     Choice(
         "an error",
         lambda came: not isinstance(came, list),
-        "A hook must not return anything: so it was before 1.2, and old pages still say so.",
+        "You may have read that a hook must not return anything; but that was before PyTorch 1.2.",
     ),
 )
 
@@ -51,22 +54,25 @@ channels_nobody_needs = prediction(
     Choice(
         "none: each does its part",
         lambda came: came == 0,
-        "Training would not leave a channel idle. It has no way to see that one is.",
+        "You may have thought that training leaves no channel idle; but it has no way to see that one is.",
     ),
     Choice(
         "a few",
         lambda came: 1 <= came <= 4,
-        "Some channels never fire, so that nothing changes without them. The others overlap, but not wholly.",
+        "A cross in the picture marks a channel without which all 1,797 answers stay the same. Most of the others cost "
+        "less than one point, some even gain a little. In this network, a single one costs several points.",
     ),
     Choice(
         "about half: networks are redundant",
         lambda came: 5 <= came <= 11,
-        "Most channels can be spared at a small price. Not one answer in 1,797 is another matter.",
+        "You may have thought that networks are redundant; but nearly every channel decides at least one of 1,797 "
+        "answers.",
     ),
     Choice(
         "nearly all: one channel is never decisive",
         lambda came: came >= 12,
-        "The last layer adds up 256 numbers, what are sixteen of them? Yet some pictures are close calls.",
+        "You may have thought that sixteen of the 256 numbers that the last layer adds up can't decide anything; but "
+        "some pictures are close calls.",
     ),
 )
 
@@ -75,11 +81,15 @@ hooks_that_run = number(
     "The model is called once. Seven modules have a hook: the model, the list `blocks`, the two in it, `direct`, "
     "`unused` and `last`. How many of the seven hooks run?",
     {
-        4: "The two blocks, `last` and the model itself. The others are there, but nobody calls them.",
-        5: "`direct` does its work, so its hook runs. But its `forward` is called, and that goes past what runs hooks. "
-        "(Or `blocks` is counted: a list, which nobody calls.)",
-        6: "All but `unused`: whatever is on the way. But a hook needs a call, and two of these are not called.",
-        7: "Registered is registered. But a hook runs when its module is called, and not before.",
+        4: "The two blocks, `last` and the model itself. `blocks` is a container: nothing calls it, only its children. "
+        "`self.direct.forward(x)` goes past `__call__`, which is what runs hooks. And `unused` isn't called in this "
+        "pass.",
+        5: "You may have thought that `direct` does its work, so its hook runs; but the model calls its `forward`, and "
+        "that goes past the code that runs hooks. (Or you counted `blocks`; but nothing calls the list itself.)",
+        6: "You may have thought that all but `unused` are on the way; but a hook needs a call, and two of these "
+        "modules aren't called.",
+        7: "You may have thought that a registered hook runs; but it runs when its module is called, and not before.",
     },
-    otherwise="Go through `forward` and count the calls, `something(x)`; then add the call of the model itself.",
+    otherwise="You may have counted another way; but only calls count: go through `forward`, count each "
+    "`something(x)`, and add the call of the model itself.",
 )

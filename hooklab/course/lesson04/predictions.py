@@ -11,39 +11,76 @@ inverted_digits = prediction(
     Choice(
         "nearly all: the shapes are the same",
         lambda came: came > 0.8,
-        "That is how you and I see it. The filters add up ink with fixed weights; nothing in them knows of shapes.",
+        "You may have thought that the shapes are the same, as you and I see them; but the filters add up ink with "
+        "fixed weights, and nothing in them knows about shapes.",
     ),
     Choice(
         "about half",
         lambda came: 0.3 < came <= 0.8,
-        "Some digits survive, some do not. For that, part of what the filters see would have to stay as it was.",
+        "You may have thought that some digits survive; but for that, part of what the filters see would have to stay "
+        "the same.",
     ),
     Choice(
         "about one in ten, as by guessing",
         lambda came: 0.02 < came <= 0.3,
-        "Nonsense in, random answers out. But the answers are not random: they go against the truth.",
+        "You may have thought that nonsense gives random answers; but these aren't random: they go against the truth.",
     ),
     Choice(
         "hardly any",
         lambda came: came <= 0.02,
-        "Where ink spoke for a digit, paper does now, with the same weights: what was right is voted down.",
+        "It's worse than guessing. What was paper is ink now, with the same weights: where ink was evidence for a "
+        "digit, paper is now, so the right answer is voted down.",
     ),
 )
 
 in_place_twice = prediction(
     "4.b",
-    "The hook doubles in place, the layer multiplies by 3, and the tensor held 2. What does the second call give?",
-    Choice("6", lambda came: came == 6.0, "As without the hook, which has done its work. It is still registered."),
-    Choice("12", lambda came: came == 12.0, "Each call for itself. But both get the same tensor, and it has changed."),
-    Choice("24", lambda came: came == 24.0, "The first call left 4 in the caller's tensor; the second doubles that."),
+    "The pre-hook doubles its argument in place and returns nothing. `triple` multiplies by 3. It's called twice with "
+    "the same tensor, which holds 2. What do the two calls give?",
+    Choice(
+        "6 and 6",
+        lambda came: came == [6.0, 6.0],
+        "You may have thought that a hook which returns nothing changes nothing; but this one writes into the tensor "
+        "that `forward` gets.",
+    ),
+    Choice(
+        "12 and 12",
+        lambda came: came == [12.0, 12.0],
+        "You may have thought that each call stands alone; but both get the same tensor, and the first call has "
+        "changed it.",
+    ),
+    Choice(
+        "12 and 24",
+        lambda came: came == [12.0, 24.0],
+        "The first call leaves 4 in the caller's tensor, and the second doubles that. Return a new tensor instead.",
+    ),
 )
 
-arguments_seen = prediction(
+arguments_by_name = prediction(
     "4.c",
-    "How many arguments are in the hook's `args`, in the first call and in the second?",
-    Choice("2 and 2", lambda came: came == [2, 2], "All that was passed. A hook must ask for what is passed by name."),
+    "The pre-hook doubles everything in `args`. `scale` returns `x * factor`, with x = 2 and factor = 5. What do the "
+    "two calls give?",
     Choice(
-        "1 and 1", lambda came: came == [1, 1], "The tensor, however it is passed. But the hook sees the call only."
+        "20 and 20: x is doubled in both",
+        lambda came: came == [20.0, 20.0],
+        "You may have thought that the hook gets `x` however it is passed; but `args` holds only what was passed by "
+        "position.",
     ),
-    Choice("1 and 0", lambda came: came == [1, 0], "Only what is passed by position; in the second call nothing is."),
+    Choice(
+        "20 and 10: x is doubled in the first call only",
+        lambda came: came == [20.0, 10.0],
+        "In the second call everything is passed by name, so `args` is empty. The hook runs, doubles nothing, and no "
+        "error says so.",
+    ),
+    Choice(
+        "40 and 40: x and factor are both doubled",
+        lambda came: came == [40.0, 40.0],
+        "You may have thought that the hook gets all arguments; but a hook has to ask for those passed by name.",
+    ),
+    Choice(
+        "20, then an error: the hook has nothing to double",
+        lambda came: len(came) == 1,
+        "You may have expected an error for an empty `args`; but an empty tuple is a fine answer: it replaces no "
+        "argument.",
+    ),
 )

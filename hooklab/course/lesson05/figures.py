@@ -25,6 +25,14 @@ DEPTH_LINES = ((INK, "-"), (REST, "-"), (INK, "--"), (REST, "--"))
 
 _STEP = 1.72  # from one entry of a tuple to the next, in the table
 
+# for readers who do not see the figures
+AROUND = (
+    "A linear layer: x goes in, y comes out; grad_output comes in at the side of y, grad_input leaves at that of x."
+)
+TWO_DOMAINS = (
+    "Points of two domains: side by side as they go in and in the plain features, on top of each other with the hook."
+)
+
 
 def around(layer: nn.Linear, x: Tensor, grad_input: Tensor, grad_output: Tensor) -> Figure:
     """Draw a linear layer with the values that go through it, and the gradients that go in, out and into `.grad`.

@@ -11,19 +11,21 @@ shape_of_grad_input = prediction(
     Choice(
         "(2, 1): the gradient that comes in from the loss",
         lambda came: came == [(2, 1)],
-        "On the way back everything is turned around, so the input of the backward is the gradient of the output. A "
-        "fair reading of the name, and the most common one; but both names look at the module from its forward side.",
+        "You may have thought that on the way back the input is what comes from the loss, and that's the most common "
+        "reading of the name; but both names look at the module from its forward side.",
     ),
     Choice(
         "(2, 3): the gradient of what was put in",
         lambda came: came == [(2, 3)],
-        "The names look from the forward side: grad_input belongs to the input, x. One argument, one entry.",
+        "Both names look at the module from its forward side. `grad_input` is the gradient of the input, x: the module "
+        "computes it and passes it on. `grad_output` is the gradient of the output: on the way back, this one arrives. "
+        "The gradients of the weight and the bias (green) are in neither tuple; you find them in `.grad`.",
     ),
     Choice(
         "(2, 3), (1, 3) and (1,): of x, of the weight, of the bias",
         lambda came: came == [(2, 3), (1, 3), (1,)],
-        "The layer does compute three gradients, and old pages unpack three. But weight and bias were not put in: "
-        "they are the layer's own, and their gradients are in `.grad`.",
+        "You may have thought of the three gradients that the layer computes, which old pages unpack; but weight and "
+        "bias aren't inputs. They belong to the layer, and their gradients are in `.grad`.",
     ),
 )
 
@@ -34,47 +36,51 @@ a_hook_that_only_looks = prediction(
     Choice(
         "at 1, with the hook and without",
         lambda came: came[0] == 1.0 and came[1] == 1.0,
-        "A hook that returns nothing changes nothing. That is true of a tensor hook. A module's backward hook comes "
-        "with two nodes of its own, and they do something.",
+        "You may have thought that a hook which returns nothing changes nothing, and that's true of a tensor hook; but "
+        "a module's backward hook adds two nodes to the graph, and they do something.",
     ),
     Choice(
         "below 1, with the hook and without",
         lambda came: came[0] < 1.0 and came[1] < 1.0,
-        "Weight decay shrinks every weight in every step. Every weight that has a gradient: where `.grad` is None, "
-        "the optimizer passes by.",
+        "You may have thought that weight decay shrinks every weight in every step; but the optimizer skips a weight "
+        "whose `.grad` is None.",
     ),
     Choice(
         "at 1 without the hook, below 1 with it",
         lambda came: came[0] == 1.0 and came[1] < 1.0,
-        "With the hook the spare weight has a gradient of 0 instead of none, and weight decay moves what has one.",
+        "Without the hook, the `.grad` of the spare weight is None, and the optimizer skips it. With the hook it is "
+        "zero: the hook adds a node before the module, and when a gradient comes back for one of the inputs, that "
+        "node fills in zeros for the others. A weight with a gradient of zero does get weight decay.",
     ),
 )
 
 who_knows_domain_1 = prediction(
     "5.c",
-    "Both networks get the labels of domain 0 only. With the hook, what teaches `domains` to tell the domains apart "
-    "teaches the features the opposite. Which network puts nearly all points of domain 1 into the right class?",
+    "Both networks see class labels for domain 0 only. Which of them classifies nearly all points of domain 1 "
+    "correctly?",
     Choice(
-        "both: the classes were trained in the same way",
+        "both, because their `classes` parts are trained in the same way",
         lambda right: min(right) > 0.9,
-        "The hook is on another part, and the classes do not notice. But `classes` reads the features, and what these "
-        "hold is decided by both parts.",
+        "You may have thought that a hook on `domains` can't affect `classes`; but both read the same features, and "
+        "the hook changes how the features are trained.",
     ),
     Choice(
-        "the one without the hook: it knows both domains better",
+        "the one without the hook, because its features know more",
         lambda right: right[0] > 0.9 >= right[1],
-        "More information, better answers. But the part that guesses classes may lean on what it knows of the domain, "
-        "and it has seen answers in one domain only.",
+        "You may have thought that more information means better answers; but `classes` may rely on features that "
+        "depend on the domain, and it has seen labels from one domain only.",
     ),
     Choice(
-        "the one with the hook: it has to do without the domain",
+        "the one with the hook, because its features know less",
         lambda right: right[1] > 0.9 >= right[0],
-        "What tells the domains apart is lost to the features, so the classes have to do with what both domains share.",
+        "The flipped gradient removes from the features whatever distinguishes the two domains: how far to the right a "
+        "point lies, which helps with the classes of domain 0 and misleads in domain 1. What is left is the height, "
+        "and that works in both.",
     ),
     Choice(
-        "neither: nobody gave a label in domain 1",
+        "neither, because domain 1 has no labels",
         lambda right: max(right) <= 0.9,
-        "Without labels nothing is learned. But points of domain 1 have been there all the time: they said what "
-        "the two domains have in common.",
+        "You may have thought that nothing can be learned without labels; but the points of domain 1 were in the "
+        "training all along, and they showed `features` what the domains have in common.",
     ),
 )

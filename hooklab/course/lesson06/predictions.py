@@ -9,16 +9,18 @@ which_line_runs_it = number(
     "On this one layer, `forward` is replaced by `x * 10` and `__call__` by a function that gives 99. Its hook adds 1. "
     "What does `layer(1.0)` give?",
     {
-        11: "Python looks up `__call__` in the class, so the layer's own one is never asked. The class's `__call__` "
-        "asks the layer for `forward`, finds the new one, 10, and runs the hook.",
-        2: "The layer as its class describes it: the identity and the hook. But `__call__` asks the layer itself for "
-        "`forward`, and finds what you have put there.",
-        99: "What stands on the object wins over the class. For ordinary methods it does; names with double "
-        "underscores Python takes from the class alone.",
-        10: "The new `forward` runs, and the hook belonged to the old one. But hooks do not sit in `forward`.",
-        100: "The hook runs around whatever you have put on the layer. But that `__call__` is never asked.",
+        11: "Python looks up `__call__` in the class, so the 99 on the layer is never used. The class's `__call__`, "
+        "`nn.Module.__call__`, looks up `forward` on the layer, finds your `x * 10`, and runs the hook around it.",
+        2: "You may have thought of the layer as its class describes it, the identity and a hook; but `__call__` looks "
+        "up `forward` on the layer itself, and finds yours.",
+        99: "You may have thought that what you set on the object wins over the class, as for ordinary methods; but "
+        "Python takes `__call__` from the class alone.",
+        10: "You may have thought that the hook belonged to the old `forward`; but it isn't `forward` that runs hooks.",
+        100: "You may have thought that the hook runs around whatever you set on the layer; but Python never calls "
+        "that `__call__`.",
     },
-    otherwise="Three parts could have a say: the hook, the new `forward` and the new `__call__`. One is not asked.",
+    otherwise="You may have combined the hook, the new `forward` and the new `__call__` in another way; but one of the "
+    "three is never used.",
 )
 
 removed_in_the_loop = number(
@@ -26,12 +28,14 @@ removed_in_the_loop = number(
     "Two forward hooks on one layer. The first removes the second. The layer is called twice. How often does the "
     "second hook run?",
     {
-        1: "Before the first of them runs, PyTorch has copied the table: a hook that is removed meanwhile still has "
-        "its turn. In the second call it is gone.",
-        0: "A table that is read entry by entry, so that what is removed is not found any more. PyTorch reads a copy.",
-        2: "A removal that counts for later registrations only. It counts from the next call on.",
+        1: "Before the first hook runs, PyTorch has copied the table of hooks. A hook that is removed during the call "
+        "still has its turn; in the next call it is gone.",
+        0: "You may have thought that PyTorch reads the table entry by entry, and no longer finds the second hook; but "
+        "it loops over a copy.",
+        2: "You may have thought that the removal comes too late for both calls; but it counts from the next call on.",
     },
-    otherwise="There are two calls, and in each the second hook runs once or not at all.",
+    otherwise="You may have counted another way; but there are two calls, and in each the second hook runs once or not "
+    "at all.",
 )
 
 after_an_error = prediction(
@@ -41,17 +45,18 @@ after_an_error = prediction(
     Choice(
         "it does not run: `forward` went well, and the option is for a `forward` that raises",
         lambda got: not got,
-        "An option for errors of `forward` alone. It is for everything that can raise in a call: pre-hooks, `forward`, "
-        "and the hooks before this one.",
+        "You may have thought that the option is for errors in `forward` alone; but it covers everything that can "
+        "raise in a call: pre-hooks, `forward`, and the hooks before this one.",
     ),
     Choice(
         "`None`, since the call has failed",
         lambda got: got == [None],
-        "A failed call has no output. That is so if `forward` itself or a pre-hook raises; here `forward` is through.",
+        "You may have thought that a failed call has no output, and that's true if a pre-hook or `forward` raises; but "
+        "here `forward` has returned.",
     ),
     Choice(
         "the real output, 0 and 5",
         lambda got: got == [[0.0, 5.0]],
-        "It gets the output as far as it has come, and `forward` had made one before the first hook raised.",
+        "It gets the output as it is by then, and `forward` had returned one before the first hook raised.",
     ),
 )

@@ -11,38 +11,50 @@ before_or_after = prediction(
     Choice(
         "the same both times",
         lambda came: came[0] == came[1],
-        "True of a linear layer: there, mixing and computing change places. A ReLU has a bend.",
+        "You may have thought that mixing and computing can change places, as in a linear layer; but a ReLU has a "
+        "bend.",
     ),
     Choice(
         "before: (2, 0), after: (3, 1)",
         lambda came: came == ([2.0, 0.0], [3.0, 1.0]),
-        "Before it, 4 and -4 partly cancel, and the ReLU cuts off what is left below zero. After it, -4 has become 0, "
-        "and a 0 takes nothing away.",
+        "Before the ReLU, 4 and -4 partly cancel, and the ReLU cuts off what is left below zero. After it, -4 has "
+        "become 0, and a 0 takes nothing away. So the place of the mixing matters wherever a network has a bend.",
     ),
     Choice(
         "before: (3, 1), after: (2, 0)",
         lambda came: came == ([3.0, 1.0], [2.0, 0.0]),
-        "For that, the ReLU would have to look at each sample before the two are mixed. It does so in the other case.",
+        "You may have thought of the ReLU as looking at each sample before the two are mixed; but it does that in the "
+        "other case.",
     ),
 )
 
 through_detach = prediction(
     "7.b",
-    "One of two hooks mixes with `out[indices]`, the other with `out[indices].detach()`. What differs?",
+    "Both hooks mix three quarters of the sample 1 with a quarter of the sample 5. The gradient of the weight is "
+    "computed from this first mixture, once with each hook. What is it?",
     Choice(
-        "the mixed values",
-        lambda came: came[0][0] != came[1][0],
-        "`detach()` changes no number. It makes a tensor with the same values and no graph behind it.",
+        "2 both times",
+        lambda came: [one[1] for one in came] == [2.0, 2.0],
+        "You may have thought that the values are the same, so the gradients are too; but a gradient also depends on "
+        "the path that it can take back.",
     ),
     Choice(
-        "the gradient of the layer's weight",
-        lambda came: came[0][0] == came[1][0] and came[0][1] != came[1][1],
-        "The values are the same, so the loss is too. But the partner's share of the gradient ends at `detach()`.",
+        "2, then 0.75",
+        lambda came: [one[1] for one in came] == [2.0, 0.75],
+        "¾ · 1 + ¼ · 5 = 2 with the first hook. With the second one, the partner's quarter ends at `detach()`, and ¾ "
+        "· 1 is left. The mixed values, and so the loss, are the same: nothing that you print while training shows it.",
     ),
     Choice(
-        "nothing",
-        lambda came: came[0] == came[1],
-        "Nothing that you would print while training. The layer before the mixture knows better.",
+        "2, then 0",
+        lambda came: [one[1] for one in came] == [2.0, 0.0],
+        "You may have thought that one detached part cuts the whole mixture off; but the sample's own three quarters "
+        "still lead back to the weight.",
+    ),
+    Choice(
+        "2, then an error",
+        lambda came: len(came) == 1,
+        "You may have expected an error, because a detached tensor requires no gradient; but it may be added to one "
+        "that does.",
     ),
 )
 
@@ -51,10 +63,14 @@ shares_left = number(
     "A model uses one ReLU twice, and your hook sits on it, with λ = 0.75 and three samples in a ring of partners. "
     "Which share of the first sample is left in its own output?",
     {
-        0.5625: "Three quarters of three quarters: the hook belongs to the module, so it mixes at each use.",
-        0.75: "One hook, one mixture? A hook belongs to the module, not to a place in the net: it runs at each use.",
-        0.625: "The share with two samples: a quarter of the quarter comes back. In a ring of three it goes on.",
-        0.5: "Twice a quarter less. But the second quarter is taken from what the first one left.",
+        0.5625: "Three quarters of three quarters: the hook belongs to the module, so it mixes at each use. Even the "
+        "third sample comes in, and no loss knows about it.",
+        0.75: "You may have thought that one hook mixes once; but it belongs to the module, not to a place in the "
+        "network, so it runs at each use.",
+        0.625: "You may have counted on a quarter of the quarter coming back, as it does with two samples; but in a "
+        "ring of three it moves on.",
+        0.5: "You may have taken away a quarter twice; but the second time, it's a quarter of what the first one left.",
     },
-    otherwise="Three quarters of it stay at each use of the ReLU, and it is used twice.",
+    otherwise="You may have counted another way; but three quarters remain at each use of the ReLU, and it's used "
+    "twice.",
 )

@@ -10,43 +10,55 @@ a_branch_not_taken = prediction(
     Choice(
         "0: the branch that is taken is a constant",
         lambda came: came == 0.0,
-        "`where` as an `if`, which runs one branch. But both have been computed, and both get a gradient: this one is "
-        "0, times the derivative of the logarithm, 1/0 = inf. And 0 · inf is nan.",
+        "You may have thought of `where` as an `if` that runs one branch; but both branches have been computed, and "
+        "both get a gradient.",
     ),
     Choice(
         "inf: the derivative of the logarithm at 0",
         lambda came: came == float("inf"),
-        "The derivative is inf, that is true. But `where` sends a 0 into this branch, and 0 · inf is nan.",
+        "You may have thought of the derivative, and it is inf; but `where` sends a 0 into this branch.",
     ),
     Choice(
         "nan",
         lambda came: came != came,
-        "Both branches are computed, and both get a gradient. The one not taken gets 0, and 0 · inf is nan.",
+        "Both branches are computed, and both get a gradient. The branch that isn't taken gets a gradient of 0, times "
+        "the derivative of the logarithm, 1/0 = inf. And 0 · inf is nan.",
     ),
     Choice(
         "an error",
         lambda came: came is None,
-        "A nan is a number like any other to PyTorch: nothing stops, and that is why it has to be looked for.",
+        "You may have expected an error; but to PyTorch a nan is a number like any other. Nothing stops, and that's "
+        "why you have to look for it.",
     ),
 )
 
 how_much_is_left = prediction(
     "8.b",
-    "Patient B has eight sigmoid layers. How large is the gradient at its first layer, beside the one at its last?",
-    Choice(
-        "about as large",
-        lambda share: share > 0.1,
-        "So it should be, and in a network that learns it is, within a factor of ten or so.",
-    ),
+    "Patient B has eight sigmoid layers. The gradient at its last layer is the measure: what share of it is left at "
+    "the first layer?",
     Choice(
         "about a hundredth",
-        lambda share: 1e-4 < share <= 0.1,
-        "A sigmoid passes on a quarter at most, and the weights take more of it; but each of eight layers does so.",
+        lambda share: share > 1e-3,
+        "You may have thought that eight layers take away a little each; but a sigmoid passes on a quarter at most, "
+        "and the weights take more.",
     ),
     Choice(
-        "less than a ten thousandth",
-        lambda share: share <= 1e-4,
-        "Each layer passes on a seventh or so, and eight times a seventh is a very small number.",
+        "about one in 65,000: eight times a quarter",
+        lambda share: 1e-6 < share <= 1e-3,
+        "You may have multiplied eight quarters, the most that eight sigmoids can pass on; but the gradient goes "
+        "through the weights as well, and they are small.",
+    ),
+    Choice(
+        "less than one in a million",
+        lambda share: 0 < share <= 1e-6,
+        "Each layer passes on a small part, a quarter from the sigmoid at most, and less after the weights. Eight "
+        "times a small part is next to nothing: the gradient vanishes. The last layers learn to guess, the first ones "
+        "stand still.",
+    ),
+    Choice(
+        "nothing: it is exactly 0",
+        lambda share: share == 0,
+        "You may have thought of the dead ReLUs of patient A; but a sigmoid has a slope everywhere, however small.",
     ),
 )
 
@@ -57,32 +69,50 @@ when_it_dies = prediction(
     Choice(
         "in one of the first ten",
         lambda last: last < 10,
-        "The first steps of Adam move each weight by the whole learning rate, whatever the size of its gradient.",
+        "Five steps, and a channel that fired everywhere is dark for the rest of the training: Adam's first steps "
+        "move each weight by nearly the whole learning rate, whatever the size of its gradient. If most weights of a "
+        "unit are pushed down together, it's below zero at once. (In the picture, channel 13 goes dark as well, for "
+        "seven steps, and comes back; channel 15 begins dark and wakes.)",
     ),
     Choice(
         "somewhere in the middle",
         lambda last: 10 <= last < 120,
-        "A unit that is of no use is given up little by little: a picture of training as a selection. But it is gone "
-        "long before the network has found out who is of use.",
+        "You may have thought that training gives up a useless unit little by little; but it's gone long before the "
+        "network has found out which units are useful.",
     ),
     Choice(
         "near the end",
         lambda last: last >= 120,
-        "Weights that drift, slowly, until it is too far. But the steps are largest at the beginning.",
+        "You may have thought of weights that drift slowly until they are too far off; but the steps are largest at "
+        "the beginning.",
     ),
 )
 
 after_its_death = prediction(
     "8.d",
-    "From then on the gradient of channel 0 is exactly 0. Do its weights still move, in the ten steps after?",
+    "From then on, the gradient of channel 0 is exactly 0. What do its weights do in the next ten steps?",
     Choice(
-        "no: no gradient, no step",
-        lambda moved: max(moved) == 0.0,
-        "True of plain SGD. Adam steps by a running mean of gradients, and that one is not 0 yet.",
+        "they stand still",
+        lambda came: came["steps"] == 0,
+        "You may have thought that no gradient means no step, and that's true of plain SGD; but Adam steps by a "
+        "running mean of past gradients.",
     ),
     Choice(
-        "yes, in each of them",
-        lambda moved: min(moved) > 0.0,
-        "Adam steps by a running mean of past gradients: what killed the channel pushes it on.",
+        "they move once or twice, then stand still",
+        lambda came: 0 < came["steps"] < 5,
+        "You may have thought that Adam forgets quickly; but its running mean keeps nine tenths of itself in each "
+        "step.",
+    ),
+    Choice(
+        "they move in every step",
+        lambda came: came["steps"] >= 5 and not came["fires"],
+        "Adam steps by a running mean of past gradients. It carries the weights on, in the direction that killed the "
+        "channel, long after the gradient (orange) has become 0. The channel stays dead.",
+    ),
+    Choice(
+        "they move until the channel fires again",
+        lambda came: came["fires"],
+        "You may have thought that a channel whose weights move will come back; but they move on in the direction that "
+        "killed it.",
     ),
 )

@@ -11,47 +11,53 @@ order_at_one_place = prediction(
     Choice(
         "as they were registered: node hook, node pre-hook, tensor hook",
         lambda order: order == ["node hook", "node pre-hook", "tensor hook"],
-        "True of hooks of one kind on one place. Hooks of different kinds stand in different places.",
+        "You may have thought of the order of registration, and it decides among hooks of one kind; but hooks of "
+        "different kinds have different places.",
     ),
     Choice(
         "tensor hook, node pre-hook, node hook",
         lambda order: order == ["tensor hook", "node pre-hook", "node hook"],
-        "The gradient of `y` comes to `y` first, then to the node that made `y`: its pre-hook, its work, its hook.",
+        "The kind decides, not the order of registration. The gradient of `y` comes to `y` first: its tensor hooks "
+        "run, and `retain_grad()` keeps what they have left. Then it comes to the node that made `y`: its pre-hook, "
+        "its work, its hook. (The picture goes on to `x`. Read it from right to left.)",
     ),
     Choice(
         "node pre-hook, node hook, tensor hook",
         lambda order: order == ["node pre-hook", "node hook", "tensor hook"],
-        "As if the tensor came after its node. In the forward it does: the node makes `y`. The backward comes from the "
-        "other side, and meets `y` first.",
+        "You may have thought that the tensor comes after its node, and in the forward pass it does; but the backward "
+        "pass comes from the other side, and meets `y` first.",
     ),
     Choice(
         "node pre-hook, tensor hook, node hook",
         lambda order: order == ["node pre-hook", "tensor hook", "node hook"],
-        "A pre-hook before everything: that is how module hooks are named. But this one is the node's, and the tensor "
-        "hook changes the gradient before the node is given it.",
+        "You may have thought that a pre-hook comes before everything, as with modules; but this one is the node's, "
+        "and the tensor hook has its turn before the node gets the gradient.",
     ),
 )
 
 hook_on_a_leafs_node = prediction(
     "10.b",
-    "`w` gets a hook on its node and a tensor hook. Then come two backwards, each through a new graph. How often does "
-    "the hook on the node run?",
+    "`w` has a hook on its node and a tensor hook. Two backward passes follow, each through a new graph. How many "
+    "times does the node's hook run?",
     Choice(
-        "2 times",
+        "twice",
         lambda count: count == 2,
-        "The node as a part of `w`, which lives as long as `w`. So it would be if the leaf kept its node.",
+        "You may have thought that the node belongs to `w` and lives as long as `w` does; but a leaf doesn't keep its "
+        "node alive.",
     ),
     Choice(
         "once",
         lambda count: count == 1,
-        "The node as a part of the graph, and the first backward throws that away. Close: but the hook was registered "
-        "before there was any graph.",
+        "You may have thought that the first backward pass frees the node together with its graph, and graphs do own "
+        "the node; but when the hook was registered, there was no graph yet.",
     ),
     Choice(
         "never",
         lambda count: count == 0,
-        "The node was made when you asked for it, nobody kept it, and it was gone, with its hook, at the end of that "
-        "line.",
+        "A leaf doesn't own its node. The graphs that end in the leaf do. `get_gradient_edge(w)` created a node when "
+        "there was no graph; nothing kept it, so it was freed at the end of that line, and the hook with it. Each "
+        "forward pass then created a new node. The tensor hook survives, because it's stored on `w` itself: autograd "
+        "puts it on every new node.",
     ),
 )
 
@@ -61,21 +67,25 @@ one_checkpoint_round_all = prediction(
     Choice(
         "about one sixteenth",
         lambda share: share < 0.2,
-        "Only the input is kept: that is true at the end of the forward. But the peak counts the backward too.",
+        "You may have thought that only the input is kept, and at the end of the forward pass that's true; but the "
+        "peak counts the backward pass too.",
     ),
     Choice(
         "about half",
         lambda share: 0.2 <= share < 0.8,
-        "The forward needs little, the backward much, so half on average: but a peak is no average.",
+        "You may have thought that the forward pass needs little and the backward pass much, so half on average; but a "
+        "peak isn't an average.",
     ),
     Choice(
         "the same",
         lambda share: 0.8 <= share < 1.2,
-        "The second run makes all sixteen outputs again, and the backward needs them all, from the last one on.",
+        "The second run computes all sixteen outputs again, and the backward pass needs them all, from the last one "
+        "on. It's the same mountain of memory, only later.",
     ),
     Choice(
         "about twice as much",
         lambda share: share >= 1.2,
-        "Everything is computed twice, so the time of a forward is added. But the first run's values are gone by then.",
+        "You may have thought that everything is computed twice, and that does cost the time of a forward pass; but "
+        "the first run's values are gone by then.",
     ),
 )

@@ -11,40 +11,53 @@ a_copied_hook = prediction(
     Choice(
         "none: a copy comes without hooks",
         lambda came: came["calls"] == 0 and came["on the copy"] == 0,
-        "A hook as something beside the model. It is in a dictionary of the module, and deepcopy copies dictionaries.",
+        "You may have thought that a hook isn't part of the model; but it's in one of the module's dictionaries, and "
+        "`deepcopy` copies those.",
     ),
     Choice(
         "none: the handle has removed it",
         lambda came: came["calls"] == 0 and came["on the copy"] == 1,
-        "One hook, in two places. But the handle knows the table that it was made for, and the copy has its own table.",
+        "You may have thought of one hook in two places; but the handle removes it from the original's table, and the "
+        "copy has a table of its own.",
     ),
     Choice(
         "one: the copy writes into the original's list",
         lambda came: came["calls"] == 1,
-        "The table is copied, the function in it is not: deepcopy takes a function as it is, with the list it knows.",
+        "The copy has a table of hooks of its own, with the same function in it: `deepcopy` doesn't copy functions. So "
+        "both models write into the same list.",
     ),
 )
 
 a_late_hook = prediction(
     "11.b",
-    "`compiled = torch.compile(model)` has been called once. Now you register a forward hook on a layer of `model` "
-    "that returns sevens. What do `compiled(x)` and `model(x)` give?",
+    "You have called `compiled = torch.compile(model)` once, with a batch of 1. Now you register a forward hook on a "
+    "layer of `model`; it replaces the output with sevens. You call `compiled` three times: with a batch of 1, of 2, "
+    "and of 1 again. Which of the calls give sevens?",
     Choice(
-        "both give sevens",
-        lambda came: came == [True, True],
-        "They share their layers, and the hook is on the layer. But the compiled call does not run the layer any more: "
-        "it runs a graph that was recorded before.",
+        "all three",
+        lambda came: came == [True, True, True],
+        "You may have thought that both models share the layer, so they share its hook. They do share it; but a "
+        "compiled call doesn't call the layer. It runs a graph that was recorded before.",
     ),
     Choice(
-        "only model(x) gives sevens",
-        lambda came: came == [False, True],
-        "The graph was recorded when there was no hook, and nobody asks whether one has come.",
+        "none",
+        lambda came: came == [False, False, False],
+        "You may have thought that the graph was recorded without the hook, and that nothing checks whether one has "
+        "been added. That's right; but the graph doesn't fit every batch.",
     ),
     Choice(
-        "an error: the model has changed since it was compiled",
-        lambda came: False,
-        "torch.compile does guard much of what it has seen, and records anew when it has changed. To keep the guards "
-        "cheap, empty hook tables are not among them.",
+        "only the batch of 2",
+        lambda came: came == [False, True, False],
+        "torch.compile doesn't check whether a hook has been added, so the recorded graph runs without it. A batch of "
+        "2 doesn't fit that graph, so PyTorch recompiles: it records a second graph, with your hook. Both graphs are "
+        "kept, and a batch of 1 still fits the first one. `no_grad` forces a recompile too. That's what makes a late "
+        "hook so confusing: it runs for some calls and not for others, without a warning.",
+    ),
+    Choice(
+        "the batch of 2, and everything after it",
+        lambda came: came == [False, True, True],
+        "You may have thought that a recompile replaces the old graph; but both graphs are kept, and a batch of 1 "
+        "still fits the first one.",
     ),
 )
 
@@ -56,18 +69,20 @@ which_gradient = prediction(
     Choice(
         "1 and 2: the averaging is done when the gradient is accumulated",
         lambda came: came == [1.0, 2.0],
-        "A post-accumulate hook as the last thing of all. DDP is behind it: it averages when the last gradient of a "
-        "whole bucket of parameters is there.",
+        "You may have thought that a post-accumulate hook comes last of all; but DDP comes after it: it averages when "
+        "the last gradient of a whole bucket of parameters is there.",
     ),
     Choice(
         "2 and 2: DDP averages before anybody sees the gradient",
         lambda came: came == [2.0, 2.0],
-        "DDP as a part of autograd. It is a hook as yours is, on the node that accumulates, and it runs after yours.",
+        "You may have thought that DDP is part of autograd; but it's a hook like yours, on the node that accumulates, "
+        "and it runs after yours.",
     ),
     Choice(
         "1 and 1: neither sees the average",
         lambda came: came == [1.0, 1.0],
-        "Both run before the processes have talked. The average is there when backward() has returned.",
+        "Both hooks see what this process has computed: they run before the processes have exchanged anything. The "
+        "average is in `.grad` when `backward()` has returned. So a hook that clips, clips before the average.",
     ),
 )
 
@@ -79,23 +94,26 @@ a_hundredth = prediction(
     Choice(
         "both that send a hundredth: the rest of the gradient is missing",
         lambda came: _behind(came, "1 % with feedback") and _behind(came, "1 % without"),
-        "What is not sent as lost. With a memory it is not lost: it comes later.",
+        "You may have thought that what isn't sent is lost; but with a memory it only comes later.",
     ),
     Choice(
         "nobody: the largest numbers are those that count",
         lambda came: not _behind(came, "1 % with feedback") and not _behind(came, "1 % without"),
-        "A gradient as a list of which the top is enough. But the same few are the largest in every step, and the "
-        "other weights never move.",
+        "You may have thought that the largest numbers are enough; but the same few are the largest in every step, and "
+        "the other weights never move.",
     ),
     Choice(
         "only the one that forgets",
         lambda came: not _behind(came, "1 % with feedback") and _behind(came, "1 % without"),
-        "The rest adds up until it is among the largest, so that every weight gets its turn.",
+        "With a memory, what isn't sent adds up until it is among the largest, so the network gets as far as with all "
+        "numbers, some epochs later. On the right is why the other one is left behind: without a memory, more than "
+        "three in four numbers are never among a process's 38 largest, and their weights stay where they were.",
     ),
     Choice(
         "the one that keeps the rest most of all: it steps along gradients that are old",
         lambda came: came["1 % with feedback"] < came["1 % without"] - 0.02,
-        "An old gradient as a wrong one. Weights move little in a few steps, and so do gradients.",
+        "You may have thought that an old gradient is a wrong one; but in a few steps weights change little, and so do "
+        "gradients.",
     ),
 )
 

@@ -80,7 +80,7 @@ def test_the_answer_is_folded_until_the_cell_runs(notebook: Notebook) -> None:
     assert cell.locator(".jp-OutputArea-output").inner_text() == "2"
 
 
-@pytest.mark.parametrize(("choice", "says_so"), [(1, "✓ 1.a met"), (0, "✗ 1.a not met")])
+@pytest.mark.parametrize(("choice", "says_so"), [(1, "✓ 1.a right"), (0, "✗ 1.a not this time")])
 @pytest.mark.parametrize("key", ["Enter", "Space"])
 def test_a_choice_is_made_with_the_keyboard_and_held_against_what_came_out(
     notebook: Notebook, choice: int, says_so: str, key: str
@@ -111,7 +111,7 @@ def test_a_number_is_typed_and_held_against_what_came_out(notebook: Notebook) ->
     run(notebook, CODE)
     run(notebook, MEANING_NUMBER)
 
-    assert "✗ 1.b not met: you said 3; what came out is 2" in says(notebook.cells()[MEANING_NUMBER])
+    assert "✗ 1.b not this time: you said 3; what came out is 2" in says(notebook.cells()[MEANING_NUMBER])
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], indirect=True)

@@ -67,7 +67,7 @@ print(three)
 
 # %%
 reveal("9.a", three)
-assert three == 3
+assert three == 3, "On this page, 1 + 2 is 3."
 """
 PREDICTIONS = 'three = prediction("9.a", "What is 1 + 2?", Choice("3", bool, ""), Choice("12", bool, ""))\n'
 REASONS = '["9.1"]\nstrings = "You joined two strings."\n'

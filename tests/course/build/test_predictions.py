@@ -12,6 +12,7 @@ from tests.course.build.made_up import ASKED, NAME, PREDICTIONS, TINY, changed, 
 
 FILE = "hooklab/course/lesson09/predictions.py"
 QUESTION = '# %%\npredict("9.a")\n\n'
+FIGURE = '# %% tags=["figure"]\nplt.show()\n\n'
 MEANING = '# %%\nreveal("9.a", three)\n'
 
 
@@ -35,6 +36,10 @@ def test_a_prediction_in_order_has_no_problems(tmp_path: Path) -> None:
         ('predict("9.a")', 'print()\npredict("9.a")', " cell 9 ", "a prediction is"),
         (MEANING, '# %%\nprint(3)\nreveal("9.a", 3)\n', " cell 9 ", "a prediction is"),
         ('predict("9.a")', 'predict("9.b")', ": ", f"prediction 9.b is 1 times on the page and 0 times in {FILE}"),
+        (MEANING, FIGURE + MEANING, " cell 9 ", "a prediction is"),
+        (MEANING, MEANING + "four = 4\n", " cell 10 ", "only asserts may follow reveal(…)"),
+        (', "On this page, 1 + 2 is 3."', "", " cell 10 ", "an assert below reveal(…) without a sentence"),
+        ('2 is 3."\n', '2 is 3."\n\n' + FIGURE, " cell 10 ", "a picture right below reveal(…) is in sight"),
         (QUESTION, QUESTION + QUESTION, ": ", f"prediction 9.a is 2 times on the page and 1 times in {FILE}"),
     ],
 )
@@ -86,23 +91,39 @@ def test_the_code_that_tells_is_folded_in_the_lesson_and_open_in_the_solution(tm
     assert solution == [{}]
 
 
-def test_code_that_the_reader_should_see_stays_open_beside_what_tells(tmp_path: Path) -> None:
-    taught = changed("assert three == 3\n", "assert three == 3\nfour = 4\n", ASKED)
-    (cell,) = _telling(skeleton(draft_of(tmp_path, TINY + taught, predictions=PREDICTIONS), "lesson"))
-    assert cell.metadata == {}
-
-
 def _telling(notebook: Any) -> list[Any]:
     return [cell for cell in notebook.cells if cell.source.startswith("reveal(")]
 
 
-def test_a_folded_output_that_is_one_line_is_refused_since_that_line_is_shown(tmp_path: Path) -> None:
-    one_line = changed('print("What came out:")\nprint(three)\n', "print(three)\n", ASKED)
-    made = draft_of(tmp_path, TINY + one_line, predictions=PREDICTIONS)
+@pytest.mark.parametrize("tag", ["predict", "folded"])
+def test_a_folded_output_that_begins_with_anything_telling_is_refused(tmp_path: Path, tag: str) -> None:
+    """JupyterLab shows the first line of a folded output."""
+    later = '\n# %%\nprint("later")\n\n# %% tags=["folded"]\nprint("What came out:")\nprint(4)\n'
+    made = draft_of(tmp_path, TINY + ASKED + later, predictions=PREDICTIONS)
     notebook = skeleton(made, "lesson")
-    index = next(i for i, cell in enumerate(notebook.cells) if "predict" in cell.metadata.get("tags", []))
-    notebook.cells[index].outputs = [new_output("stream", name="stdout", text="3\n")]
-    told = [what for at, what in findings(notebook, made, "lesson") if at == index]
-    assert "a folded output shows its first line, and this one has no other: print a line before it" in told
-    notebook.cells[index].outputs = [new_output("stream", name="stdout", text="What came out:\n3\n")]
-    assert not any("folded" in what for _, what in findings(notebook, made, "lesson"))
+    index = next(i for i, cell in enumerate(notebook.cells) if tag in cell.metadata.get("tags", []))
+    assert notebook.cells[index].metadata["jupyter"] == {"outputs_hidden": True}
+
+    def refused() -> bool:
+        return any(at == index and "first print" in what for at, what in findings(notebook, made, "lesson"))
+
+    said = []
+    for text in ("3\n", "What came out: 3\n", "What came out:\n3\n"):
+        notebook.cells[index].outputs = [new_output("stream", name="stdout", text=text)]
+        said.append(refused())
+
+    assert said == [True, True, False]
+    notebook.cells[index].outputs = [new_output("display_data", {"text/plain": "a figure"})]
+    assert refused()
+
+
+def test_what_fits_none_of_the_choices_is_refused(tmp_path: Path) -> None:
+    made = draft_of(tmp_path, TINY + ASKED, predictions=PREDICTIONS)
+    notebook = skeleton(made, "lesson")
+    (cell,) = _telling(notebook)
+    said = {}
+    for text in ("○ 9.a no guess: none was made", "○ 9.a not scored: the result is now 4"):
+        cell.outputs = [new_output("display_data", {"text/plain": text})]
+        said[text] = any("exactly one choice" in what for _, what in findings(notebook, made, "lesson"))
+
+    assert list(said.values()) == [False, True]
