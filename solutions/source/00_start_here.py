@@ -127,7 +127,7 @@ plt.show()
 # %% [markdown] tags=["recap"]
 # ## The index of symptoms
 #
-# What people say, and the part of a lesson that reproduces it, explains it and mends it.
+# What people say, or what PyTorch prints; each link opens the cell that answers. Search the page (Ctrl+F) for a word of yours.
 #
 # <!-- the index of symptoms -->
 

@@ -274,7 +274,7 @@ with y.register_hook(look), y.register_hook(double):
 print("What came out:")
 print("y.grad =", y.grad.flatten().tolist())
 
-# %% tags=["claim-S4.5", "field", "field-07"]
+# %% tags=["claim-S4.5"]
 reveal("2.b", y.grad.flatten().tolist())
 assert list(got) == ["look", "double"]
 assert got["look"].flatten().tolist() == got["double"].flatten().tolist() == [3.0, 5.0]
@@ -284,7 +284,7 @@ assert y.grad.flatten().tolist() == x.grad.flatten().tolist() == [6.0, 10.0]
 figure = figures.hook_chain(got["look"], {"look": got["double"], "double": y.grad}, kept=y.grad, owner="y")
 plt.show()
 
-# %% [markdown]
+# %% [markdown] tags=["field", "field-07"]
 # *What to see:* read it from right to left, as `backward()` goes. The hook with the coloured frame changed the gradient, the
 # grey one only looked. `y.grad` is taken after the last hook, at the place from where the gradient goes on: it is the
 # tensor's own, final gradient. ([The change that made this so](https://github.com/pytorch/pytorch/pull/85849))
@@ -500,7 +500,7 @@ assert off
 # People reach for **clipping** then: keep each number of a gradient within a limit. A hook does it, and a second hook, put
 # before it, counts how many numbers it cuts.
 
-# %%
+# %% tags=["field", "field-clip"]
 def clip(name, parameter):
     return parameter.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
 
@@ -904,11 +904,13 @@ def run_clipped(
 check("2.6", run_clipped)
 
 # %% [markdown]
+# ### One norm over all parameters
+#
 # When the loop is your own, you need no hook for this: `torch.nn.utils.clip_grad_norm_(model.parameters(), limit)` stands
 # between `backward()` and `step()`. It is not quite the same: it takes **one** norm over all parameters together, which
 # no single hook can see.
 
-# %%
+# %% tags=["field", "field-clip"]
 a, b = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
 (3 * a + 4 * b).sum().backward()
 norm_of_all = torch.nn.utils.clip_grad_norm_([a, b], max_norm=1.0)

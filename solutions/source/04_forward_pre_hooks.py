@@ -152,11 +152,11 @@ with triple.register_forward_pre_hook(doubles_in_place):
 print("What came out:")
 print("first call:", first, "  second call:", second, "  my tensor now:", mine.item())
 
-# %% tags=["field", "field-184"]
+# %%
 reveal("4.b", second)
 assert (first, second, mine.item()) == (12.0, 24.0, 8.0)
 
-# %% [markdown]
+# %% [markdown] tags=["field", "field-184"]
 # Each call doubles the caller's tensor again. Return a new tensor instead.
 
 # %% [markdown] tags=["exercise"]
@@ -293,7 +293,7 @@ with scale.register_forward_pre_hook(lambda module, args: counted.append(len(arg
 print("What came out:")
 print("arguments that the hook saw:", counted)
 
-# %% tags=["field", "field-186"]
+# %%
 reveal("4.c", counted)
 assert counted == [1, 0]  # even x is invisible when it is passed by name
 
@@ -301,7 +301,7 @@ assert counted == [1, 0]  # even x is invisible when it is passed by name
 # `with_kwargs=True` hands you both. Then return both: `(args, kwargs)`. (A forward hook can ask for them as well: it then
 # gets `(module, args, kwargs, output)`.)
 
-# %% tags=["claim-S3.10", "field", "field-30"]
+# %% tags=["claim-S3.10", "field", "field-30", "field-186"]
 def at_most_two(module, args, kwargs):
     limited = {**kwargs, "factor": min(kwargs.get("factor", 1.0), 2.0)}
     return args, limited

@@ -29,7 +29,7 @@ OF_LESSON_11 = ("state_dict", "optimizer", "step", "comm")
 
 def cells() -> list[Tagged]:
     """A cell for each kind, as if one lesson had them all."""
-    return [Tagged(key, "10_graph_hooks", "Two hooks", f"x.{kind.name}(look)") for key, kind in KINDS.items()]
+    return [Tagged(key, "10_graph_hooks", "Two hooks", "a1", f"x.{kind.name}(look)") for key, kind in KINDS.items()]
 
 
 def test_every_hook_that_torch_can_register_is_a_kind():
@@ -95,11 +95,12 @@ def test_the_lessons_on_the_drawn_map_have_a_cell_that_runs_the_hook():
 
 
 def test_a_kind_is_listed_with_the_first_cell_of_each_lesson_that_runs_it():
-    earlier = Tagged("node", "05_backward_hooks", "Doors", "node.register_hook(look)")
-    again = Tagged("node", "10_graph_hooks", "Order", "node.register_hook(look)")
+    earlier = Tagged("node", "05_backward_hooks", "Doors", "b4", "node.register_hook(look)")
+    again = Tagged("node", "10_graph_hooks", "Order", "c9", "node.register_hook(look)")
     row = next(line for line in table([earlier, *cells(), again]).split("\n") if "`Node.register_hook`" in line)
     assert row.endswith(
-        "[lesson 5, Doors](05_backward_hooks.ipynb#Doors), [lesson 10, Two hooks](10_graph_hooks.ipynb#Two-hooks) |"
+        "[lesson 5, Doors](05_backward_hooks.ipynb#cell-id=b4), "
+        "[lesson 10, Two hooks](10_graph_hooks.ipynb#cell-id=a1) |"
     )
 
 
@@ -116,9 +117,9 @@ def test_a_kind_without_a_cell_is_refused_by_name():
 
 def test_a_tag_that_is_no_kind_is_refused():
     with pytest.raises(LookupError, match="hook-nod in 10_graph_hooks is no kind"):
-        table([*cells(), Tagged("nod", "10_graph_hooks", "Two hooks", "")])
+        table([*cells(), Tagged("nod", "10_graph_hooks", "Two hooks", "a1")])
 
 
 def test_a_cell_that_does_not_call_what_its_tag_says_is_refused():
     with pytest.raises(LookupError, match="the cell with hook-node in 10_graph_hooks does not call register_hook"):
-        table([Tagged("node", "10_graph_hooks", "Two hooks", "node.register_prehook(look)"), *cells()])
+        table([Tagged("node", "10_graph_hooks", "Two hooks", "a1", "node.register_prehook(look)"), *cells()])
