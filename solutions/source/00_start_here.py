@@ -128,6 +128,7 @@ plt.show()
 # ## The index of symptoms
 #
 # What people say, or what PyTorch prints; each link opens the cell that answers. Search the page (Ctrl+F) for a word of yours.
+# A long lesson may open at its top the first time: wait until it has loaded, come back and click once more.
 #
 # <!-- the index of symptoms -->
 

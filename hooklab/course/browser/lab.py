@@ -69,21 +69,6 @@ class Lab:
         )
         return Notebook(self.page)
 
-    def activate(self, path: str) -> None:
-        """Bring the tab of a notebook that is open to the front."""
-        self.page.evaluate(
-            "path => window.jupyterapp.shell.activateById("
-            "[...window.jupyterapp.shell.widgets('main')].find(widget => widget.context?.path === path).id)",
-            path,
-        )
-
-    def close_all(self) -> None:
-        """Close every notebook without saving, once its kernel has ended."""
-        self.page.evaluate(
-            "() => [...window.jupyterapp.shell.widgets('main')].filter(widget => widget.sessionContext)"
-            ".forEach(widget => void widget.sessionContext.shutdown().then(() => widget.dispose()))"
-        )
-
     def set_theme(self, name: str) -> None:
         """Set the theme, as the menu does: a setting of this server's, which stays until it is set again."""
         _execute(self.page, "apputils:change-theme", theme=name)

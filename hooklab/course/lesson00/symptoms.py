@@ -26,7 +26,7 @@ class Tagged(NamedTuple):
 
     @property
     def target(self) -> str:
-        """Where a link to the cell leads: JupyterLab and a page made by nbconvert scroll to it."""
+        """Where a link to the cell leads. JupyterLab scrolls to it if the lesson is laid out already."""
         return f"{self.lesson}.ipynb#cell-id={self.id}"
 
 
