@@ -129,15 +129,16 @@ plt.show()
 # %% [markdown] tags=["recap"]
 # ## The index of symptoms
 #
-# What people say, and the part of a lesson that reproduces it, explains it and mends it.
+# What people say, or what PyTorch prints; each link opens the cell that answers. Search the page (Ctrl+F) for a word of yours.
+# A long lesson may open at its top the first time: wait until it has loaded, come back and click once more.
 #
 # <!-- the index of symptoms -->
 
 # %% [markdown]
 # ## Every kind of hook
 #
-# Each with the part of a lesson in which you run it. Left out are those that have to do with other things than values and
-# gradients: what `torch.package` puts into a file, how data pipes are pickled, and, from torch 2.15 on, the hooks of CUDA graphs.
+# Each with the cell of a lesson in which you run it. The last rows are newer than the torch that the course is tested with. Left
+# out is what has nothing to do with values and gradients: what `torch.package` puts into a file, and how data pipes are pickled.
 #
 # <!-- all kinds of hooks -->
 

@@ -464,7 +464,7 @@ for name, parameter in model.named_parameters():
 # The conversion is an operation: what you hold is its result, a non-leaf. Convert first, then ask for gradients.
 # ([The warning's own thread](https://github.com/pytorch/pytorch/pull/30531))
 
-# %% tags=["field", "field-01"]
+# %% tags=["field", "field-01", "field-02"]
 weight = torch.ones(2, requires_grad=True).double()  # or .to(another device), or * 0.1
 weight.sum().backward()
 assert not weight.is_leaf and weight.grad is None

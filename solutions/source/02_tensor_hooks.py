@@ -280,7 +280,7 @@ after = {"look": got["double"], "double": y.grad}
 figure = figures.hook_chain(got["look"], after, kept=y.grad, owner="y")
 plt.show()
 
-# %% tags=["claim-S4.5", "field", "field-07"]
+# %% tags=["claim-S4.5"]
 reveal("2.b", y.grad.flatten().tolist())
 assert list(got) == ["look", "double"], "On this page, `look` runs before `double`."
 assert (
@@ -290,7 +290,7 @@ assert y.grad.flatten().tolist() == x.grad.flatten().tolist() == [6.0, 10.0], (
     "With the page's x, `y.grad` and `x.grad` are [6, 10]."
 )
 
-# %% [markdown]
+# %% [markdown] tags=["field", "field-07"]
 # (What `retain_grad()` keeps when there are hooks was changed in [this pull
 # request](https://github.com/pytorch/pytorch/pull/85849).)
 #
@@ -502,7 +502,7 @@ assert any(off), "With the page's step of 1.0, a whole layer ends up at zero."
 # What would have helped? Many people reach for **clipping**: keep each number of a gradient within a limit. A hook does it,
 # and a second hook, put before it, counts how many numbers it cuts.
 
-# %%
+# %% tags=["field", "field-clip"]
 def clip(name, parameter):
     return parameter.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
 
@@ -906,11 +906,13 @@ def run_clipped(
 check("2.6", run_clipped)
 
 # %% [markdown]
+# ### One norm over all parameters
+#
 # When the loop is your own, you need no hook for this: `torch.nn.utils.clip_grad_norm_(model.parameters(), limit)` stands
 # between `backward()` and `step()`. It is not quite the same: it takes **one** norm over all parameters together, which
 # no single hook can see.
 
-# %%
+# %% tags=["field", "field-clip"]
 a, b = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
 (3 * a + 4 * b).sum().backward()
 norm_of_all = torch.nn.utils.clip_grad_norm_([a, b], max_norm=1.0)

@@ -590,7 +590,7 @@ print("What came out:")
 print("heard: ", heard)
 print("silent:", [name for name in names.values() if name not in heard])
 
-# %% tags=["field", "field-21", "field-22", "field-32"]
+# %%
 reveal("3.d", len(heard))
 assert heard == ["blocks.0", "blocks.1", "last", ""], (
     "In the page's model, four hooks run: the two blocks', last's and the model's."
@@ -599,7 +599,7 @@ assert result.tolist() == [300.0, 0.0], (
     "With the page's input, `direct` and the relu do their work: it's (300, 0)."
 )
 
-# %% [markdown]
+# %% [markdown] tags=["field", "field-21", "field-22", "field-32"]
 # A module's `__call__` runs the hooks, and `module(x)` is what calls it. `F.relu` isn't on the list at all: a function
 # isn't a module. You can still see its output, as `args` of the module that takes it in. And a famous one:
 # `nn.MultiheadAttention` uses the weights of its `out_proj` and never calls it.
@@ -657,7 +657,7 @@ assert len(layer._forward_hooks) == 0
 # are, it says so: a module used twice, one that stayed silent, a value that was changed in place after it was captured, a
 # misspelt name. (Asked for nothing, it takes all *layers*: a container such as `blocks` is none.)
 
-# %%
+# %% tags=["field", "field-layer-output"]
 with capture(cnn, "conv*", nn.ReLU) as seen:
     _ = cnn(data.test_images[:5])
 print(seen)
@@ -1006,6 +1006,30 @@ with capture(behind) as seen:
 print({name: value.tolist() for name, value in list(seen.items())[:2]})
 assert seen["0"].tolist() == [-1.0, 1.0] and seen["1"].tolist() == [0.0, 1.0]
 assert seen["2"].tolist() in ([0.0, 2.0], [0.0, 0.0])  # in training, a dropout keeps a number and doubles it, or drops it
+
+# %% [markdown]
+# ### "My hook runs in validation as well"
+#
+# A hook has no mode: it runs in every call of its module, in `eval()` and under `no_grad()` too. If it should run in training
+# only, ask `module.training`, which `model.train()` and `model.eval()` set. `torch.is_grad_enabled()` says whether
+# autograd records.
+
+# %% tags=["field", "field-validation"]
+def noise_in_training(module, args, output):
+    calls.append((module.training, torch.is_grad_enabled()))
+    return output + torch.rand_like(output) if module.training else None
+
+
+layer, calls, one = nn.Identity(), [], torch.ones(2)
+with layer.register_forward_hook(noise_in_training):
+    with_noise = layer(one)
+    layer.eval()
+    with torch.no_grad():
+        without = layer(one)
+
+print("(training, recording) in each call of the hook:", calls)
+assert calls == [(True, True), (False, False)]
+assert not torch.equal(with_noise, one) and torch.equal(without, one)
 
 # %% [markdown]
 # ### "Can't call numpy() on Tensor that requires grad"

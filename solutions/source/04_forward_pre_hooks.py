@@ -298,7 +298,7 @@ with scale.register_forward_pre_hook(double_all):
 print("What came out:")
 print("results:", results, "  arguments that the hook saw:", counted)
 
-# %% tags=["field", "field-186"]
+# %%
 reveal("4.c", results)
 assert counted == [1, 0] and results == [20.0, 10.0], (
     "In the page's two calls, the hook sees one argument, then none."
@@ -308,7 +308,7 @@ assert counted == [1, 0] and results == [20.0, 10.0], (
 # `with_kwargs=True` hands you what is passed by position and what is passed by name. Then return both: `(args, kwargs)`. (A forward hook can ask for them as well: it then
 # gets `(module, args, kwargs, output)`.)
 
-# %% tags=["claim-S3.10", "field", "field-30"]
+# %% tags=["claim-S3.10", "field", "field-30", "field-186"]
 def at_most_two(module, args, kwargs):
     limited = {**kwargs, "factor": min(kwargs.get("factor", 1.0), 2.0)}
     return args, limited

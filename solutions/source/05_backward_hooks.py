@@ -334,7 +334,7 @@ assert not hasattr(after, "grad_input")
 # %% [markdown]
 # Return a **tuple** with one entry for each entry of `grad_input`. Of a bare tensor, the rows are taken for the entries:
 
-# %% tags=["claim-S2.5"]
+# %% tags=["claim-S2.5", "field", "field-backward-return"]
 def returns_a_tensor(rows: int) -> None:
     with after.register_full_backward_hook(lambda module, grad_input, grad_output: 2 * grad_input[0]):
         after(torch.ones(rows, 1, requires_grad=True)).sum().backward()

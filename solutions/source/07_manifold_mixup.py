@@ -743,7 +743,7 @@ assert torch.equal(folded[order], quarter)
 # labels. ([A thread](https://github.com/xudonmao/VMT/issues/1)) Nothing breaks; the partner's share of each target is noise. A test: let each
 # sample's value be its class number. Then a mixed target, read as shares, tells what should be in the mixed sample.
 
-# %% tags=["field"]
+# %% tags=["field", "field-partners"]
 x, one_hot = torch.arange(5.0), torch.eye(5)
 order, other_order = torch.tensor([3, 0, 4, 2, 1]), torch.tensor([1, 2, 3, 4, 0])
 
@@ -764,7 +764,7 @@ assert fitting(order, order) == 5 and fitting(order, other_order) == 0
 # other goes past it, unmixed. With a branch that doubles its input, two thirds of the sum are mixed: it holds 5/6 of each sample, and the loss says 3/4.
 # So give `ManifoldMixup` whole blocks: it cannot see what flows past a layer.
 
-# %% tags=["field"]
+# %% tags=["field", "field-any-layer"]
 class Residual(nn.Module):
     def __init__(self):
         super().__init__()

@@ -717,7 +717,7 @@ assert layer.bfloat16()(torch.full((1, 1), 1000.0, dtype=torch.bfloat16)).isfini
 #
 # When a scaled gradient overflows, the scaler skips the step and halves its scale: one inf is no illness there.
 
-# %%
+# %% tags=["field", "field-scaler-inf"]
 sgd.param_groups[0]["lr"], before = 1.0, model.weight.detach().clone()
 sgd.zero_grad()
 scaler.update()
@@ -776,7 +776,7 @@ print("keeps a tensor of one number:", graphs_alive(lambda output: output.std())
 assert graphs_alive(lambda output: output) == graphs_alive(lambda output: output.std()) == 5
 assert graphs_alive(lambda output: output.std().item()) == 0
 
-# %% [markdown]
+# %% [markdown] tags=["field", "field-slow"]
 # Without `.item()`, `output.std()` is a tensor with a graph of its own, which keeps the whole output. But on a GPU,
 # `.item()` in each hook has a price: Python waits there until the device has caught up. `monitor` leaves its numbers on the
 # device and fetches them once a step.

@@ -647,9 +647,8 @@ assert round(after / 1000) == round(16 * one_layer / 1000) + 1 and 8_000 < insid
 # step in the hook, one layer's comes and goes at a time. For the gradients alone that is 16 : 1; the 8 kB of saved inputs, which
 # both have when the backward begins, make 11 : 1 of it.
 #
-# The price: no **accumulation** over several backwards, since each backward takes its step at once, and the next one's gradient is
-# computed at weights that have moved. And no **clipping by the
-# global norm**, which needs all gradients before the first step: when the last gradient comes, other weights have moved.
+# The price: a hook that steps at once breaks **accumulation** over several backward passes, since the next gradient is computed at
+# weights that have moved. Let the hook count, and step in the last of them. And there is no **clipping by the global norm**, which needs all gradients before the first step: when the last gradient comes, other weights have moved.
 
 # %% tags=["field", "field-165", "hook-post-accumulate", "hook-multi-grad"]
 def step(parameter):
@@ -657,18 +656,25 @@ def step(parameter):
     parameter.grad = None
 
 
-def trained(hooked):
+def step_in_the_second(parameter):
+    if next(passes) == 2:
+        step(parameter)
+
+
+def trained(hook=None):
     w = torch.tensor(1.0, requires_grad=True)
-    if hooked:
-        w.register_post_accumulate_grad_hook(step)
+    if hook:
+        w.register_post_accumulate_grad_hook(hook)
     for _ in range(2):  # two halves of a batch, whose gradients should be taken at the same weight
         (w * w).backward()
-    return w.item() if hooked else w.item() - 0.5 * w.grad.item()
+    return w.item() if hook else w.item() - 0.5 * w.grad.item()
 
 
-print("summed first:", trained(hooked=False), "  stepped at once:", trained(hooked=True))
-assert trained(hooked=False) == 1 - 0.5 * (2 + 2)
-assert trained(hooked=True) == 0.0  # 1 - 0.5 · 2, and there the gradient is 0
+passes = iter([1, 2])
+summed, at_once, counted = trained(), trained(step), trained(step_in_the_second)
+print("summed first:", summed, "  stepped at once:", at_once, "  counted:", counted)
+assert summed == counted == 1 - 0.5 * (2 + 2)
+assert at_once == 0.0  # 1 - 0.5 · 2, and there the gradient is 0
 
 a, b = torch.tensor(1.0, requires_grad=True), torch.tensor(2.0, requires_grad=True)
 for one in (a, b):

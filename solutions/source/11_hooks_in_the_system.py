@@ -293,7 +293,7 @@ print("What came out:")
 for call, got in zip(("1", "2", "1", "1, under no_grad"), late, strict=True):
     print(f"batch of {call}, sevens: {got}")
 
-# %% tags=["field", "field-57"]
+# %%
 reveal("11.b", late[:3])
 assert late == [False, True, False, True], (
     "On this page, the batch of 2 gives sevens, and the call under no_grad."
@@ -309,7 +309,7 @@ handle.remove()
 print("after a reset:", after_reset, "  after remove():", compiled(one).item() == 7)
 assert after_reset and compiled(one).item() != 7
 
-# %% [markdown]
+# %% [markdown] tags=["field", "field-57"]
 # So register **before** the first compiled call, or call `torch.compiler.reset()` afterwards. A hook that was recorded and is
 # removed is noticed. ([A thread about it](https://github.com/pytorch/pytorch/issues/117758))
 #
@@ -357,11 +357,15 @@ check("11.3", hook_compiled)
 # again, too.
 
 # %% tags=["field", "field-147"]
-def runs(**options):
+def runs(remove=False, **options):
     block, ran = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)), []
-    for name, layer in block.named_children():
+    handles = [
         layer.register_forward_hook(lambda module, args, output, name=name: ran.append(name))
+        for name, layer in block.named_children()
+    ]
     y = checkpoint(block, torch.ones(1, 2, requires_grad=True), **options)
+    for handle in handles if remove else []:
+        handle.remove()
     ran.append("backward")
     y.sum().backward()
     return " ".join(ran)
@@ -371,11 +375,13 @@ print("today's way:  ", runs(use_reentrant=False))
 print("reentrant way:", runs(use_reentrant=True))
 assert runs(use_reentrant=False) == "0 1 2 backward 0 1"
 assert runs(use_reentrant=True) == "0 1 2 backward 0 1 2"
+assert runs(remove=True, use_reentrant=False) == "0 1 2 backward"
 
 # %% [markdown]
 # Today's way stops as soon as it has what the backward needs: the last layer's output is no part of that (**early stop**). So a
 # counter counts some layers twice and others once, a list of activations holds most of them twice, and memory that you wanted
-# to save is held by your list. Count in the first pass only: the second one runs inside `backward()`.
+# to save is held by your list. The second pass runs inside `backward()`. So a hook that only looks belongs in a `with` block that ends
+# before `backward()`; one that changes an output has to stay, since both passes must compute the same.
 #
 # ## Several processes
 #
@@ -407,7 +413,7 @@ both = launch(two_gradients)
 print("process 0 saw", both[0])
 print("process 1 saw", both[1])
 
-# %% tags=["field", "field-164"]
+# %%
 reveal("11.c", list(both[0].values()))
 assert both[0] == {"tensor_hook": 1.0, "post_accumulate": 1.0}, (
     "With the page's data, both hooks of process 0 see 1."
@@ -416,7 +422,7 @@ assert both[1] == {"tensor_hook": 3.0, "post_accumulate": 3.0}, (
     "With the page's data, both hooks of process 1 see 3."
 )
 
-# %% [markdown]
+# %% [markdown] tags=["field", "field-164"]
 # How does DDP know when to average? It puts the parameters into **buckets**, groups whose gradients are sent together. With a hook
 # on the node that writes a parameter's `.grad`, it waits until all gradients of a bucket are there; then it averages the
 # bucket. (So a logger on rank 0 knows its own part of the batch.)
@@ -956,9 +962,10 @@ assert was_original == [False] and (replica.calls, model.calls) == (1, 0)
 # ### Export, fx, TorchScript, quantization: other copies of the model
 #
 # A model that is exported is *recorded*, with what the hooks did to the tensors; what they did to Python objects happened once, while
-# recording. `fx.symbolic_trace` keeps layers as they are, with their hooks.
+# recording. `fx.symbolic_trace` keeps PyTorch's own layers, such as `nn.Linear`, with their hooks. The hooks of a block around them run
+# once, while tracing, with a `Proxy` instead of a tensor; those of the whole model are lost.
 
-# %%
+# %% tags=["field", "field-export"]
 def model_with(*hooks):
     model = nn.Sequential(nn.Linear(1, 1))
     for hook in hooks:
@@ -971,12 +978,18 @@ model = model_with(sevens, lambda module, args, output: ran.append(1))
 exported = torch.export.export(model, (torch.ones(1, 1),))
 after_export = len(ran)
 value = exported.module()(torch.ones(1, 1)).item()
+print("exported:", value, " hook calls while exporting:", after_export, " in the exported:", len(ran) - after_export)
+assert value == 7.0 and (after_export, len(ran)) == (1, 1)
+
+block, ran = model_with(), []
+model = nn.Sequential(block, nn.ReLU())
+for name, layer in (("model", model), ("block", block), ("layer", block[0])):
+    layer.register_forward_hook(lambda module, args, output, name=name: ran.append((name, type(output).__name__)))
 traced = torch.fx.symbolic_trace(model)
-before_call = len(ran)
+while_tracing = list(ran)
 traced(torch.ones(1, 1))
-print("exported:", value, " hook calls while exporting:", after_export, " in the exported:", before_call - after_export)
-print("fx: hook calls:", len(ran) - before_call)
-assert value == 7.0 and (after_export, before_call, len(ran)) == (1, 1, 2)
+print("fx, while tracing:", while_tracing, " in the call:", ran[1:])
+assert while_tracing == [("block", "Proxy")] and ran[1:] == [("layer", "Tensor")]
 
 # %% [markdown]
 # TorchScript compiles a hook's *source*, so a lambda fails; a trace records what the hook did, and refuses backward hooks; the scripted
@@ -1090,7 +1103,7 @@ assert full == [True, False] and of_weight == [True, True]
 # Large models are often compiled block by block. Hooks on the layers around the block run as ever, late or not, and so do those on the
 # compiled block itself, which is a module around the model and its graph. Those inside are the compiler's business.
 
-# %%
+# %% tags=["field", "field-block-compiled"]
 torch.compiler.reset()
 model, ran = nn.Sequential(nn.Sequential(nn.Linear(1, 1)), nn.ReLU()), []
 inside = model[0][0]
@@ -1108,7 +1121,7 @@ torch.compiler.reset()
 #
 # The reentrant way of checkpointing warns so when the block's input asks for no gradient, as behind a frozen embedding: then nothing
 # inside the block gets any. PEFT, the library of adapters, puts a forward hook on the embedding, which asks for one
-# ([lesson 4](04_forward_pre_hooks.ipynb) has the pre-hook that does the same); today's way needs none.
+# (a pre-hook on the block comes too late: [lesson 4](04_forward_pre_hooks.ipynb#field-54)); today's way needs none.
 
 # %% tags=["field", "field-54"]
 import warnings
@@ -1260,7 +1273,7 @@ assert seen == [1024.0] and seen[0] / scaler.get_scale() == layer.bias.grad.item
 # Hooks are on the object, so **every thread** that calls the model runs them, in that thread. A list takes that; a counter `n += 1`, or "the last
 # output", does not. Tell the calls apart by the thread, or keep results in a `threading.local()`.
 
-# %%
+# %% tags=["field", "field-threads"]
 import asyncio
 import threading
 
@@ -1290,7 +1303,7 @@ assert by_thread == {"thread 0": [0.0] * 3, "thread 1": [1.0] * 3}
 # **Coroutines** share one thread and take turns at each `await`. A hook itself is never interrupted by another coroutine; but between *your* call and the
 # moment when you read what it kept, another one may have called the model. A `ContextVar` knows which task is running.
 
-# %%
+# %% tags=["field", "field-threads"]
 from contextvars import ContextVar
 
 request, answers = ContextVar("request", default="?"), {}

@@ -16,9 +16,10 @@ exercises ●○○ and ●●○, is the first number; the exercises ●●● 
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hooklab.course import words
 from hooklab.course.build.sources import (
@@ -55,6 +56,7 @@ _HEADING = re.compile(rf"{_TITLE}(\d+\.\d+) · (\S.*)")
 _LEVEL = re.compile(rf"(●○○|●●○|●●●) · (\d+) {words.A_MINUTE}")
 _HINT = re.compile(rf"<details>\s*<summary>\s*{words.HINT}: \s*\S.*?</summary>\s*\S.*?</details>", re.S)
 _SUBHEADING = re.compile(r"^#{1,4} (.+?)\s*$", re.M)
+_LINK = re.compile(r"\]\(((\d\d_\w+)\.ipynb(?:#([\w.-]+))?)\)")
 _FOLDED = re.compile(r"<details>.*?</details>", re.S)
 _ON_CARD = re.compile(rf"\*\*{words.TIME}\*\* (?P<core>\d+) {words.A_MINUTE}(?:, {words.AND} (?P<more>\d+)\b)?")
 _IN_ROW = re.compile(r"\.ipynb\).*\| (?P<core>\d+)(?: \+ (?P<more>\d+))? \|")
@@ -94,7 +96,7 @@ class Minutes:
 
 @dataclass(frozen=True)
 class Draft:
-    """A lesson's cells and exercises, every problem of its source, and its minutes."""
+    """A lesson's cells and exercises, every problem of its source, its minutes, and the ids of its cells."""
 
     lesson: Lesson
     file: str
@@ -102,6 +104,7 @@ class Draft:
     exercises: list[Exercise]
     problems: list[Problem]
     minutes: Minutes = Minutes(0)
+    ids: list[str] = field(default_factory=list)
 
 
 def draft(course: Course, lesson: Lesson) -> Draft:
@@ -116,11 +119,12 @@ def draft(course: Course, lesson: Lesson) -> Draft:
     written, problems = read_cells(text, file)
     if not written:
         return Draft(lesson, file, [], [], problems)
-    cells, unworded = _with_tables(course, written, file)
+    linked, lost = _with_links(course, written, file)
+    cells, unworded = _with_tables(course, linked, file)
     exercises, faults = _find_exercises(cells, file)
     minutes = _computed(written, exercises)  # without the tables: one looks things up there
     predictions = lesson.own / "predictions.py"
-    problems += unworded + faults
+    problems += lost + unworded + faults
     problems += _id_problems(lesson, cells, exercises, file)
     problems += _lacking(course, lesson, cells, file)
     known = called_with(parsed(predictions), "prediction", "number")
@@ -128,7 +132,7 @@ def draft(course: Course, lesson: Lesson) -> Draft:
     # an exercise at fault has no minutes, so the sum would be wrong
     problems += _minutes_problems(lesson, cells, None if faults else minutes, file)
     problems.sort(key=lambda problem: problem.line or 0)
-    return Draft(lesson, file, cells, exercises, problems, minutes)
+    return Draft(lesson, file, cells, exercises, problems, minutes, _cell_ids(lesson, written, exercises))
 
 
 # --- exercises and predictions
@@ -301,7 +305,7 @@ def _off(said: re.Match[str], needed: Minutes) -> str | None:
     return None
 
 
-# --- minutes, and the tables of the start page
+# --- minutes
 
 
 def _computed(cells: list[Cell], exercises: list[Exercise]) -> Minutes:
@@ -329,6 +333,44 @@ def _is_more(cell: Cell) -> bool:
     return cell.kind == "markdown" and MORE in cell.text.split("\n")
 
 
+# --- the ids of cells, links to them, and the tables of the start page
+
+
+def _cell_ids(lesson: Lesson, cells: list[Cell], exercises: list[Exercise]) -> list[str]:
+    """Return an id for each cell: by the exercise for a card and its cells, else by the lesson and the cell's text.
+
+    The text is that of the source, so a link to another cell, and what the tables hold, change no id. An edit changes
+    the id of no other cell. Equal cells are distinguished by their order.
+    """
+    named = {cell.number: one.slug(role) for one in exercises for role, cell in one.roles()}
+    ids: list[str] = []
+    for cell in cells:
+        digest = hashlib.sha256(f"{lesson.name}\n{cell.kind}\n{cell.text}".encode()).hexdigest()[:12]
+        id, copy = named.get(cell.number, digest), 2
+        while id in ids:
+            id, copy = f"{digest}-{copy}", copy + 1
+        ids.append(id)
+    return ids
+
+
+def _with_links(course: Course, cells: list[Cell], file: str) -> tuple[list[Cell], list[Problem]]:
+    """Turn each link to a tag, `05_backward_hooks.ipynb#field-45`, into one to the first cell with that tag.
+
+    A link to a lesson or a tag that does not exist is a problem.
+    """
+    lessons, problems, linked = {lesson.name: lesson for lesson in course.lessons()}, [], []
+    for cell in cells:
+        for whole, name, tag in _LINK.findall(cell.text) if cell.kind == "markdown" else []:
+            found = (one for one in _tagged(lessons[name]) if one.key == tag) if name in lessons else iter(())
+            place = next(found, None)
+            if name not in lessons or (tag and place is None):
+                problems.append(cell.problem(file, f"a link to a cell that does not exist: {whole}"))
+            elif place:
+                cell = replace(cell, text=cell.text.replace(whole, place.target))
+        linked.append(cell)
+    return linked, problems
+
+
 def _with_tables(course: Course, cells: list[Cell], file: str) -> tuple[list[Cell], list[Problem]]:
     """Write the start page's tables in the places of their markers: they are made from the tags of all sources."""
     problems = []
@@ -337,20 +379,28 @@ def _with_tables(course: Course, cells: list[Cell], file: str) -> tuple[list[Cel
         if marked is None:
             continue
         try:
-            full = replace(marked, text=marked.text.replace(marker, table(_tagged(course, prefix))))
+            full = replace(marked, text=marked.text.replace(marker, table(_tagged_in(course, prefix))))
             cells = [full if cell is marked else cell for cell in cells]
         except LookupError as error:
             problems.append(marked.problem(file, str(error.args[0])))
     return cells, problems
 
 
-def _tagged(course: Course, prefix: str) -> Iterator[Tagged]:
-    """Yield the cells of all lessons that have a tag with this prefix."""
+def _tagged_in(course: Course, prefix: str) -> Iterator[Tagged]:
+    """Yield the cells of all lessons that have a tag with this prefix, which the key leaves out."""
     for lesson in course.lessons():
-        heading = ""
-        for cell in read_cells(lesson.source.read_text(encoding="utf-8"), lesson.name)[0]:
-            if cell.kind == "markdown":
-                heading = (_SUBHEADING.findall(cell.text) or [heading])[-1]
-            for tag in cell.tags:
-                if tag.startswith(prefix):
-                    yield Tagged(tag.removeprefix(prefix), lesson.name, heading, cell.text)
+        for cell in _tagged(lesson):
+            if cell.key.startswith(prefix):
+                yield cell._replace(key=cell.key.removeprefix(prefix))
+
+
+def _tagged(lesson: Lesson) -> Iterator[Tagged]:
+    """Yield each tag of a lesson's cells as a key, with the last heading before the cell that is not an exercise's."""
+    cells, _ = read_cells(lesson.source.read_text(encoding="utf-8"), lesson.name)
+    ids = _cell_ids(lesson, cells, _find_exercises(cells, lesson.name)[0])
+    heading = ""
+    for cell, id in zip(cells, ids, strict=True):
+        if cell.kind == "markdown" and "exercise" not in cell.tags:
+            heading = (_SUBHEADING.findall(cell.text) or [heading])[-1]
+        for tag in cell.tags:
+            yield Tagged(tag, lesson.name, heading, id, cell.text)

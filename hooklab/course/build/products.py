@@ -12,7 +12,6 @@ discuss, what to leave out.
 from __future__ import annotations
 
 import ast
-import hashlib
 import json
 import os
 import re
@@ -54,7 +53,7 @@ def skeleton(draft: Draft, variant: Variant) -> Any:
     graded = _nbgrader_metadata(draft)
     notebook = _v4.new_notebook(metadata=METADATA)
     notebook.nbformat_minor = 5
-    for cell, id in zip(draft.cells, _cell_ids(draft), strict=True):
+    for cell, id in zip(draft.cells, draft.ids, strict=True):
         open_exercise = variant == "lesson" and "solution" in cell.tags
         text = stubbed(cell.text) if open_exercise else cell.text
         if variant == "solution" and "check" in cell.tags:
@@ -77,20 +76,6 @@ def guarded(check_cell: str) -> str:
     return f"### BEGIN HIDDEN TESTS\n{line}  # fails here? then no point counts\n### END HIDDEN TESTS\n{check_cell}"
 
 
-def _cell_ids(draft: Draft) -> list[str]:
-    """Return an id for each cell: by the exercise for a card and its cells, else by the lesson and the cell's text.
-
-    An edit changes the id of no other cell. Equal cells are told apart by their order.
-    """
-    named = {cell.number: one.slug(role) for one in draft.exercises for role, cell in one.roles()}
-    ids: list[str] = []
-    for cell in draft.cells:
-        digest = hashlib.sha256(f"{draft.lesson.name}\n{cell.kind}\n{cell.text}".encode()).hexdigest()[:12]
-        id, copy = named.get(cell.number, digest), 2
-        while id in ids:
-            id, copy = f"{digest}-{copy}", copy + 1
-        ids.append(id)
-    return ids
 
 
 def _nbgrader_metadata(draft: Draft) -> dict[int, dict[str, Any]]:

@@ -27,7 +27,7 @@ BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"
 STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
 _REGION = re.compile(rf"^([ \t]*){BEGIN}[ \t]*\n(.*?)^[ \t]*{END}[ \t]*$", re.M | re.S)
-_NUMBERED_TAG = re.compile(r"claim-S\d+\.\d+|field-\d{2,3}|hook-[a-z]+(-[a-z]+)*")
+_NUMBERED_TAG = re.compile(r"claim-S\d+\.\d+|field-(?:\d{2,3}|[a-z-]+)|hook-[a-z]+(-[a-z]+)*")
 _MARKER = re.compile(r"#\s*%%")
 
 

@@ -35,7 +35,8 @@ opens JupyterLab on the first lesson. The first use makes the folder `.venv` and
 which can take some minutes. In an environment of your own: `pip install -r requirements.txt`, then
 `jupyter lab lessons/00_start_here.ipynb`.
 
-A first "not attempted" is normal: it is how every exercise starts. Hand in the notebooks of `lessons/`.
+A first "not attempted" is normal: it is how every exercise starts. Hand in the notebooks of
+`my-lessons/` (of `lessons/`, if you opened these).
 """
 _WHEN = (2020, 1, 1, 0, 0, 0)  # the same files give the same zip
 

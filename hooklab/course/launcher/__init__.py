@@ -1,7 +1,8 @@
 """The launcher behind ``python -m hooklab``: from a bare Python to JupyterLab, with the standard library alone.
 
 Read ``lab`` from here downwards: :func:`main` asks ``environment`` for a Python that has the packages, which makes and
-fills ``.venv`` when there is none; then :func:`hand_over` puts JupyterLab in this process's place.
+fills ``.venv`` when there is none; ``copying`` makes the learner's copy of the lessons; then :func:`hand_over` puts
+JupyterLab in this process's place.
 """
 
 import os
@@ -10,6 +11,7 @@ import subprocess
 from pathlib import Path
 from urllib.parse import quote
 
+from hooklab.course.launcher.copying import bring_up_to_date
 from hooklab.course.launcher.environment import find_python
 from hooklab.course.launcher.programs import LauncherError, say, variables
 from hooklab.course.root import find_root
@@ -19,7 +21,7 @@ __all__ = ["main"]
 LEARN, WORK = "requirements.txt", "requirements-dev.txt"
 # A command: its line in the help, the requirement file that it needs, and the module that does it.
 COMMANDS = {
-    "lab": ("open JupyterLab on the lessons; further arguments are JupyterLab's", LEARN, "jupyterlab"),
+    "lab": ("open JupyterLab on your own copy of the lessons; further arguments are JupyterLab's", LEARN, "jupyterlab"),
     "test": ("run the tests; further arguments are pytest's", WORK, "pytest"),
     "doctor": ("say whether all that the course needs is there", LEARN, "hooklab.course.launcher.doctor"),
     "build": ("make lessons/ and solutions/ from solutions/source/", WORK, "hooklab.course.build"),
@@ -56,8 +58,8 @@ def main(argv: list[str]) -> int:
         if name == "test" and not arguments:
             arguments = ["-n", str(min(2, os.cpu_count() or 1))]  # processes
         if name == "lab":
+            arguments = [*lab_options(root, bring_up_to_date(root)), *arguments]
             say("starting JupyterLab; Ctrl-C stops it")
-            arguments = [*lab_options(root), *arguments]
         return hand_over(root, python, module, arguments)
     except (LauncherError, OSError, ValueError) as error:  # a full disk, a read-only folder, a path that venv refuses
         say(f"error: {error}")
@@ -67,13 +69,13 @@ def main(argv: list[str]) -> int:
         return 130
 
 
-def lab_options(root: Path) -> list[str]:
-    """JupyterLab's options: the course is what it serves, and the first lesson is what it opens."""
-    first = sorted(path.name for path in (root / "lessons").glob("*.ipynb"))[:1]
+def lab_options(root: Path, folder: Path) -> list[str]:
+    """JupyterLab's options: the course is what it serves, and the first lesson in the folder is what it opens."""
+    first = sorted(path.name for path in folder.glob("*.ipynb"))[:1]
     return [
         f"--ServerApp.root_dir={root}",
-        f"--FileContentsManager.preferred_dir={root / 'lessons'}",
-        f"--LabApp.default_url={'/'.join(['/lab/tree/lessons', *map(quote, first)])}",
+        f"--FileContentsManager.preferred_dir={folder}",
+        f"--LabApp.default_url={'/'.join([f'/lab/tree/{folder.name}', *map(quote, first)])}",
     ]
 
 

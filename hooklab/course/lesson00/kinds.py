@@ -97,6 +97,21 @@ KINDS: dict[str, Kind] = {
     ),
 }
 
+# What no cell can run yet: by what registers it, the first torch that has it, and when it runs.
+NEWER: dict[str, tuple[str, str]] = {
+    "torch.autograd.graph.node_creation_hook": (
+        "2.14",
+        "autograd has created a node: in this block, it gets each of them, complete",
+    ),
+    "torch.utils.checkpoint.checkpoint(respect_saved_tensors_hooks=…)": (
+        "2.14",
+        "selective checkpointing keeps a value: True sends it through your saved-tensors hooks",
+    ),
+    "torch.autograd.graph.queue_callback": ("2.15", "the backward pass in which it was called has finished"),
+    "ProcessGroup: pre and post hooks": ("2.15", "a collective operation begins, and when it has been issued"),
+    "CUDAGraph.register_…_hook": ("2.15", "the capture or the replay of a CUDA graph begins or ends"),
+}
+
 
 def table(cells: Iterable[Tagged]) -> str:
     """Return the table as Markdown: each kind with the first cell of each lesson that runs it.
@@ -125,4 +140,5 @@ def table(cells: Iterable[Tagged]) -> str:
         head = "" if kind.about == about else f"**{kind.about}**"
         about = kind.about
         lines.append(f"| {head} | `{kind.register}` | {kind.when} | {links} |")
-    return "\n".join(lines)
+    newer = [f"| | `{what}` | {when} | from torch {version} on |" for what, (version, when) in NEWER.items()]
+    return "\n".join([*lines, newer[0].replace("| |", "| **Newer than torch 2.13** |"), *newer[1:]])

@@ -177,3 +177,27 @@ def test_an_id_used_twice_in_a_lesson_is_refused(tmp_path: Path) -> None:
     shown = problems_of(tmp_path, TINY + "\n" + CARD + SOLUTION + CHECK)
 
     assert shown == ['09_tiny.py:44: cell 7 "### Exercise 9.1 · Two": exercise id 9.1 is used twice in this lesson']
+
+
+def test_a_link_to_a_tag_becomes_one_to_the_first_cell_with_it_and_is_stale_when_that_cell_changes(
+    tmp_path: Path,
+) -> None:
+    linking = changed("# # 9 ·", "# [here](09_tiny.ipynb#claim-S0.1), [there](08_other.ipynb)\n# # 9 ·")
+    edited = changed("total = 1 + 1", "total = 2", linking)
+
+    before, after = (
+        draft(make_course(tmp_path, {NAME: source, "08_other": TINY}), Lesson(NAME, tmp_path))
+        for source in (linking, edited)
+    )
+
+    assert not before.problems
+    for made in (before, after):
+        assert made.cells[0].text.startswith(f"[here](09_tiny.ipynb#cell-id={made.ids[2]}), [there](08_other.ipynb)\n")
+    assert before.ids[0] == after.ids[0] and before.ids[2] != after.ids[2]
+
+
+@pytest.mark.parametrize("target", ["09_tiny.ipynb#field-05", "08_gone.ipynb"])
+def test_a_link_to_a_cell_or_lesson_that_does_not_exist_is_refused(tmp_path: Path, target: str) -> None:
+    problems = problems_of(tmp_path, changed("# # 9 ·", f"# [there]({target})\n# # 9 ·"))
+
+    assert len(problems) == 1 and problems[0].endswith(f"a link to a cell that does not exist: {target}")

@@ -83,15 +83,19 @@ def test_pytest_gets_the_arguments_and_the_folder_and_its_exit_code_comes_back(l
     assert json.loads(launched.run("test").stdout)["arguments"] == ["-n", str(min(2, os.cpu_count() or 1))]
 
 
-def test_lab_serves_the_course_and_opens_the_first_lesson_with_the_users_options_last(launched: Course) -> None:
-    (launched.root / "lessons/02_second.ipynb").touch()
+def test_lab_serves_the_course_and_opens_the_first_of_the_learners_lessons_with_the_users_options_last(
+    launched: Course,
+) -> None:
+    for name in ("01_first", "02_second"):
+        (launched.root / f"lessons/{name}.ipynb").write_text('{"cells": []}')
     assert json.loads(launched.run("lab", "--no-browser", "--port=8890").stdout)["arguments"] == [
         f"--ServerApp.root_dir={launched.root}",
-        f"--FileContentsManager.preferred_dir={launched.root / 'lessons'}",
-        "--LabApp.default_url=/lab/tree/lessons/01_first.ipynb",
+        f"--FileContentsManager.preferred_dir={launched.root / 'my-lessons'}",
+        "--LabApp.default_url=/lab/tree/my-lessons/01_first.ipynb",
         "--no-browser",
         "--port=8890",
     ]
+    assert (launched.root / "my-lessons/02_second.ipynb").exists()
 
 
 def test_a_module_of_the_course_works_where_the_user_is_in_the_python_that_has_the_packages(launched: Course) -> None:

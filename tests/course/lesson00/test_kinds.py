@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import nbformat
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import nn
 from torch.autograd import graph
 from torch.distributed.fsdp import FullyShardedDataParallel
@@ -15,9 +18,10 @@ from torch.nn.modules import module as every_module
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim import optimizer as every_optimizer
+from torch.utils._debug_mode import DebugMode
 
 from hooklab.course.lesson00.figures import HOOKS
-from hooklab.course.lesson00.kinds import KINDS, table
+from hooklab.course.lesson00.kinds import KINDS, NEWER, table
 from hooklab.course.lesson00.symptoms import Tagged
 
 START = Path(__file__).parents[3] / "lessons" / "00_start_here.ipynb"
@@ -29,7 +33,7 @@ OF_LESSON_11 = ("state_dict", "optimizer", "step", "comm")
 
 def cells() -> list[Tagged]:
     """A cell for each kind, as if one lesson had them all."""
-    return [Tagged(key, "10_graph_hooks", "Two hooks", f"x.{kind.name}(look)") for key, kind in KINDS.items()]
+    return [Tagged(key, "10_graph_hooks", "Two hooks", "a1", f"x.{kind.name}(look)") for key, kind in KINDS.items()]
 
 
 def test_every_hook_that_torch_can_register_is_a_kind():
@@ -67,7 +71,7 @@ LEFT_OUT = {
     "set_getstate_hook": "data pipes: pickling",
     "set_reduce_ex_hook": "data pipes",
 }
-CUDA_GRAPHS = Path("cuda") / "graphs.py"  # from torch 2.15 on: the capture and replay of CUDA graphs
+CUDA_GRAPHS = Path("cuda") / "graphs.py"  # from torch 2.15 on, with one row for all
 
 
 def test_every_function_of_torch_that_registers_a_hook_is_a_kind_or_left_out_on_purpose():
@@ -80,6 +84,44 @@ def test_every_function_of_torch_that_registers_a_hook_is_a_kind_or_left_out_on_
             found |= set(re.findall(r"^ *def ((?:register|set)_\w*hooks?)\(", file.read_text(encoding="utf-8"), re.M))
     assert len(found) > 30
     assert found - {kind.name for kind in KINDS.values()} == set(LEFT_OUT)
+
+
+OWNERS = {
+    "torch.autograd.graph": graph,
+    "torch.distributed": torch.distributed,
+    "ProcessGroup": getattr(torch.distributed, "ProcessGroup", None),
+    "CUDAGraph": torch.cuda.CUDAGraph,
+    "torch.utils.checkpoint.checkpoint": inspect.signature(torch.utils.checkpoint.checkpoint).parameters,
+    "DebugMode": DebugMode,
+}
+# Contexts of DebugMode, which is a dispatch mode, for reading and writing its own log.
+OF_DEBUG_MODE = {"DebugMode.dispatch_hooks"}
+
+
+def test_every_context_and_callback_of_torch_with_hook_in_its_name_is_a_kind_or_newer():
+    names = {
+        f"{owner}.{name}"
+        for owner, where in OWNERS.items()
+        for name in (where if isinstance(where, Mapping) else dir(where))
+        if not name.startswith("_") and re.search(r"hooks?$|queue_callback$", name)
+    }
+    assert len(names) > 3
+    known = {kind.name for kind in KINDS.values()} | NO_KIND
+    newer = " ".join(NEWER).replace("(", ".")
+    unknown = {
+        name
+        for name in names - OF_DEBUG_MODE
+        if name.split(".")[-1] not in known
+        and name not in newer
+        and name.split(".")[0] not in ("ProcessGroup", "CUDAGraph")
+    }
+    assert unknown == set()
+
+
+def test_what_is_newer_has_a_row_with_its_version():
+    rows = [line for line in table(cells()).split("\n") if "from torch 2.1" in line]
+    assert len(rows) == len(NEWER) and rows[0].startswith("| **Newer than torch 2.13** | `torch.autograd.graph.")
+    assert all(f"| from torch {version} on |" in row for row, (version, _) in zip(rows, NEWER.values(), strict=True))
 
 
 def test_the_kinds_of_the_drawn_map_are_kinds_of_the_table():
@@ -95,11 +137,12 @@ def test_the_lessons_on_the_drawn_map_have_a_cell_that_runs_the_hook():
 
 
 def test_a_kind_is_listed_with_the_first_cell_of_each_lesson_that_runs_it():
-    earlier = Tagged("node", "05_backward_hooks", "Doors", "node.register_hook(look)")
-    again = Tagged("node", "10_graph_hooks", "Order", "node.register_hook(look)")
+    earlier = Tagged("node", "05_backward_hooks", "Doors", "b4", "node.register_hook(look)")
+    again = Tagged("node", "10_graph_hooks", "Order", "c9", "node.register_hook(look)")
     row = next(line for line in table([earlier, *cells(), again]).split("\n") if "`Node.register_hook`" in line)
     assert row.endswith(
-        "[lesson 5, Doors](05_backward_hooks.ipynb#Doors), [lesson 10, Two hooks](10_graph_hooks.ipynb#Two-hooks) |"
+        "[lesson 5, Doors](05_backward_hooks.ipynb#cell-id=b4), "
+        "[lesson 10, Two hooks](10_graph_hooks.ipynb#cell-id=a1) |"
     )
 
 
@@ -116,9 +159,9 @@ def test_a_kind_without_a_cell_is_refused_by_name():
 
 def test_a_tag_that_is_no_kind_is_refused():
     with pytest.raises(LookupError, match="hook-nod in 10_graph_hooks is no kind"):
-        table([*cells(), Tagged("nod", "10_graph_hooks", "Two hooks", "")])
+        table([*cells(), Tagged("nod", "10_graph_hooks", "Two hooks", "a1")])
 
 
 def test_a_cell_that_does_not_call_what_its_tag_says_is_refused():
     with pytest.raises(LookupError, match="the cell with hook-node in 10_graph_hooks does not call register_hook"):
-        table([Tagged("node", "10_graph_hooks", "Two hooks", "node.register_prehook(look)"), *cells()])
+        table([Tagged("node", "10_graph_hooks", "Two hooks", "a1", "node.register_prehook(look)"), *cells()])
