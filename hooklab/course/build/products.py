@@ -76,8 +76,6 @@ def guarded(check_cell: str) -> str:
     return f"### BEGIN HIDDEN TESTS\n{line}  # fails here? then no point counts\n### END HIDDEN TESTS\n{check_cell}"
 
 
-
-
 def _nbgrader_metadata(draft: Draft) -> dict[int, dict[str, Any]]:
     """Return nbgrader's metadata (schema version 3) by cell number: what the learner writes, and what is graded."""
     graded: dict[int, dict[str, Any]] = {}

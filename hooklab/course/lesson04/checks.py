@@ -34,8 +34,8 @@ NAN, INF = float("nan"), float("inf")
 class Layer(nn.Linear):
     """A linear layer with a part, which notes what its `forward` gets and takes anything."""
 
-    def __init__(self, *sizes: int):
-        super().__init__(*sizes)
+    def __init__(self, inputs: int, outputs: int):
+        super().__init__(inputs, outputs)
         self.part = nn.Identity()
         self.runs = 0
         self.given: tuple[Any, ...] = ()
@@ -279,7 +279,7 @@ def what_forward_gets(trial: Trial, module: Any, call: str) -> str:
         x, output = run_call(trial, module, call)
     except NotYet as fault:
         error = fault.__cause__
-        if learners_line(error) is None and "forward() " in str(error):
+        if error is not None and learners_line(error) is None and "forward() " in str(error):
             return f"{kind_of(error)}: forward() {str(error).split('forward() ')[1]}"
         raise
     if len(module.runs) != 1:
