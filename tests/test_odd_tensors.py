@@ -1,4 +1,4 @@
-"""No kind of tensor that a model holds or passes on breaks its forward, its backward or a step when a tool looks at it."""
+"""No kind of tensor in a model breaks its forward, its backward or a step when a tool looks at it."""
 
 from __future__ import annotations
 
