@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hooklab._shared.sessions import Block, Handle, Hook, Session, remove_all
+from hooklab._shared.sessions import Block, Handle, Hook, Session, hook_gradient, remove_all
 from hooklab._shared.torch_private import backward_number
 from hooklab._shared.trees import is_tensor, map_tensors
 from hooklab.recording import Gradient, Record, Versioned, Versions
@@ -195,20 +195,21 @@ class CaptureSession(Session):
     def keep_tensor(self, tensor: Tensor) -> Versioned:
         try:
             value = tensor.detach() if self.options.detach else tensor
+            if value.is_inference():  # counts no versions, so a later change could not be noticed
+                return value.clone(), None
+            if self.clones:
+                value = value.clone()
+            return value, value._version
         except Exception:  # a subclass that refuses
             return tensor, None
-        if value.is_inference():  # counts no versions, so a later change could not be noticed
-            return value.clone(), None
-        if self.clones:
-            value = value.clone()
-        return value, value._version
 
     def watch(self, tensor: Tensor) -> Gradient | None:
-        if not tensor.requires_grad:
+        gradient = Gradient(self.clones)
+        handle = hook_gradient(tensor, gradient)
+        if handle is None:
             return None
-        _ = tensor.grad_fn  # brings a view's history up to date; without it, register_hook can crash the process
-        gradient = Gradient(Tensor.clone if self.clones else None, tensor._is_view())
-        self.gradient_handles.append(tensor.register_hook(gradient))
+        gradient.is_view = tensor._is_view()
+        self.gradient_handles.append(handle)
         return gradient
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hooklab._shared.sessions import Block, Hook, Session, will_run_again
+from hooklab._shared.sessions import Block, Hook, Session, hook_gradient, will_run_again
 from hooklab._shared.stale import what_changed
 from hooklab._shared.torch_private import backward_number
 from hooklab._shared.trees import DEEPEST, children, describe, is_tensor, shape_of, tensors
@@ -204,8 +204,8 @@ class _EditSession(Session):
         self.to_run_again.add(name)
         reached = functools.partial(_discard, self.to_run_again, name)
         for tensor in tensors(new):
-            if tensor.grad_fn is not None:  # asking brings a view's history up to date; see capturing.py
-                tensor.register_hook(reached)
+            if not tensor.is_leaf:  # the hook goes with the graph
+                hook_gradient(tensor, reached)
 
     def index_of_use(self, module: nn.Module) -> int | None:
         if backward_number() != -1:  # a checkpoint recomputes its part, the last part first

@@ -91,8 +91,11 @@ def leftover_hooks(model: nn.Module) -> list[Leftover]:
 
 def _registered(owner: Any, tables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for kind, attribute in tables.items():
-        # the tables of a tensor are None until something is registered
-        for hook in (getattr(owner, attribute, None) or {}).values():
+        try:
+            hooks = getattr(owner, attribute, None) or {}  # the tables of a tensor are None until there is a hook
+        except Exception:  # a tensor of an odd subclass
+            continue
+        for hook in hooks.values():
             yield kind, _function_name(hook)
 
 

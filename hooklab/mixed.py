@@ -160,9 +160,9 @@ def check_mixable(tensor: Tensor, length: int, what: str, dim: int = 0, *, must_
         raise ValueError(f"{what} holds a nested tensor, whose examples have different lengths; choose another layer")
     if tensor.ndim <= dim or tensor.shape[dim] != length:
         others = [number for number, size in enumerate(tensor.shape) if size == length]
-        advice = "it holds a part of the batch, or several dimensions in one: choose another layer"
+        advice = "if it holds a part of the batch, or several dimensions in one, choose another layer"
         if others:
-            advice = f"if dimension {others[0]} is, say batch_dim={others[0]}"
+            advice = f"if dimension {others[0]} is, say batch_dim={others[0]}; {advice}"
         raise ValueError(
             f"{what} holds a tensor of shape {tuple(tensor.shape)}, but y has length {length}, so dimension {dim} is "
             f"not the batch; {advice}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
@@ -22,23 +21,26 @@ Use = list[int | None]
 
 
 class Gradient:
-    """A tensor hook that keeps the gradient and does not change it. ``clone`` copies it; None keeps it as it is."""
+    """A tensor hook that keeps the gradient, or a copy of it, and does not change it."""
 
-    __slots__ = ("_clone", "is_view", "value")
+    __slots__ = ("clones", "is_view", "value")
 
-    def __init__(self, clone: Callable[[Tensor], Tensor] | None, is_view: bool) -> None:
-        self._clone = clone
-        self.is_view = is_view
+    def __init__(self, clones: bool) -> None:
+        self.clones = clones
+        self.is_view = False  # the output whose gradient it is
         self.value: Versioned | None = None
 
     def __call__(self, grad: Tensor | None) -> None:
         if grad is None:  # autograd passes None for an output that the loss does not use
             return
-        if grad.requires_grad:  # create_graph=True gives gradients a graph of their own
-            grad = grad.detach()
-        if self._clone is not None:
-            grad = self._clone(grad)
-        self.value = grad, grad._version
+        try:
+            if grad.requires_grad:  # create_graph=True gives gradients a graph of their own
+                grad = grad.detach()
+            if self.clones:
+                grad = grad.clone()
+            self.value = grad, grad._version
+        except Exception:  # a subclass that refuses
+            self.value = grad, None
 
 
 def _is_gradient(thing: Any) -> bool:

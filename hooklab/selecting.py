@@ -244,5 +244,7 @@ def _no_match(item: What, model: nn.Module, names: list[str]) -> str:
     if isinstance(item, nn.Module):
         return f"this {type(item).__name__} object is not part of {whose} (a copy, or of another model?)."
     if isinstance(item, type):
-        return f"{whose} has no module of type {item.__name__}."
+        others = sum(type(module).__name__ == item.__name__ for _, module in named_modules(model))
+        reloaded = f" It has {others} of another class of that name (was it reloaded, or defined again?)."
+        return f"{whose} has no module of type {item.__name__}.{reloaded if others else ''}"
     return f"no module of {whose} satisfies the predicate {getattr(item, '__qualname__', item)!r}."

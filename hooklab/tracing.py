@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, overload
 
 from torch import Tensor, nn
 
-from hooklab._shared.sessions import Block, Hook, Session
+from hooklab._shared.sessions import Block, Hook, Session, hook_gradient
 from hooklab._shared.torch_private import backward_number
 from hooklab._shared.trees import tensors
 from hooklab.selecting import What, each_once, select_for_hooks
@@ -170,7 +170,7 @@ class _Arrival:
 
     def __init__(self, tensor: Tensor, marks: list[_Mark]) -> None:
         self.tensor = weakref.ref(tensor)
-        self.version = tensor._version
+        self.version = -1  # once the tensor has the hook: one that refuses hooks may refuse to say
         self.parts: list[tuple[str, _Call]] = []
         self._marks = marks
 
@@ -232,13 +232,14 @@ class _TraceSession(Session):
 
     def expect(self, tree: Any, kind: str, call: _Call) -> None:
         for tensor in tensors(tree):
-            if not tensor.requires_grad or tensor.is_inference():  # of the latter no backward comes
-                continue
             arrival = self.arrivals.get(id(tensor))
             if arrival is None or not arrival.belongs_to(tensor):
-                arrival = self.arrivals[id(tensor)] = _Arrival(tensor, self.marks)
-                _ = tensor.grad_fn  # brings a view's history up to date; see capturing.py
-                self.handles.append(tensor.register_hook(arrival))
+                arrival = _Arrival(tensor, self.marks)
+                if (handle := hook_gradient(tensor, arrival)) is None:
+                    continue
+                arrival.version = tensor._version
+                self.arrivals[id(tensor)] = arrival
+                self.handles.append(handle)
             arrival.parts.append((kind, call))
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hooklab._shared.sessions import Hook, Session, remove_all
+from hooklab._shared.sessions import Hook, Session, hook_gradient, remove_all
 from hooklab._shared.trees import tensors
 from hooklab.tallies import GRADIENT, OUTPUT, UPDATE, Range, Sample, measure, numbers_of, read, sample_now
 
@@ -112,12 +112,10 @@ class MonitorSession(Session):
     def watch(self, name: str, output: Any) -> None:
         """Record the gradients of an output when they arrive."""
         hook = partial(self.record_gradient, (self.step, GRADIENT, name))
-        with self.leaving_out(name):
-            for tensor in tensors(output):
-                if tensor.requires_grad:
-                    _ = tensor.grad_fn  # brings a view's history up to date; see capturing.py
-                    self.gradient_handles.append(tensor.register_hook(hook))
-                    self.awaited.add(name)
+        for tensor in tensors(output):
+            if (handle := hook_gradient(tensor, hook)) is not None:
+                self.gradient_handles.append(handle)
+                self.awaited.add(name)
 
     def record_gradient(self, key: Key, grad: Tensor | None) -> None:
         if grad is not None:  # autograd passes None for an output that the loss does not use

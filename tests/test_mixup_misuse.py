@@ -181,7 +181,10 @@ def test_a_place_that_is_no_choice_has_no_batch_dimension(model: SmallCNN) -> No
 
 @pytest.mark.parametrize(
     ("function", "advice"),
-    [(lambda x: x.T, "if dimension 1 is, say batch_dim=1"), (lambda x: x[:3], "it holds a part of the batch")],
+    [
+        (lambda x: x.T, "if dimension 1 is, say batch_dim=1; if it holds a part"),
+        (lambda x: x[:3], "if it holds a part of the batch"),
+    ],
     ids=["second", "a part"],
 )
 def test_batch_dim_is_advised_only_where_it_helps(function: Callable[[Tensor], Tensor], advice: str) -> None:

@@ -200,3 +200,9 @@ def test_a_model_without_layers_is_told_so(model: nn.Module) -> None:
 def test_a_module_shared_with_an_attention_is_a_layer_under_its_other_name():
     attention = nn.MultiheadAttention(4, 2)
     assert list(select(nn.Sequential(attention, attention.out_proj))) == ["0", "1"]
+
+
+def test_a_class_that_was_loaded_again_is_told_from_the_one_of_the_model() -> None:
+    old, new = (type("Block", (nn.Linear,), {}) for _ in range(2))
+    with pytest.raises(LookupError, match=r"no module of type Block\. It has 2 of another class of that name"):
+        select(nn.Sequential(old(2, 2), old(2, 2)), new)

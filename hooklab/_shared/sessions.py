@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 from typing import Any, ClassVar, TypeAlias
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from hooklab._shared.eager import never_compile, run_eagerly, stop_running_eagerly
@@ -105,6 +105,22 @@ def remove_all(handles: list[Any]) -> None:
             errors.append(interrupt)
     if errors:
         raise errors[0]
+
+
+def hook_gradient(tensor: Tensor, hook: Callable[[Tensor | None], None]) -> Handle | None:
+    """Register a tensor hook; None for a tensor that requires no gradient, or refuses hooks.
+
+    No gradient comes to a tensor made in inference mode. A tensor of an odd subclass may raise whatever it likes: that
+    must not reach the user's forward pass.
+    """
+    try:
+        if not tensor.requires_grad or tensor.is_inference():
+            return None
+        _ = tensor.grad_fn  # brings a view's history up to date; without it, register_hook can crash the process
+        handle: Handle = tensor.register_hook(hook)
+        return handle
+    except Exception:
+        return None
 
 
 class Session:

@@ -123,8 +123,17 @@ def shape_of(tensor: Tensor) -> tuple[int, ...] | str:
 
 
 def nbytes(tree: Any) -> int:
-    """Bytes of all the elements in a tree (views and sparse tensors count in full)."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors(tree))
+    """Bytes of all the elements in a tree, and of those that its objects hold in plain sight (see
+    :func:`passed_over`). Views and sparse tensors count in full, tensors that do not say not at all."""
+    found = {id(tensor): tensor for tensor in (*tensors(tree), *(tensor for _, tensor in passed_over(tree)))}
+    return sum(map(_nbytes, found.values()))
+
+
+def _nbytes(tensor: Tensor) -> int:
+    try:
+        return tensor.numel() * tensor.element_size()
+    except Exception:  # a subclass that refuses
+        return 0
 
 
 def _mapped(
