@@ -54,13 +54,18 @@ def _entries(pages: Mapping[str, Page], name: str) -> list[tuple[str, str, str, 
 
 
 def _formula(translator: Any, node: nodes.Element) -> None:
-    translator.body.append(tex2mathml(node.astext()))
+    translator.body.append(_mathml(node.astext()))
     raise nodes.SkipNode
 
 
 def _formula_block(translator: Any, node: nodes.Element) -> None:
-    translator.body.append(tex2mathml(node.astext(), as_block=True))
+    translator.body.append(_mathml(node.astext(), as_block=True))
     raise nodes.SkipNode
+
+
+def _mathml(tex: str, as_block: bool = False) -> str:
+    """Return a formula; docutils reads `\\tfrac12` as a fraction of 12, TeX as one of 1 and 2."""
+    return str(tex2mathml(re.sub(r"frac(\d)(\d)", r"frac{\1}{\2}", tex), as_block))
 
 
 def _done(translator: Any, node: nodes.Element) -> None:

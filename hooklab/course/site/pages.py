@@ -80,7 +80,8 @@ def page(lesson: Path, explorer: Callable[[str], str], solutions: Path | None = 
             shown.append(_markdown(explorer(_last_call(cell["source"]))))
         elif "check" in calls:
             if cell["id"].replace("check", "solution", 1) in solved:
-                shown.append(_solution(solved[cell["id"].replace("check", "solution", 1)]))
+                answer = solved[cell["id"].replace("check", "solution", 1)]
+                shown.append(_source(answer, "hide-input", "answer", folded_as="A solution"))
             shown.append(_markdown(_how_to_check(lesson.name, calls["check"])))
         elif "progress" not in calls:
             _note_pictures(made, cell, cells[place + 1 :])
@@ -164,9 +165,12 @@ def _markdown(text: str) -> Cell:
     return {"cell_type": "markdown", "metadata": {}, "source": text}
 
 
-def _source(text: str, *tags: str, outputs: list[Any] | None = None) -> Cell:
+def _source(text: str, *tags: str, folded_as: str = "", outputs: list[Any] | None = None) -> Cell:
+    """Return a code cell; `folded_as` is what stands on the part of it that the tags fold."""
+    named = {"code_prompt_show": folded_as, "code_prompt_hide": folded_as}
+    metadata = {"tags": list(tags), "mystnb": named} if folded_as else {"tags": list(tags)}
     bare = {"cell_type": "code", "execution_count": None, "source": text}
-    return bare | {"metadata": {"tags": list(tags)}, "outputs": outputs or []}
+    return bare | {"metadata": metadata, "outputs": outputs or []}
 
 
 def _linked(text: str) -> str:
@@ -213,15 +217,12 @@ def _code(cell: Cell, tags: set[str], asked: str) -> Iterator[Cell]:
         source = "" if is_folded else "\n".join(lines).strip()
         right = stored["metadata"].get("hooklab", {}).get("right")
         yield _markdown(meaning(find(asked), right))
-    kept = ["hide-input"] if "setup" in tags else []
-    if asked:
-        kept += ["hide-output", f"after-{slug(asked)}"]
-    if source or outputs:
-        yield _source(source, *kept, outputs=outputs)
-
-
-def _solution(source: str) -> Cell:
-    return _source(source, "hide-input", "answer")
+    if "setup" in tags:
+        yield _source(source, "hide-input", folded_as="The imports", outputs=outputs)
+    elif asked and (source or outputs):
+        yield _source(source, "hide-output", f"after-{slug(asked)}", folded_as="What came out", outputs=outputs)
+    elif source or outputs:
+        yield _source(source, outputs=outputs)
 
 
 def _how_to_check(file: str, id: str) -> str:
