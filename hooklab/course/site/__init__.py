@@ -30,7 +30,6 @@ CONFIGURATION: dict[str, Any] = {
     "suppress_warnings": ["mystnb.unknown_mime_type"],
     "autodoc_typehints": "signature",
     "autodoc_member_order": "bysource",
-    "napoleon_google_docstring": True,
     "add_module_names": False,
     "html_theme": "sphinx_book_theme",
     "html_math_renderer": "mathml",

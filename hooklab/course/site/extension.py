@@ -20,6 +20,7 @@ DESCRIPTION = "A course on PyTorch hooks: guess what a piece of code will do, ru
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the formulas: MathML needs no script, and every browser draws it."""
+    app.connect("autodoc-process-docstring", _plain_headings, priority=400)  # before napoleon reads them
     app.add_html_math_renderer("mathml", (_formula, _done), (_formula_block, _done))
     return {"parallel_read_safe": True}
 
@@ -51,6 +52,11 @@ def _entries(pages: Mapping[str, Page], name: str) -> list[tuple[str, str, str, 
     said = [(words, answers) for one in pages.values() for words, answers in one.symptoms.items()]
     found = [(words.replace(";", ","), where) for words, answers in said for page, where in answers if page == name]
     return [("single", words, where, "main", None) for words, where in found]
+
+
+def _plain_headings(app: Sphinx, what: str, name: str, one: object, options: object, lines: list[str]) -> None:
+    """Turn "Raises (when made):" into a heading that napoleon knows."""
+    lines[:] = [re.sub(r"^(Raises) \(.*\):$", r"\1:", line) for line in lines]
 
 
 def _formula(translator: Any, node: nodes.Element) -> None:
