@@ -91,7 +91,9 @@ def build(root: Path, folder: Path, *, with_solutions: bool = False, address: st
     lessons = sorted((root / "lessons").glob("*.ipynb"))
     drawn = explorers.drawn(pages.explorers_in(lessons), root)
     made = [
-        pages.page(one, lambda name: explorers.as_html(name, drawn[name]), root / "solutions" if with_solutions else None)
+        pages.page(
+            one, lambda name: explorers.as_html(name, drawn[name]), root / "solutions" if with_solutions else None
+        )
         for one in lessons
     ]
     with tempfile.TemporaryDirectory(prefix="hooklab-site-") as name, docutils_namespace():

@@ -1,4 +1,4 @@
-"""What Sphinx is told besides its settings: formulas as MathML, alternative texts, the index of symptoms, link cards."""
+"""What Sphinx is told besides its settings: formulas as MathML, alternative texts, symptoms to search, link cards."""
 
 from __future__ import annotations
 

@@ -200,7 +200,8 @@ def _calls(source: str) -> dict[str, str]:
 def _last_call(source: str) -> str:
     """Return the name of the function that a cell's last line calls: `explorer.border()` -> "border"."""
     last = ast.parse(source).body[-1]
-    assert isinstance(last, ast.Expr) and isinstance(last.value, ast.Call), source
+    assert isinstance(last, ast.Expr), source
+    assert isinstance(last.value, ast.Call), source
     return ast.unparse(last.value.func).split(".")[-1]
 
 
@@ -227,8 +228,8 @@ def _code(cell: Cell, tags: set[str], asked: str) -> Iterator[Cell]:
 
 def _how_to_check(file: str, id: str) -> str:
     return (
-        f'<p class="how">To have your answer to {html.escape(id)} checked, <a href="{NOTEBOOKS}/{file}" download>download '
-        "the notebook</a>, put it into <code>lessons/</code> of the course and run <code>python -m hooklab lab</code> "
+        f'<p class="how">To have your answer to {html.escape(id)} checked, <a href="{NOTEBOOKS}/{file}" download>'
+        "download the notebook</a>, put it into <code>lessons/</code> of the course and run <code>python -m hooklab lab</code> "
         "there.</p>"
     )
 

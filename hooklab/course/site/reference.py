@@ -41,15 +41,17 @@ def write(source: Path) -> None:
     for name in names:
         one = getattr(hooklab, name)
         kind = "autoclass" if isinstance(one, type) else "autofunction"
-        members = "\n:members:" if isinstance(one, type) else ""
-        parts.append(f"## `{name}`\n\n```{{eval-rst}}\n.. {kind}:: hooklab.{name}{members.replace(chr(10), chr(10) + '   ')}\n```\n")
+        members = "   :members:\n" if isinstance(one, type) else ""
+        parts.append(f"## `{name}`\n\n```{{eval-rst}}\n.. {kind}:: hooklab.{name}\n{members}```\n")
+            f"## `{name}`\n\n```{{eval-rst}}\n.. {kind}:: hooklab.{name}{members.replace(chr(10), chr(10) + '   ')}\n```\n"
+        )
     (source / "reference.md").write_text("\n".join(parts), encoding="utf-8")
 
 
 def intersphinx(folder: Path) -> dict[str, Any]:
     """Write the list of PyTorch's pages that the library's page leads to, and return the setting that uses it."""
     lines = [f"{name} py:{kind} 1 {page} -\n" for name, (kind, page) in _NAMES.items()]
-    head = "# Sphinx inventory version 2\n# Project: PyTorch\n# Version: \n# The remainder of this file is compressed using zlib.\n"
+    head = "# Sphinx inventory version 2\n# Project: PyTorch\n# Version: \n# What follows is compressed using zlib.\n"
     inventory = folder / "torch.inv"
     inventory.write_bytes(head.encode() + zlib.compress("".join(lines).encode()))
     return {"intersphinx_mapping": {"torch": (TORCH, str(inventory))}}

@@ -79,7 +79,9 @@ def test_without_javascript_a_guess_is_a_folded_block(open_page):
     assert meaning.locator("ul").is_visible()
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name[:2] in ("01", "03", "05", "06", "07", "08", "09", "10", "11")])
+@pytest.mark.parametrize(
+    "name", [name for name in PAGES if name[:2] in ("01", "03", "05", "06", "07", "08", "09", "10", "11")]
+)
 def test_each_explorer_follows_each_of_its_controls(name, open_page):
     page = open_page(f"{name}.html", 390)
     explorers = page.locator(".explorer")
@@ -119,5 +121,7 @@ def test_axe_finds_nothing_serious(name, open_page):
         page = open_page(f"{name}.html", theme=theme)
         found = Axe().run(page).response["violations"]
         page.context.close()
-        serious = [(one["id"], one["nodes"][0]["html"][:200]) for one in found if one["impact"] in ("serious", "critical")]
+        serious = [
+            (one["id"], one["nodes"][0]["html"][:200]) for one in found if one["impact"] in ("serious", "critical")
+        ]
         assert serious == [], theme
