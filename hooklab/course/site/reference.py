@@ -43,8 +43,6 @@ def write(source: Path) -> None:
         kind = "autoclass" if isinstance(one, type) else "autofunction"
         members = "   :members:\n" if isinstance(one, type) else ""
         parts.append(f"## `{name}`\n\n```{{eval-rst}}\n.. {kind}:: hooklab.{name}\n{members}```\n")
-            f"## `{name}`\n\n```{{eval-rst}}\n.. {kind}:: hooklab.{name}{members.replace(chr(10), chr(10) + '   ')}\n```\n"
-        )
     (source / "reference.md").write_text("\n".join(parts), encoding="utf-8")
 
 
