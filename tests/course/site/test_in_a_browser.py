@@ -18,7 +18,7 @@ FOUND = {  # what somebody types, most of it as torch prints it -> the lesson th
     "RuntimeError: Trying to backward through the graph a second time": "01",
     "a leaf Variable that requires grad is being used in an in-place operation": "01",
     "x.grad has doubled": "01",
-    "can't retain_grad on Tensor that has requires_grad=False": "01",
+    "can't retain_grad on Tensor that has requires_grad=False": "02",
     "cannot register a hook on a tensor that doesn't require gradient": "02",
     "my hook makes the gradient zero, and the weight still moves": "02",
     "several hooks on one tensor: which runs first": "02",
