@@ -31,17 +31,26 @@ WITHOUT_KERNEL = "an explorer: run this cell to get its controls"
 
 
 class Explorer(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
-    """Controls and a picture; where no kernel runs, such as on a web page, the picture with a line above it."""
+    """Controls and a picture; where no kernel runs, such as on GitHub, the picture with a line above it.
+
+    Attributes:
+        intro, draw, say, controls: as `panel` was given them; the course's web page draws its own positions with them.
+    """
+
+    intro: str
+    draw: Callable[..., Figure]
+    say: Callable[..., str]
+    controls: Mapping[str, widgets.Widget]
 
     def __init__(self, children: Sequence[widgets.Widget], picture: widgets.Image, intro: str) -> None:
         super().__init__(children)
         self._picture = picture
-        self._intro = intro
+        self.intro = intro
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = super()._repr_mimebundle_(**options)
         still = _with_line_above(self._picture.value)
-        return bundle | {"text/plain": f"{WITHOUT_KERNEL}. {self._intro}", "image/png": still}
+        return bundle | {"text/plain": f"{WITHOUT_KERNEL}. {self.intro}", "image/png": still}
 
 
 def _with_line_above(picture: bytes) -> bytes:
@@ -91,7 +100,9 @@ def panel(
     head = widgets.HTML(f"<div style='{_TEXT}'>{html.escape(intro)}</div>")
     rows = rows or [list(controls.values())]
     lines = [widgets.HBox(list(row), layout=widgets.Layout(flex_flow="row wrap")) for row in rows]
-    return Explorer([head, *lines, picture, sentence], picture, intro)
+    explorer = Explorer([head, *lines, picture, sentence], picture, intro)
+    explorer.draw, explorer.say, explorer.controls = draw, say, controls
+    return explorer
 
 
 def png(figure: Figure) -> bytes:

@@ -6,7 +6,7 @@ import html
 import re
 import sys
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from hooklab.course import words
 
@@ -68,11 +68,12 @@ def in_notebook() -> bool:
     return ipython is not None and ipython.get_ipython() is not None
 
 
-def show(text: str, as_html: str) -> None:
-    """Display in a notebook; print anywhere else."""
+def show(text: str, as_html: str, **stored: Any) -> None:
+    """Display in a notebook, with `stored` in the output's metadata under "hooklab"; print anywhere else."""
     if in_notebook():
         from IPython.display import display
 
-        display({"text/plain": text, "text/html": as_html}, raw=True)  # type: ignore[no-untyped-call]
+        metadata = {"hooklab": stored} if stored else {}
+        display({"text/plain": text, "text/html": as_html}, raw=True, metadata=metadata)  # type: ignore[no-untyped-call]
     else:
         print(text)

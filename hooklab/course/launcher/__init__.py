@@ -18,7 +18,7 @@ from hooklab.course.root import find_root
 
 __all__ = ["main"]
 
-LEARN, WORK = "requirements.txt", "requirements-dev.txt"
+LEARN, WORK, SITE = "requirements.txt", "requirements-dev.txt", "requirements-site.txt"
 # A command: its line in the help, the requirement file that it needs, and the module that does it.
 COMMANDS = {
     "lab": ("open JupyterLab on your own copy of the lessons; further arguments are JupyterLab's", LEARN, "jupyterlab"),
@@ -26,6 +26,7 @@ COMMANDS = {
     "doctor": ("say whether all that the course needs is there", LEARN, "hooklab.course.launcher.doctor"),
     "build": ("make lessons/ and solutions/ from solutions/source/", WORK, "hooklab.course.build"),
     "experiment": ("run an experiment that a lesson shows", LEARN, "hooklab.course.experiments"),
+    "site": ("write the course as web pages", SITE, "hooklab.course.site"),
     "handout": ("write what a class gets", WORK, "hooklab.course.classroom.handout"),
     "grade": ("grade what a class hands in", LEARN, "hooklab.course.classroom.grade"),
     "screenshot": ("retake the README's picture", WORK, "hooklab.course.browser.screenshot"),

@@ -1,0 +1,127 @@
+"""The site in Chromium, opened from its folder: every page on a phone and a screen, guesses, explorers, the search."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from hooklab.course.exercises.predict import predictions_of
+
+ROOT = Path(__file__).parents[3]
+STEMS = [one.stem for one in sorted((ROOT / "lessons").glob("*.ipynb"))]
+PAGES = [*("index" if stem == "00_start_here" else stem for stem in STEMS), "reference", "search"]
+FOUND = {  # what somebody types, most of it as torch prints it -> the lesson that answers
+    "y.grad is None": "01",
+    "my parameter's .grad is None": "01",
+    "RuntimeError: Trying to backward through the graph a second time": "01",
+    "a leaf Variable that requires grad is being used in an in-place operation": "01",
+    "x.grad has doubled": "01",
+    "can't retain_grad on Tensor that has requires_grad=False": "02",
+    "cannot register a hook on a tensor that doesn't require gradient": "02",
+    "my hook makes the gradient zero, and the weight still moves": "02",
+    "several hooks on one tensor: which runs first": "02",
+    "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn": "03",
+    "one of the variables needed for gradient computation has been modified by an inplace operation": "03",
+    "my hook does not see keyword arguments": "04",
+    "None of the inputs have requires_grad=True. Gradients will be None": "04",
+    "the loss is nan": "08",
+    "gradients vanish or explode": "08",
+    "Function 'SqrtBackward0' returned nan values in its 0th output": "08",
+    "Grad-CAM: my list of gradients is empty": "09",
+    "torch.where with a root or a logarithm": "10",
+    "with mixup my training accuracy is low": "07",
+    "one layer does not learn": "08",
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_on_a_phone_and_on_a_screen_in_both_themes(name, open_page):
+    for width, theme in ((390, "light"), (390, "dark"), (1280, "light"), (1280, "dark")):
+        page = open_page(f"{name}.html", width, theme)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (width, theme)
+        assert page.evaluate("document.documentElement.dataset.theme") == theme
+        page.context.close()
+
+
+@pytest.mark.parametrize("number", range(len(STEMS)))
+def test_each_guess_shows_nothing_before_a_choice_and_all_after_it(number, open_page):
+    page = open_page(f"{PAGES[number]}.html", has_touch=True)
+    for id in predictions_of(number):
+        slug = id.replace(".", "-")
+        guess, meaning = page.locator(f"[data-guess='{slug}']"), page.locator(f"[data-meaning='{slug}']")
+        result = page.locator(f".tag_after-{slug} details").first
+        assert not meaning.is_visible()
+        assert not result.is_visible()
+        if guess.locator("input").count():
+            guess.locator("input").fill(meaning.get_attribute("data-right"))
+            guess.locator("input").press("Enter")
+        else:
+            guess.locator("button").nth(int(meaning.get_attribute("data-right"))).tap()
+        assert meaning.locator(".verdict").inner_text().startswith("Right")
+        assert result.locator(".output").first.is_visible()
+
+
+def test_a_wrong_guess_is_told_from_a_right_one(open_page):
+    page = open_page("01_intermediate_grad.html")
+    page.locator("[data-guess='1-a'] button").first.press("Enter")
+    meaning = page.locator("[data-meaning='1-a']")
+    assert "Not this time: you said a)" in meaning.locator(".verdict").inner_text()
+    assert meaning.locator("li.chosen").count() == meaning.locator("li.right").count() == 1
+
+
+def test_without_javascript_a_guess_is_a_folded_block(open_page):
+    page = open_page("01_intermediate_grad.html", java_script_enabled=False)
+    meaning = page.locator("[data-meaning='1-a']")
+    assert not meaning.locator("ul").is_visible()
+    meaning.locator("summary").click()
+    assert meaning.locator("ul").is_visible()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PAGES if name[:2] in ("01", "03", "05", "06", "07", "08", "09", "10", "11")]
+)
+def test_each_explorer_follows_each_of_its_controls(name, open_page):
+    page = open_page(f"{name}.html", 390)
+    explorers = page.locator(".explorer")
+    assert explorers.count() >= 1
+    for explorer in explorers.all():
+        image = explorer.locator("img")
+        for control in reversed(explorer.locator("input, select").all()):  # sliders first: at step 0 all is one
+            seen = set()
+            if control.get_attribute("type") == "checkbox":
+                keys = ["Space", "Space"]
+            else:
+                keys = ["ArrowDown"] * 2 + ["ArrowUp"] * 4
+            for key in keys:
+                before = image.get_attribute("alt"), image.get_attribute("src")
+                control.press(key)
+                page.wait_for_timeout(60)
+                seen.add((image.get_attribute("alt"), image.get_attribute("src")))
+                assert explorer.locator("figcaption").inner_text() == image.get_attribute("alt"), before
+            page.wait_for_function("image => image.complete && image.naturalWidth > 0", arg=image.element_handle())
+            assert len(seen) > 1, control.get_attribute("id")
+
+
+@pytest.mark.parametrize(("words", "lesson"), FOUND.items())
+def test_the_search_finds_the_answering_page_among_the_first_three(words, lesson, open_page):
+    page = open_page("search.html?q=" + words.replace(" ", "+").replace("'", "%27").replace("=", "%3D"))
+    page.locator("#search-results li a").first.wait_for()
+    found = [link.get_attribute("href") for link in page.locator("#search-results li > a").all()[:3]]
+    assert any(link.startswith(f"{lesson}_") for link in found), found
+
+
+@pytest.mark.skipif(find_spec("axe_playwright_python") is None, reason="axe-core comes with axe-playwright-python")
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_nothing_serious(name, open_page):
+    from axe_playwright_python.sync_playwright import Axe
+
+    for theme in ("light", "dark"):
+        page = open_page(f"{name}.html", theme=theme)
+        found = Axe().run(page).response["violations"]
+        page.context.close()
+        serious = [
+            (one["id"], one["nodes"][0]["html"][:200]) for one in found if one["impact"] in ("serious", "critical")
+        ]
+        assert serious == [], theme
