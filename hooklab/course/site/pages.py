@@ -19,14 +19,12 @@ from typing import Any
 from urllib.parse import unquote
 
 from hooklab.course.exercises.predict import find
-from hooklab.course.lesson00.symptoms import anchor
 from hooklab.course.site.guesses import meaning, question, slug
 
 START = "00_start_here"
 NOTEBOOKS = "notebooks"  # the folder of the site with the lessons to download
 _LINK = re.compile(r"\]\((\d\d_\w+)\.ipynb(#[^)\s]*)?\)")
 _HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.M)
-_FENCED = re.compile(r"^```.*?^```", re.M | re.S)
 _DROPPED = {"predict", "progress", "check"}
 
 Cell = dict[str, Any]
@@ -70,7 +68,7 @@ def page(lesson: Path, explorer: Callable[[str], str], solutions: Path | None = 
         shown.append(_markdown(f'<span class="anchor" id="cell-id={cell["id"]}"></span>'))
         if cell["cell_type"] == "markdown":
             made.symptoms |= symptoms_in(cell["source"])
-            shown.append(_markdown(_with_anchors(_linked(cell["source"]))))
+            shown.append(_markdown(_linked(cell["source"])))
             continue
         tags, calls = set(cell["metadata"].get("tags", [])), _calls(cell["source"])
         if "predict" in calls:
@@ -176,18 +174,6 @@ def _source(text: str, *tags: str, folded_as: str = "", outputs: list[Any] | Non
 def _linked(text: str) -> str:
     """Return a Markdown text whose links to lessons lead to their pages."""
     return _LINK.sub(lambda link: f"]({name_of(link[1])}.html{link[2] or ''})", text)
-
-
-def _with_anchors(text: str) -> str:
-    """Return a Markdown text with the ids before its headings that JupyterLab gives them."""
-    code = [range(*block.span()) for block in _FENCED.finditer(text)]
-
-    def with_id(heading: re.Match[str]) -> str:
-        if any(heading.start() in block for block in code):
-            return heading[0]
-        return f'<span class="anchor" id="{html.escape(anchor(heading[1]))}"></span>\n\n{heading[0]}'
-
-    return _HEADING.sub(with_id, text)
 
 
 def _calls(source: str) -> dict[str, str]:
