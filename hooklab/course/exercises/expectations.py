@@ -13,12 +13,6 @@ from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import tensor_text
 
 
-def expect_returned(got: Any, expected: str, likely: str | None = "forgotten return") -> None:
-    """Raise NotYet if an answer returned None."""
-    if got is None:
-        raise NotYet("your function returned None", expected=expected, got="None", likely=likely, label="returns-none")
-
-
 def expect_handle(handle: Any, of: str = "the method that registers the hook") -> None:
     """Raise NotYet unless an answer returned a handle.
 
@@ -106,15 +100,3 @@ def error_comes_out(trial: Trial, function: Callable[[], Any]) -> bool:
             label="exception-replaced",
         ) from fault
     return False
-
-
-def hidden_error(where: str) -> NotYet:
-    """Say that an exception did not come out; `where` is what raised it, such as "the block" or "train()"."""
-    return NotYet(
-        f"{where} raised an exception, and your code hid it",
-        expected="the exception reaches the caller",
-        got="the code after it went on as if nothing had happened",
-        likely="The exception gets lost in your code: an `except` without `raise`, a `return` in `finally`, or an "
-        "__exit__ that returns something true.",
-        label="hidden-error",
-    )

@@ -7,14 +7,12 @@ that was seen, and no other one does.
 from __future__ import annotations
 
 import functools
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
 
-from hooklab.course.exercises.frames import whose
 from hooklab.course.exercises.trial import NotYet, same
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -87,16 +85,6 @@ def _does(program: Callable[[Any], Any], one: Any, seen: Any) -> bool:
 
 
 Reason = str | Callable[[BaseException], str | None]
-
-
-def in_torchs_line(reason: str) -> Reason:
-    """Give a reason only where a line of torch's ran into the error, as when it calls a hook."""
-
-    def given(error: BaseException) -> str | None:
-        frames = traceback.extract_tb(error.__traceback__)
-        return reason if frames and whose(frames[-1].filename) == "library" else None
-
-    return given
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from hooklab.course.exercises.guards import (
     somebody_elses_hooks,
 )
 from hooklab.course.exercises.state import put_back
-from hooklab.course.exercises.values import apart, expect_dtype, expect_tensor, same, tensor_text
+from hooklab.course.exercises.values import apart, expect_tensor, same, tensor_text
 
 __all__ = [
     "NotYet",
@@ -41,7 +41,6 @@ __all__ = [
     "TookTooLong",
     "Trial",
     "apart",
-    "expect_dtype",
     "expect_tensor",
     "first_words",
     "learners_error",

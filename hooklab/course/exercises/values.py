@@ -105,12 +105,6 @@ def expect_tensor(value: Any, what: str, shape: Sequence[int] | None = None) -> 
     return value
 
 
-def expect_dtype(value: torch.Tensor, what: str, dtype: torch.dtype) -> None:
-    """Raise NotYet if a tensor of an answer has another dtype."""
-    if value.dtype != dtype:
-        raise NotYet(f"{what} has another dtype", expected=str(dtype), got=str(value.dtype))
-
-
 def same(a: Any, b: torch.Tensor, tolerance: float = 1e-5) -> bool:
     """Whether `a` is a tensor with the shape and, within the tolerance, the values of `b`; NaN is no value."""
     if not isinstance(a, torch.Tensor) or a.shape != b.shape or a.device != b.device or a.layout != b.layout:
