@@ -174,14 +174,13 @@ def reveal(id: str, came: Any) -> None:
     if not os.environ.get("NBGRADER_EXECUTION"):
         one = find(id)
         outcome = held_against(one, came)
-        show(str(outcome), outcome.as_html(), right=one.right(came))  # the web page reads `right` from the notebook
+        show(str(outcome), outcome.as_html(), right=right_of(one, came))  # the web page reads it from the notebook
 
 
 def held_against(one: Prediction, came: Any) -> Outcome:
     """Return what `reveal` shows; a guess that was told stays as it is."""
-    try:
-        right = one.right(came)
-    except Exception:  # of any kind: the choices are asked about an object that they do not know
+    right = right_of(one, came)
+    if right is None:
         return Outcome(one.id, "not scored", f"the result is now {reprlib.repr(came)}, and {_CHANGED}")
     if one.id not in guesses:
         again = f'to make one, run the cell with `predict("{one.id}")`, choose, and run this cell again'
@@ -194,6 +193,14 @@ def held_against(one: Prediction, came: Any) -> Outcome:
         return Outcome(one.id, "right", f"you said {one.named(right)}, and that is what came out", (why,))
     said = f"you said {one.named(guess.value)}; what came out is {one.named(right)}"
     return Outcome(one.id, "not right", said, (("your guess", one.why(guess.value)), why))
+
+
+def right_of(one: Prediction, came: Any) -> float | None:
+    """Return the guess that is right; None for a value that fits no choice or several, or cannot be asked about."""
+    try:
+        return one.right(came)
+    except Exception:  # of any kind: a reader may have made `came` anything
+        return None
 
 
 def record(id: str, value: float) -> None:

@@ -77,7 +77,7 @@ SEARCHES = {  # what is typed, and a piece of the cell that answers
     "training slow": "Python waits there until the device",
     "ONNX": "torch.fx.symbolic_trace(model)",
     "compiled model": "register **before** the first compiled call",
-    "DDP": "Both hooks see what *this* process has computed",
+    "DDP": "How does DDP know when to average?",
     "output of an intermediate layer": 'capture(cnn, "conv*", nn.ReLU)',
     "LSTM": "nn.LSTM(input_size=2",
     "HuggingFace": "nn.LSTM(input_size=2",
