@@ -651,7 +651,7 @@ what_is_owed()
 # | a layer or parameter is replaced, `assign=True` | it stays on the old object |
 # | `torch.save(model)` | a local function or lambda: an error; tensor hooks: gone; what a hook has put on a module is in the file |
 # | `load_state_dict` | stays; and state dicts have hooks of their own |
-# | `torch.compile` | seen if it was there before the first call, or after a reset; late ones only on the compiled module itself |
+# | `torch.compile` | it runs if it was there when the graph was recorded: at the first call, after a reset, for a new batch size; on the compiled module itself it always does |
 # | checkpointing | runs again in the backward |
 # | DDP | runs in each process, with that process's values and gradients; the average comes after all of your hooks |
 #
@@ -686,12 +686,13 @@ what_is_owed()
 # The hook clips each process's gradient, and the average of clipped gradients is not the clipped average. Clip after `backward()`.
 # </details>
 #
-# **3.** You add a hook to a running service with a compiled model, to see an activation. Nothing comes, and no error.
+# **3.** You add a hook to a running service with a compiled model, to see an activation. For most requests nothing comes, and there
+# is no error.
 #
 # <details><summary>Answer</summary>
 #
-# The recorded graph does not know the hook. `torch.compiler.reset()`, and the next call records anew; or open a `hooklab.capture`,
-# inside of which it runs eagerly.
+# The graphs that were recorded before don't know the hook; one that is recorded later, for a new batch size, does. Call
+# `torch.compiler.reset()`, and the next call records everything again; or open a `hooklab.capture`, in which the model runs eagerly.
 # </details>
 
 # %%
@@ -1077,8 +1078,8 @@ assert answers[0] == "no error" and answers[1].startswith("Unsupported")
 # %% [markdown]
 # ### "torch.compile ignores my backward hooks"
 #
-# A module's backward hooks are recorded in the forward, as its forward hooks are: late ones are ignored. A hook on a parameter is
-# asked when its gradient arrives, whenever it came. ([A report](https://github.com/pytorch/pytorch/issues/117265))
+# A module's backward hooks are recorded in the forward, as its forward hooks are: a graph that is there already ignores a late one.
+# A hook on a parameter is called when its gradient arrives, whenever you registered it. ([A report](https://github.com/pytorch/pytorch/issues/117265))
 
 # %% tags=["field", "field-57"]
 def ran(register, late):
