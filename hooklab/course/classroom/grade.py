@@ -108,8 +108,8 @@ def _grade(submissions: list[Submission], students: ClassList | None, options: a
         told += [f"{one.student}, {id}: {'; '.join(it.notes)}" for id, it in one.verdicts.items() if it.notes]
         for line in told:
             print(on_one_line(line))
-    more = "".join(f"{name}, " for name in ("upload.csv", "feedback.zip") if name in files)
-    print(f"{options.report}/: report.html, grades.csv, {more}and feedback/ written; decisions.csv is yours")
+    made = [name for name in ("report.html", "grades.csv", "upload.csv", "feedback.zip") if name in files]
+    print(f"{options.report}/: {', '.join(made)} and feedback/ written; decisions.csv is yours")
     return 0
 
 

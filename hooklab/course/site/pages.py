@@ -24,6 +24,7 @@ from hooklab.course.site.guesses import meaning, question, slug
 START = "00_start_here"
 NOTEBOOKS = "notebooks"  # the folder of the site with the lessons to download
 _LINK = re.compile(r"\]\((\d\d_\w+)\.ipynb(#[^)\s]*)?\)")
+_WITHIN = re.compile(r"\]\(#[A-Z][\w-]*\)")  # to a heading of the same page: in small letters on the site
 _HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.M)
 _DROPPED = {"predict", "progress", "check"}
 
@@ -173,7 +174,8 @@ def _source(text: str, *tags: str, folded_as: str = "", outputs: list[Any] | Non
 
 def _linked(text: str) -> str:
     """Return a Markdown text whose links to lessons lead to their pages."""
-    return _LINK.sub(lambda link: f"]({name_of(link[1])}.html{link[2] or ''})", text)
+    text = _LINK.sub(lambda link: f"]({name_of(link[1])}.html{link[2] or ''})", text)
+    return _WITHIN.sub(lambda link: link[0].lower(), text)
 
 
 def _calls(source: str) -> dict[str, str]:
