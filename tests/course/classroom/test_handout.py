@@ -56,7 +56,7 @@ def test_a_learner_can_use_it(out: Path) -> None:
 
     assert str(out) in str(shown)
     assert "0.1 correct" in str(shown)
-    assert "open JupyterLab on the lessons" in told.stdout
+    assert "open JupyterLab on your own copy of the lessons" in told.stdout
 
 
 def test_the_same_course_gives_the_same_zip(out: Path, tmp_path: Path) -> None:
