@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hooklab._shared.sessions import Hook, Session, hook_gradient, remove_all
+from hooklab._shared.sessions import Hook, Session, remove_all
 from hooklab._shared.trees import tensors
 from hooklab.tallies import GRADIENT, OUTPUT, UPDATE, Range, Sample, measure, numbers_of, read, sample_now
 
@@ -113,9 +113,11 @@ class MonitorSession(Session):
         """Record the gradients of an output when they arrive."""
         hook = partial(self.record_gradient, (self.step, GRADIENT, name))
         for tensor in tensors(output):
-            if (handle := hook_gradient(tensor, hook)) is not None:
-                self.gradient_handles.append(handle)
-                self.awaited.add(name)
+            with self.leaving_out(name):  # so that a tensor that refuses hooks is told
+                if tensor.requires_grad:
+                    _ = tensor.grad_fn  # brings a view's history up to date; see hook_gradient
+                    self.gradient_handles.append(tensor.register_hook(hook))
+                    self.awaited.add(name)
 
     def record_gradient(self, key: Key, grad: Tensor | None) -> None:
         if grad is not None:  # autograd passes None for an output that the loss does not use

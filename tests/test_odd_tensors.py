@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch._subclasses import FakeTensorMode
 
 from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, run_until, timeline
+from hooklab._shared.trees import nbytes
 from tests.nets import ones
 
 
@@ -158,3 +159,29 @@ def test_no_kind_of_tensor_breaks_a_training(kind: str, requires_grad: bool, loo
     except Exception as error:
         pytest.skip(f"torch itself: {error}")
     look(Model(kind, requires_grad))
+
+
+class WithoutHooks(Tensor):
+    def register_hook(self, hook: Any) -> Any:
+        raise ArithmeticError("no hooks here")
+
+
+def test_an_output_that_refuses_hooks_is_told_and_the_one_beside_it_is_recorded() -> None:
+    class Two(nn.Linear):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return super().forward(x).as_subclass(WithoutHooks), super().forward(x)
+
+    model = nn.Sequential(Two(2, 2))
+    with monitor(model, grads=True) as health:
+        model(ones(2, 2))[1].sum().backward()
+    assert "no numbers to read: '0'" in str(health)
+    assert {row.kind for row in health.rows if row.module == "0"} == {"output", "gradient"}
+
+
+def test_the_bytes_that_an_object_holds_are_counted_and_no_tensor_twice() -> None:
+    class Cache:
+        def __init__(self, keys: Tensor, values: Tensor) -> None:
+            self.keys, self.values = keys, values
+
+    x = ones(2, 2)
+    assert nbytes((x, Cache(x, ones(3)))) == 4 * (4 + 3)

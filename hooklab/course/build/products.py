@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 import tomllib
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ import hooklab
 from hooklab.course.build.draft import HARDEST, Draft, minutes_of
 from hooklab.course.build.running import ANSWERS, Finding, findings
 from hooklab.course.build.sources import FOLDER, Cell, Problem, Variant, calls_in, parsed, shortened, stubbed
+from hooklab.course.files import write_whole
 
 _v4: Any = v4  # nbformat has no types for it
 
@@ -98,12 +98,7 @@ def write(text: str, path: Path) -> bool:
     if path.is_file() and path.read_bytes() == content:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_whole(content, path)
     return True
 
 

@@ -1,6 +1,6 @@
 """The class as a platform exports it, `--students class.csv`: who is in it, and the same table with their points.
 
-It is taken as it comes: Moodle's grading worksheet ("Identifier", "Full name", "Grade"), Canvas's gradebook ("Student",
+It may be Moodle's grading worksheet ("Identifier", "Full name", "Grade"), Canvas's gradebook ("Student",
 "ID"), or any table with a column for the name, or first and last names, and perhaps one for the number.
 """
 
@@ -25,31 +25,31 @@ _NUMBER = ("identifier", "id", "number", "id number", "student id", "orgdefinedi
 _NAME = ("full name", "student", "name", "student name")
 _FIRST, _LAST = ("first name", "firstname", "given name"), ("last name", "lastname", "surname", "family name")
 _GRADE = ("grade", "points")
-_NOBODY = re.compile(r"\s*points possible|student,? test", re.I)  # rows of Canvas's that are no students
+STRANGER = "is not on the class list, or has a name that several people on it have"
+_NOBODY = re.compile(r"\s*points possible|student,? test", re.I)  # rows of Canvas's gradebook that aren't students
 
 
 @dataclass(frozen=True)
 class ClassList:
-    """A class: its table's lines as they came, and for each student of it the line, the number and the name."""
+    """A class: the lines of its table, and each student's line, number and name."""
 
     header: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
-    students: dict[str, int]  # a name nobody else has -> the line
+    students: dict[str, int]  # the name, with the number where two people share it -> the line
     who: dict[str, Who]
 
     def match(self, submissions: Sequence[Submission]) -> list[Submission]:
-        """Return a submission for each student of the class, and those of whom the list does not know.
+        """Return a submission for each student on the list, and those that belong to nobody on it.
 
-        By number where both have one, and by the whole name otherwise; a name that fits several is none's.
+        Numbers are compared where both have one, and whole names otherwise. A name that fits several people fits none.
         """
         found = {name: Submission(name) for name in self.students}
         others = []
         for one in submissions:
             name = self._name_of(one.who)
             if name is None:
-                why = "not on the class list, or not one person alone"
                 others.append(one)
-                one.faults.append(why)
+                one.faults.append(STRANGER)
             else:
                 found[name].join(one)
         return sorted([*found.values(), *others], key=lambda one: one.student)
@@ -61,7 +61,7 @@ class ClassList:
         return fitting[0] if len(fitting) == 1 else None
 
     def with_points(self, graded: Sequence[Graded], lessons: dict[int, Lesson]) -> str:
-        """Return the table with everybody's sum in its column for the grade, or in a new one: a file to upload."""
+        """Return the table to upload: everybody's points are in its column for the grade, or in a new last column."""
         sums: dict[str, int] = defaultdict(int)
         for one in graded:
             exercises = lessons[one.lesson].exercises if one.lesson in lessons else ()
@@ -81,7 +81,7 @@ class ClassList:
 
 
 def read_class(path: Path) -> ClassList:
-    """Read a class. Raises Refused, in one sentence, for a table in which nobody can be found."""
+    """Read a class list. Raises Refused, with one sentence, if no student can be found in the table."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:

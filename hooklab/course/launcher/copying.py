@@ -7,12 +7,12 @@ and EDITIONS after the file it is about: an interrupted copy goes on at the next
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from hooklab.course.files import write_whole
 from hooklab.course.launcher.programs import say
 
 MINE = "my-lessons"
@@ -36,11 +36,11 @@ def bring_up_to_date(root: Path) -> Path:
             target = place_for(lesson, folder, edition, copied_from)
             if target is None:  # this edition is beside the learner's notebook already
                 continue
-            write(lesson.read_bytes(), target)
+            write_whole(lesson.read_bytes(), target)
             if target.name != lesson.name:
                 say(f"{MINE}/{lesson.name} is yours and stays; the lesson's new edition is {target.name}, beside it")
             copied_from[target.name] = edition
-            write(json.dumps(copied_from, indent=1).encode(), record)
+            write_whole(json.dumps(copied_from, indent=1).encode(), record)
     return folder
 
 
@@ -84,13 +84,3 @@ def shown(outputs: list[dict[str, Any]]) -> list[Any]:
 def joined(text: Any) -> Any:
     """A text that a notebook may hold as a list of lines."""
     return "".join(text) if isinstance(text, list) else text
-
-
-def write(content: bytes, path: Path) -> None:
-    """Write a file, whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from hooklab.course.root import find_root
 
 __all__ = ["build", "main"]
 
-OURS = ".nojekyll"  # for GitHub Pages: folders such as _static are part of the site; and a mark of what may be replaced
+OURS = ".hooklab-site"  # the list of what a build wrote: only these files are replaced by the next one
 CONFIGURATION: dict[str, Any] = {
     "project": "PyTorch hooks",
     "html_title": "PyTorch hooks",
@@ -76,7 +76,7 @@ def build(root: Path, folder: Path, *, with_solutions: bool = False, address: st
 
     Args:
         root: the course's folder.
-        folder: what is in it is replaced.
+        folder: what an earlier build wrote there is replaced, and everything else stays.
         with_solutions: show the solutions.
         address: where the site will be, ending in a slash; links to it then show a picture.
     """
@@ -112,8 +112,7 @@ def build(root: Path, folder: Path, *, with_solutions: bool = False, address: st
         extension.connect(app, {one.name: one for one in made}, address)
         app.build()
         _finish(out, lessons)
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(out, folder)
+        _put(out, folder)
     return warnings.getvalue()
 
 
@@ -124,6 +123,16 @@ def _finish(out: Path, lessons: list[Path]) -> None:
     (out / NOTEBOOKS).mkdir()
     for lesson in lessons:
         shutil.copy(lesson, out / NOTEBOOKS / lesson.name)
-    (out / OURS).touch()
+    (out / ".nojekyll").touch()  # for GitHub Pages: folders such as _static are part of the site
     for name in (".buildinfo", "objects.inv"):
         (out / name).unlink(missing_ok=True)
+
+
+def _put(out: Path, folder: Path) -> None:
+    """Put a finished site in the place of an earlier one."""
+    mark = folder / OURS
+    for name in mark.read_text(encoding="utf-8").splitlines() if mark.is_file() else []:
+        (folder / name).unlink(missing_ok=True)
+    shutil.copytree(out, folder, dirs_exist_ok=True)
+    names = sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file())
+    mark.write_text("\n".join(names), encoding="utf-8")

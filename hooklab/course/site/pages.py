@@ -24,7 +24,7 @@ from hooklab.course.site.guesses import meaning, question, slug
 START = "00_start_here"
 NOTEBOOKS = "notebooks"  # the folder of the site with the lessons to download
 _LINK = re.compile(r"\]\((\d\d_\w+)\.ipynb(#[^)\s]*)?\)")
-_WITHIN = re.compile(r"\]\(#[A-Z][\w-]*\)")  # to a heading of the same page: in small letters on the site
+_WITHIN = re.compile(r"\]\(#[A-Z][\w-]*\)")  # a heading on the same page: Sphinx writes its id in lower case
 _HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.M)
 _DROPPED = {"predict", "progress", "check"}
 

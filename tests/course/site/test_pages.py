@@ -142,9 +142,19 @@ def test_the_library_is_explained_with_links_to_torch(site):
     assert 'href="https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html' in text
 
 
-def test_two_builds_give_the_same_bytes(site, tmp_path):
+def write(folder, name, text):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+
+
+def test_a_second_build_gives_the_same_bytes_and_replaces_only_what_the_first_wrote(site, tmp_path):
     again = tmp_path / "again"
+    write(again, OURS, "gone.html")  # an earlier build, in a branch that somebody publishes
+    write(again, "gone.html", "")
+    write(again, "CNAME", "hooks.example")
     assert main([str(again)]) == 0
+    assert (again / "CNAME").read_text() == "hooks.example"
+    (again / "CNAME").unlink()
     files = [file.relative_to(site) for file in site.rglob("*") if file.is_file()]
     assert sorted(files) == sorted(file.relative_to(again) for file in again.rglob("*") if file.is_file())
     assert [file for file in files if (site / file).read_bytes() != (again / file).read_bytes()] == []
@@ -155,4 +165,3 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path, capsys):
     assert main([str(tmp_path)]) == 2
     assert "not empty" in capsys.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
-    assert not (tmp_path / OURS).exists()
