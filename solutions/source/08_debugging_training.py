@@ -110,7 +110,7 @@ assert y[0] == 0.0 and x.grad[0].isnan() and x.grad[1] == 0.5, (
 # %% [markdown]
 # Other functions have a finite value at 0, too. How about their gradients?
 
-# %%
+# %% tags=["folded"]
 def gradient_at_zero(function):
     x = torch.zeros(2, requires_grad=True)
     result = function(x)
@@ -118,6 +118,7 @@ def gradient_at_zero(function):
     return torch.autograd.grad(result.sum(), x)[0].tolist()
 
 
+print("What came out:")
 print("sqrt:                             ", gradient_at_zero(torch.sqrt))
 print("sqrt times 0:                     ", gradient_at_zero(lambda x: x.sqrt() * 0))
 print("a vector's length, by hand:       ", gradient_at_zero(lambda x: x.square().sum().sqrt()))
@@ -125,7 +126,7 @@ print("a vector's length, by x.norm():   ", gradient_at_zero(lambda x: x.norm())
 assert gradient_at_zero(torch.sqrt)[0] == float("inf") and gradient_at_zero(lambda x: x.norm()) == [0.0, 0.0]
 
 # %% [markdown]
-# And this is how you fix the logarithm: put a harmless number into the branch that isn't taken.
+# With `torch.where`, one way is always safe: put a harmless number into the branch that isn't taken.
 
 # %%
 mended = torch.tensor([0.0, 2.0], requires_grad=True)
@@ -135,13 +136,13 @@ print("gradient:", mended.grad.tolist())
 assert mended.grad.tolist() == [0.0, 0.5]
 
 # %% [markdown]
-# A forward hook finds all of these healthy. Put a tensor hook on each output (lesson 2): the first nan **arrives** at some
-# output, and who made it comes after that output in the forward.
+# A forward hook sees nothing wrong in any of these. Put a tensor hook on each output (lesson 2): what made the first nan
+# comes, in the forward pass, right after the output at which that nan **arrives**.
 #
 # ## One curve, three illnesses
 #
-# Most trainings that fail do not even give a nan. Here are three patients. They read digits; a loss of 2.30, the
-# logarithm of 10, is guessing.
+# Most trainings that fail don't even produce a nan. Here are three patients. They read digits; a loss of 2.30, the
+# logarithm of 10, means that they are guessing.
 
 # %%
 ill = {name: patient(name).train() for name in "ABD"}

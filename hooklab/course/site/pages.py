@@ -216,9 +216,8 @@ def _code(cell: Cell, tags: set[str], asked: str) -> Iterator[Cell]:
 
 def _how_to_check(file: str, id: str) -> str:
     return (
-        f'<p class="how">To have your answer to {html.escape(id)} checked, <a href="{NOTEBOOKS}/{file}" download>'
-        "download the notebook</a>, put it into <code>lessons/</code> of the course and run "
-        "<code>python -m hooklab lab</code> there.</p>"
+        f'<p class="how">To check your answer to {html.escape(id)}, run <code>python -m hooklab lab</code> in the '
+        f'course\'s folder and open this lesson. (<a href="{NOTEBOOKS}/{file}" download>Download the notebook</a>)</p>'
     )
 
 

@@ -111,7 +111,7 @@ def test_a_copy_that_was_interrupted_goes_on_at_the_next_start(
         os.rename(old, new)
 
     with monkeypatch.context() as patched:
-        patched.setattr("hooklab.course.launcher.copying.os.replace", replace)
+        patched.setattr("hooklab.course.files.os.replace", replace)
         with pytest.raises(KeyboardInterrupt):
             bring_up_to_date(course)
     bring_up_to_date(course)
