@@ -438,14 +438,14 @@ assert same[0] < 0.8 and same[1] > 0.95  # the answers of the second do not mind
 # of each network: where do the domains lie, and where the classes?
 #
 # This is **gradient reversal**, the heart of
-# [domain-adversarial training](https://arxiv.org/abs/1505.07818). It took no layer of its own, and no change to the network's
-# code. (What keeps the two from turning in circles, the docstring of `transfer.train` says.)
+# [domain-adversarial training](https://arxiv.org/abs/1505.07818). It needed no extra layer and no change to the network's code.
+# (The docstring of `transfer.train` says what keeps the two parts from chasing each other in circles.)
 
 # %% [markdown]
 # ## Change what comes in
 #
-# In all this, the module's own parameters did not notice. What if they should? One document looks for their gradients in
-# `grad_input`:
+# So far, no hook has changed the gradients of the module's own parameters. What if you want to change these? One document looks
+# for them in `grad_input`:
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 5.3 · Mend it: the documents' hook

@@ -310,11 +310,11 @@ print("after a reset:", after_reset, "  after remove():", compiled(one).item() =
 assert after_reset and compiled(one).item() != 7
 
 # %% [markdown] tags=["field", "field-57"]
-# So register **before** the first compiled call, or call `torch.compiler.reset()` afterwards. A hook that was recorded and is
-# removed is noticed. ([A thread about it](https://github.com/pytorch/pytorch/issues/117758))
+# So register **before** the first compiled call, or call `torch.compiler.reset()` afterwards. If you remove a
+# hook that was recorded, torch notices, and records again. ([A thread about it](https://github.com/pytorch/pytorch/issues/117758))
 #
-# `hooklab` goes another way. While a block of `capture`, `edit` or `monitor` is open, compiled models run eagerly, so every hook runs,
-# whenever it came. Afterwards the recorded graphs are back.
+# `hooklab` does it differently. While a block of `capture`, `edit` or `monitor` is open, compiled models run eagerly, so every hook
+# runs, no matter when it was registered. Afterwards, the recorded graphs are used again.
 
 # %%
 with hooklab.capture(compiled, "0") as seen:
