@@ -105,7 +105,7 @@ def new_course(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(
         package / "course/launcher", root / "hooklab/course/launcher", ignore=shutil.ignore_patterns("__pycache__")
     )
-    for name in ["__init__.py", "__main__.py", "course/__init__.py", "course/progress.py", "course/root.py"]:
+    for name in ["__init__.py", "__main__.py", *(f"course/{file.name}" for file in (package / "course").glob("*.py"))]:
         shutil.copy(package / name, root / "hooklab" / name)
     (root / "requirements.txt").write_text("# tested\ntiny==1.0\n-e .\n")
     (root / "requirements-dev.txt").write_text("-r requirements.txt\nbig==2.0\n")
