@@ -278,7 +278,7 @@ def _lacking(course: Course, lesson: Lesson, cells: list[Cell], file: str) -> li
 
 def _minutes_problems(lesson: Lesson, cells: list[Cell], minutes: Minutes | None, file: str) -> Iterator[Problem]:
     """Hold the minutes on the lesson's card and in its row of the README against those computed, if they are known."""
-    said = _ON_CARD.search(cells[0].text)
+    said = on_card(cells)
     if said is None:
         form = f"**{words.TIME}** {minutes.core if minutes else '…'} {words.MINUTES}"
         form += f", {words.AND} {minutes.more} …" if minutes and minutes.more else ""
@@ -289,7 +289,7 @@ def _minutes_problems(lesson: Lesson, cells: list[Cell], minutes: Minutes | None
     lines = readme.read_text(encoding="utf-8").split("\n") if readme.is_file() else []
     link = f"[{lesson.name}](lessons/{lesson.name}.ipynb)"
     number, row = next(((number, line) for number, line in enumerate(lines, 1) if link in line), (None, ""))
-    said = _IN_ROW.search(row)
+    said = _read_minutes(_IN_ROW, row)
     if said is None:
         form = f"| {lesson.number} | {link} | the question | {minutes or '…'} | what one needs before |"
         yield Problem("README.md", f"no row of {lesson.name} with its minutes in the table of lessons: {form}", number)
@@ -297,8 +297,17 @@ def _minutes_problems(lesson: Lesson, cells: list[Cell], minutes: Minutes | None
         yield Problem("README.md", f"the row of {lesson.name}: {fault}", number)
 
 
-def _off(said: re.Match[str], needed: Minutes) -> str | None:
-    stated = Minutes(int(said["core"]), int(said["more"] or 0))
+def on_card(cells: list[Cell]) -> Minutes | None:
+    """Return the minutes that the lesson's card gives, if it does."""
+    return _read_minutes(_ON_CARD, cells[0].text)
+
+
+def _read_minutes(pattern: re.Pattern[str], text: str) -> Minutes | None:
+    found = pattern.search(text)
+    return Minutes(int(found["core"]), int(found["more"] or 0)) if found else None
+
+
+def _off(stated: Minutes, needed: Minutes) -> str | None:
     pairs = ((stated.core, needed.core), (stated.more, needed.more))
     if any(abs(one - other) > max(1, TOLERANCE * other) for one, other in pairs):
         return f"{stated} minutes, computed are {needed}"
@@ -308,20 +317,26 @@ def _off(said: re.Match[str], needed: Minutes) -> str | None:
 # --- minutes
 
 
+def minutes_by_cell(cells: list[Cell], exercises: list[Exercise]) -> list[tuple[float, float]]:
+    """Return the minutes that each cell takes now, and those that can wait; an exercise's are at its card."""
+    found: list[tuple[float, float]] = []
+    cards = {one.card.number: one for one in exercises}
+    is_behind = False  # the recap
+    for cell in cells:
+        is_behind = is_behind or _is_more(cell)
+        one = cards.get(cell.number)
+        reading, solving = _reading(cell), one.minutes if one else 0
+        now = (not is_behind) * (reading + solving * (not one or one.points < HARDEST))
+        found.append((now, reading + solving - now))
+    return found
+
+
 def _computed(cells: list[Cell], exercises: list[Exercise]) -> Minutes:
-    last = next((cell.number for cell in cells if _is_more(cell)), len(cells) + 1)
-    core = sum(minutes_of(cell) for cell in cells if cell.number < last)
-    more = sum(minutes_of(cell) for cell in cells if cell.number >= last)
-    for one in exercises:
-        if one.points == HARDEST or one.card.number >= last:
-            more += one.minutes
-        else:
-            core += one.minutes
+    core, more = map(sum, zip(*minutes_by_cell(cells, exercises), strict=True))
     return Minutes(round(core), round(more))
 
 
-def minutes_of(cell: Cell) -> float:
-    """Return the minutes that a cell takes to read, without the time for an exercise."""
+def _reading(cell: Cell) -> float:
     if cell.kind == "markdown":
         return len(_FOLDED.sub("", cell.text).split()) / WORDS_A_MINUTE
     lines = sum(bool(line.strip()) for line in stubbed(cell.text).split("\n"))

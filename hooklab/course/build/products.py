@@ -15,8 +15,8 @@ import ast
 import json
 import re
 import tomllib
-from collections.abc import Iterator
-from itertools import groupby
+from collections.abc import Callable, Iterator
+from itertools import accumulate, groupby, pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,9 @@ import nbformat
 from nbformat import v4
 
 import hooklab
-from hooklab.course.build.draft import HARDEST, Draft, minutes_of
+from hooklab.course.build.draft import Draft, Minutes, minutes_by_cell, on_card
 from hooklab.course.build.running import ANSWERS, Finding, findings
-from hooklab.course.build.sources import FOLDER, Cell, Problem, Variant, calls_in, parsed, shortened, stubbed
+from hooklab.course.build.sources import FOLDER, Cell, Lesson, Problem, Variant, calls_in, parsed, shortened, stubbed
 from hooklab.course.files import write_whole
 
 _v4: Any = v4  # nbformat has no types for it
@@ -40,8 +40,9 @@ FOLDED = {"collapsed": True, "jupyter": {"outputs_hidden": True}}
 # Code that JupyterLab shows as three dots behind its first line, `reveal(…)`: its asserts would tell the answer.
 HIDDEN = {"jupyter": {"source_hidden": True}}
 
-MOST_REASONS = 10  # of an exercise, on the teacher's page
+MOST_REASONS = 10  # on the teacher's page
 OWN = ("## On the board", "## Two questions to discuss", "## What can be left out")
+SHARED = Path(__file__).parents[1] / "exercises" / "reasons.toml"  # what all lessons share
 _PART = re.compile(r"^## (.+)$", re.M)
 
 
@@ -148,13 +149,14 @@ def _at(file: str, cells: list[Any], index: int, what: str) -> Problem:
 
 
 def teachers_page(draft: Draft) -> str:
-    """Return the page; it depends on the lesson's source, predictions, reasons and hand-written part alone."""
+    """Return the page; it depends on the files of the lesson alone, and on what came out in its notebook."""
     lesson, title = draft.lesson, draft.cells[0].text.split("\n")[0].lstrip("# ")
+    minutes = on_card(draft.cells) or draft.minutes
     parts = [
         f"# For the teacher: {title}",
         "Not for students: `python -m hooklab handout` leaves it out.",
-        f"## {draft.minutes} minutes\n\n{_table(draft)}",
-        f"## Predict together\n\n{_predictions(lesson.own / 'predictions.py')}",
+        f"## {minutes} minutes\n\n{_table(draft, minutes)}",
+        f"## Predict together\n\n{_predictions(draft)}",
         lesson.teaching.read_text(encoding="utf-8").strip() if lesson.teaching.is_file() else "",
         f"## Misconceptions to expect\n\n{_misconceptions(draft)}",
     ]
@@ -179,15 +181,24 @@ def write_page(draft: Draft) -> bool:
     return draft.lesson.teaching.is_file() and write(teachers_page(draft), draft.lesson.page)
 
 
-def _table(draft: Draft) -> str:
-    """The parts of the lesson with their minutes and exercises."""
-    rows = ["| part | minutes | exercises |", "|---|---|---|"]
-    for title, cells in _parts(draft.cells):
-        exercises = [one for one in draft.exercises if one.card in cells]
-        minutes = sum(map(minutes_of, cells)) + sum(one.minutes for one in exercises)
-        marked = [f"{one.id} {'●' * one.points}" + (" can wait" if one.points == HARDEST else "") for one in exercises]
-        rows.append(f"| {title} | {round(minutes) or '<1'} | {', '.join(marked)} |")
+def _table(draft: Draft, minutes: Minutes) -> str:
+    """The parts of the lesson with their exercises, and the minutes of the lesson's card, shared out among them."""
+    parts, needed = list(_parts(draft.cells)), minutes_by_cell(draft.cells, draft.exercises)
+    core, more = (
+        _shared_out(whole, [sum(needed[cell.number - 1][kind] for cell in cells) for _, cells in parts])
+        for kind, whole in enumerate((minutes.core, minutes.more))
+    )
+    rows = ["| part | minutes | can wait | exercises |", "|---|---|---|---|"]
+    for (title, cells), now, later in zip(parts, core, more, strict=True):
+        exercises = [f"{one.id} {'●' * one.points}" for one in draft.exercises if one.card in cells]
+        rows.append(f"| {title} | {now or '<1' * (not later)} | {later or ''} | {', '.join(exercises)} |")
     return "\n".join(rows)
+
+
+def _shared_out(whole: int, parts: list[float]) -> list[int]:
+    """Return whole numbers in the proportion of the parts; their sum is `whole`."""
+    sums = [round(whole * one / (sum(parts) or 1)) for one in accumulate(parts)]
+    return [after - before for before, after in pairwise([0, *sums])]
 
 
 def _parts(cells: list[Cell]) -> Iterator[tuple[str, list[Cell]]]:
@@ -200,36 +211,81 @@ def _parts(cells: list[Cell]) -> Iterator[tuple[str, list[Cell]]]:
         yield title, [cell for _, cell in group]
 
 
-def _predictions(path: Path) -> str:
-    """Each question with its choices and the picture of the machine that leads to each."""
+def _predictions(draft: Draft) -> str:
+    """Each question with what can be answered, a tick at what came out, and a link to its cell."""
+    places = {id: cell.number for cell in draft.cells for id in cell.called_with("predict")}
+    came = _what_came_out(draft)
     lines = []
-    for call in calls_in(parsed(path), "prediction", "number"):
-        texts = _texts(call)
-        lines.append(f"- **{texts[0]}** {texts[1]}")
-        for choice in call.args:
-            if isinstance(choice, ast.Call) and len(_texts(choice)) > 1:
-                answer, *_, why = _texts(choice)
-                lines.append(f"    - *{answer}*: {why}")
+    for call in calls_in(parsed(draft.lesson.own / "predictions.py"), "prediction", "number"):
+        id, question, *_ = _texts(call)
+        place = places.get(id, 1)
+        link = f"../{FOLDER['lesson']}/{draft.lesson.name}.ipynb#cell-id={draft.ids[place - 1]}"
+        lines.append(f"- **{id}** {question} ([cell {place}]({link}))")
+        for number, (answer, why) in enumerate(_answers(call)):
+            is_right = came.get(id) == (number if isinstance(answer, str) else answer)
+            lines.append(f"    - {'✓ ' if is_right else ''}*{answer}*: {why}")
     return "\n".join(lines) or "None."
 
 
+def _answers(call: ast.Call) -> list[tuple[Any, str]]:
+    """Return the choices of a prediction, or the numbers that it foresees, each with what is said to it."""
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if foreseen := [ast.literal_eval(one) for one in values if isinstance(one, ast.Dict)]:
+        return list(foreseen[0].items())
+    choices = [_texts(one) for one in values if isinstance(one, ast.Call)]
+    return [(texts[0], texts[-1]) for texts in choices]
+
+
+def _what_came_out(draft: Draft) -> dict[str, float]:
+    """Return the right answer of each prediction, as `reveal` has left it in the lesson's notebook."""
+    notebook = draft.lesson.notebook("lesson")
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"] if notebook.is_file() else []
+    found: dict[str, float] = {}
+    for cell, stored in zip(draft.cells, cells, strict=False):
+        for output in stored.get("outputs", []):
+            right = output.get("metadata", {}).get("hooklab", {}).get("right")
+            found |= {id: right for id in cell.called_with("reveal") if right is not None}
+    return found
+
+
 def _misconceptions(draft: Draft) -> str:
-    """The reasons that the checks of each exercise give, the first ten of each in the order of the lesson's file."""
-    path = draft.lesson.reasons
-    reasons = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    """The first reasons of each exercise that does not wait, in the order of the lesson's data, each of them once."""
+    needed = minutes_by_cell(draft.cells, draft.exercises)
+    exercises = [one for one in draft.exercises if not needed[one.card.number - 1][1]]  # the others can wait
+    sentences = {one.id: _reasons(draft.lesson, one.id) for one in exercises}
+    chosen: dict[str, str] = {}  # sentence -> exercise
+    for row in zip_longest(*([(id, one) for one in said] for id, said in sentences.items())):
+        for id, sentence in filter(None, row):
+            if len(chosen) < MOST_REASONS:
+                chosen.setdefault(sentence, id)
     lines = []
-    for one in draft.exercises:
-        lines.append(f"- **{one.id} · {one.title}**")
-        sentences = list(reasons.get(one.id, {}).values()) or _said_to_wrong_answers(draft, one.id)
-        lines += [f"    - {sentence}" for sentence in sentences[:MOST_REASONS]]
+    for one in exercises:
+        said = [f"    - {sentence[0].upper()}{sentence[1:]}" for sentence, id in chosen.items() if id == one.id]
+        lines += [f"- **{one.id} · {one.title}**", *said] if said else []
     return "\n".join(lines) or "None: the lesson has no exercise."
 
 
-def _said_to_wrong_answers(draft: Draft, id: str) -> list[str]:
-    """What the check says to the named wrong answers of an exercise that has no misconceptions as programs yet."""
-    path = draft.lesson.root / "tests" / "course" / f"lesson{draft.lesson.number:02d}" / "wrong.py"
-    calls = [_texts(call) for call in calls_in(parsed(path), "wrong")]
-    return [texts[-1] for texts in calls if texts[0] == id]
+def _reasons(lesson: Lesson, id: str) -> list[str]:
+    """Return what the check of an exercise says to each misconception, in at most two sentences."""
+    own = _loaded(lesson.reasons, tomllib.loads)
+    said = {
+        **_loaded(SHARED, tomllib.loads)["shared"],
+        **own.get("shared", {}),
+        **own.get(id, {}),
+    }
+    labels = _loaded(lesson.own / "records.json", json.loads).get(id, {}).get("misconceptions") or own.get(id, {})
+    return [_in_short(said[label]).replace("{name}", "your function") for label in labels if label in said]
+
+
+def _loaded(path: Path, loads: Callable[[str], Any]) -> Any:
+    return loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _in_short(text: str) -> str:
+    """Return the sentence that says what the code does, and the last one, which says what to do."""
+    sentences = re.split(r"(?<=[.?!]) (?=[A-Z`])", text)
+    does = next((one for one in sentences if one.startswith("You")), sentences[0])
+    return " ".join(dict.fromkeys([does, sentences[-1]]))
 
 
 def _texts(call: ast.Call) -> list[str]:

@@ -1,12 +1,15 @@
 import json
 import os
+import re
 from pathlib import Path
 
 import nbformat
 import pytest
 
+from hooklab.course.build.draft import on_card
 from hooklab.course.build.products import (
     METADATA,
+    MOST_REASONS,
     OWN,
     serialise,
     skeleton,
@@ -15,7 +18,7 @@ from hooklab.course.build.products import (
     write,
     write_page,
 )
-from tests.course.build.made_up import PREDICTIONS, TINY, changed, draft_of
+from tests.course.build.made_up import ASKED, PREDICTIONS, TINY, changed, draft_of
 
 COPIES = "\n# %%\nprint()\n\n# %%\nprint()\n"
 TEXT = "".join(f"{heading}\n\nSome words.\n\n" for heading in OWN)
@@ -132,16 +135,39 @@ def test_an_interrupted_writing_leaves_the_old_file_and_nothing_else(
 
 
 def test_the_page_has_minutes_predictions_misconceptions_and_the_teachers_own_words(tmp_path: Path) -> None:
-    made = draft_of(tmp_path, predictions=PREDICTIONS)
+    made = draft_of(tmp_path, TINY + ASKED, predictions=PREDICTIONS)
     made.lesson.teaching.write_text(TEXT, encoding="utf-8")
+    ran = skeleton(made, "lesson")
+    told = next(cell for cell in ran.cells if cell.source.startswith("reveal("))
+    told.outputs = [nbformat.v4.new_output("display_data", metadata={"hooklab": {"right": 1}})]
+    write(serialise(ran), made.lesson.notebook("lesson"))
 
     page = teachers_page(made)
 
-    assert f"## {made.minutes} minutes" in page
+    assert f"## {on_card(made.cells)} minutes" in page
     assert f"| 9.1 {'●' * made.exercises[0].points}" in page
-    assert "- **9.a** What is 1 + 2?\n    - *3*: \n    - *12*: " in page
+    asked = next(id for cell, id in zip(made.cells, made.ids, strict=True) if cell.called_with("predict"))
+    assert "- **9.a** What is 1 + 2? ([cell " in page
+    assert f"](../lessons/09_tiny.ipynb#cell-id={asked}))\n" in page
+    assert "\n    - *3*: \n    - ✓ *12*: " in page
     assert "    - You joined two strings." in page
     assert "## On the board\n\nSome words." in page
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "solutions").glob("*.md")), ids=lambda path: path.stem[:2])
+def test_a_page_can_be_taught_from(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    core, more = re.findall(r"^## (\d+)(?: \+ (\d+))? minutes", text, re.M)[0]
+    rows = re.findall(r"^\| .* \| (<?\d*) \| (\d*) \| .*\|$", text, re.M)
+    expected = text.split("## Misconceptions to expect")[1].split("\n    - ")[1:]
+
+    assert [sum(int(row[kind]) for row in rows if row[kind].isdecimal()) for kind in (0, 1)] == [
+        int(core),
+        int(more or 0),
+    ]
+    assert text.count("    - ✓ ") == len(re.findall(r"^- \*\*\d+\.[a-z]\*\* ", text, re.M)) > 0
+    assert 0 < len(expected) <= MOST_REASONS
+    assert max(len(re.findall(r"[.?!] (?=[A-Z`])", sentence.split("\n")[0])) for sentence in expected) <= 1
 
 
 def test_a_page_that_is_not_what_the_sources_make_is_told(tmp_path: Path) -> None:
