@@ -23,6 +23,7 @@ from hooklab.course.classroom.reading import Handed, Unreadable, read_notebook
 from hooklab.course.classroom.sandbox import Limits
 from hooklab.course.classroom.verdicts import STOPPED, Interrupted, Verdict, grade_notebook
 
+COPIED = "the same answers, letter for letter"
 _TELLING = 8  # lines that two students do not write alike by chance
 NONE = -1  # in the place of a lesson's number: lesson 0 is one
 
@@ -160,7 +161,7 @@ class Kept:
 
 def _read(submission: Submission) -> tuple[list[Notebook], list[str]]:
     """Return the notebooks of a submission that belong to a lesson, and a sentence about each other one."""
-    notebooks, notes = [], list(submission.faults)
+    notebooks, notes = [], list(dict.fromkeys(submission.faults))
     for file in submission.read():
         if file.fault:
             notes.append(file.fault)
@@ -193,10 +194,10 @@ def _with_copies_noted(found: list[Graded]) -> list[Graded]:
         owners[_answers(one.verdicts)].append(one.student)
     noted = []
     for one in found:
-        others = [owner for owner in owners[_answers(one.verdicts)] if owner != one.student]
+        alike = sorted(set(owners[_answers(one.verdicts)]))
         is_telling = sum(text.count("\n") for text in _answers(one.verdicts)) >= _TELLING
-        note = f"the same answers, letter for letter: {', '.join(others)}"
-        noted.append(replace(one, notes=(*one.notes, note)) if others and is_telling else one)
+        note = f"{COPIED}: {', '.join(alike)} (lesson {one.lesson})"
+        noted.append(replace(one, notes=(*one.notes, note)) if len(alike) > 1 and is_telling else one)
     return noted
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from hooklab.course.classroom.grading import Graded
+from hooklab.course.classroom.grading import COPIED, Graded
 from hooklab.course.classroom.lessons import Exercise, Lesson
 from hooklab.course.classroom.pages import STATES, details, page
 from hooklab.course.classroom.reasons import NO_MISCONCEPTION, by_frequency, in_two
 from hooklab.course.classroom.verdicts import Verdict, points_of
 
 _MOST_COMMON = 3
-_UNTRIED = {"not attempted", "not handed in"}
+_UNTRIED, _STUCK = {"not attempted", "not handed in"}, {"not yet", "stopped"}
 # What a teacher may want to know, and need not look into.
-_HARMLESS = re.compile("is older, or untouched|handed in as well|no check has seen|the answer is called|is taken for")
+_HARMLESS = re.compile(
+    "is older, or untouched|handed in as well|no check has seen|the answer is called|is taken for|told apart by"
+)
 
 
 def report(graded: Sequence[Graded], lessons: dict[int, Lesson], files: dict[str, str], unprotected: str) -> str:
@@ -30,11 +33,14 @@ def report(graded: Sequence[Graded], lessons: dict[int, Lesson], files: dict[str
     parts = [_lesson([one for one in graded if one.lesson == number], lesson) for number, lesson in lessons.items()]
     is_begun = [any(set(row["states"]) - _UNTRIED for row in one["rows"]) for one in parts]
     parts = [one for one, begun in zip(parts, is_begun, strict=True) if begun or not any(is_begun)]
+    notes = _to_look_at([one for one in graded if one.lesson in lessons])
     return page(
         "report.html",
         students=len({one.student for one in graded}),
         lessons=parts,
         lost=[one for one in graded if one.lesson not in lessons],
+        notes=[line for line in notes if not _HARMLESS.search(line)],
+        harmless=[line for line in notes if _HARMLESS.search(line)],
         files=files,
         unprotected=unprotected,
     )
@@ -50,7 +56,6 @@ def _lesson(graded: Sequence[Graded], lesson: Lesson) -> dict[str, Any]:
         for reason, verdicts, _, say in one["reasons"]
         if reason not in NO_MISCONCEPTION
     ]
-    notes = _to_look_at(graded)
     # An exception says less about what was not understood than any other reason does.
     reasons.sort(key=lambda one: (" raised " in one[1], -one[2]))
     return {
@@ -59,14 +64,15 @@ def _lesson(graded: Sequence[Graded], lesson: Lesson) -> dict[str, Any]:
         "exercises": exercises,
         "common": reasons[:_MOST_COMMON],
         "done": [column.count("correct") for column in columns],
-        "untried": [
-            (one, sum(state in _UNTRIED for state in column))
+        "stuck": [
+            (
+                one,
+                [row["student"] for row, state in zip(rows, column, strict=True) if state in _STUCK],
+                sum(state in _UNTRIED for state in column),
+            )
             for one, column in zip(lesson.exercises, columns, strict=True)
-            if _UNTRIED.intersection(column)
         ],
         "used": [name for name in STATES if any(name in column for column in columns)],
-        "notes": [line for line in notes if not _HARMLESS.search(line)],
-        "harmless": [line for line in notes if _HARMLESS.search(line)],
     }
 
 
@@ -80,16 +86,22 @@ def _row(one: Graded, lesson: Lesson) -> dict[str, Any]:
 
 
 def _to_look_at(graded: Sequence[Graded]) -> list[str]:
-    """All that the teacher is told, one line for each student and place."""
-    lines = []
+    """All that the teacher is told, one line for each student and place; what several have in common is one line."""
+    lessons = defaultdict[str, list[int]](list)
+    lines = defaultdict[tuple[str, str], list[int]](list)
     for one in graded:
-        lines += [f"{one.student}: {note}" for note in one.notes]
+        lessons[one.student].append(one.lesson)
+        for note in one.notes:
+            lines["" if note.startswith(COPIED) else one.student, note].append(one.lesson)
         for id, verdict in one.verdicts.items():
-            if verdict.is_decided:
-                lines.append(f"{one.student}, {id}: you have decided: {verdict.remark}")
-            elif verdict.notes:
-                lines.append(f"{one.student}, {id}: {'; '.join(verdict.notes)}")
-    return lines
+            told = f"you have decided: {verdict.remark}" if verdict.is_decided else "; ".join(verdict.notes)
+            if told:
+                lines[f"{one.student}, {id}", told] = []
+    found = []
+    for (where, note), of in lines.items():
+        is_of_one = of and where and of != lessons[where]
+        found.append(": ".join(filter(None, [f"{where}, lesson {of[0]}" if is_of_one else where, note])))
+    return found
 
 
 def _exercise(graded: Sequence[Graded], exercise: Exercise) -> dict[str, Any]:
