@@ -142,7 +142,7 @@ def test_the_report_names_reasons_by_frequency_with_an_example_and_no_author() -
 
     page = Tags(written(*graded)["report.html"]).words
 
-    assert "A return is missing. (exercise 0.1, 3 of 5 students) Write it." in page
+    assert "A return is missing. Write it. (0.1: 3 of 5)" in page
     assert page.index("3 × A return is missing.") < page.index("1 × the numbers are others")
     assert "What to say: Write it." in page
     assert "Go back to “How a lesson works”" in page
@@ -155,8 +155,8 @@ def test_the_report_begins_with_what_was_not_understood_rather_than_with_an_exce
 
     page = Tags(written(*class_of(["ana", "bo"], raised), *class_of(["chen"], FORGOTTEN))["report.html"]).words
 
-    common = page[page.index("What most often went wrong") :]
-    assert common.index("A return is missing. (exercise 0.1, 1 of 3 students)") < common.index("raised NameError")
+    common = page[page.index("To teach next") :]
+    assert common.index("A return is missing. Write it. (0.1: 1 of 3)") < common.index("raised NameError")
 
 
 def test_the_report_shows_what_the_teacher_should_look_at() -> None:
@@ -175,9 +175,9 @@ def test_a_lesson_that_nobody_has_begun_has_no_chapter_and_harmless_notes_are_on
     page = Tags(written(*graded, Graded("ana", 3, "b.ipynb", verdicts))["report.html"]).words
 
     assert "puts out" not in page and "To look at" not in page
-    assert "Also: ana: ana.ipynb is older" in page
+    assert "Also: ana, lesson 0: ana.ipynb is older" in page
     untried = Tags(written(*class_of(["ana", "bo"], EMPTY), *class_of(["chen"], RIGHT))["report.html"]).words
-    assert "Not tried: 0.1 by 2 of 3." in untried
+    assert "2 not tried" in untried
 
 
 def test_somebody_without_a_notebook_is_in_every_output() -> None:
