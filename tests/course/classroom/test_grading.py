@@ -279,7 +279,7 @@ def test_the_same_answers_and_the_courses_own_are_pointed_out() -> None:
     found = _with_copies_noted([Graded(name, 3, verdicts=verdicts) for name, verdicts in students.items()])
 
     assert [one.notes[0].split(": ")[1] if one.notes else "" for one in found] == [
-        "the course's own solutions", "bo", "ana", "", "", ""
+        "copied, the course's own solutions (lesson 3)", "ana, bo (lesson 3)", "ana, bo (lesson 3)", "", "", ""
     ]  # fmt: skip
 
 
