@@ -4,7 +4,9 @@ import copy
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 # --- 11.1
 
@@ -216,6 +218,107 @@ def used_up(compiled, name, hook):
         return handle
 
 
+# --- 11.4: each is written into a script, so it stands by itself
+
+
+def local_gradient():
+    dist.init_process_group("gloo")
+    seen, model = [], DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model.module.weight.register_hook(seen.append)
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    return seen[0].tolist()
+
+
+def one_process_only():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    if dist.get_rank() == 0:
+        model(torch.tensor([[1.0, 2.0]])).sum().backward()
+    return model.module.weight.grad.tolist()
+
+
+def divides_again():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    return (model.module.weight.grad / dist.get_world_size()).tolist()
+
+
+def adds_up():
+    dist.init_process_group("gloo")
+    model = nn.Linear(2, 1, bias=False)
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    dist.all_reduce(model.weight.grad)
+    return model.weight.grad.tolist()
+
+
+def adds_up_and_halves():
+    dist.init_process_group("gloo")
+    model = nn.Linear(2, 1, bias=False)
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    dist.all_reduce(model.weight.grad)
+    return (model.weight.grad / 2).tolist()
+
+
+def same_data():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model(torch.tensor([[1.0, 2.0]])).sum().backward()
+    return model.module.weight.grad.tolist()
+
+
+def two_passes():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    for _ in range(2):
+        model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    return model.module.weight.grad.tolist()
+
+
+def in_the_first_only():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    if dist.get_rank() == 0:
+        return model.module.weight.grad.tolist()
+
+
+def keeps_the_tensor():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 1)).sum().backward()
+    return model.module.weight.grad
+
+
+def never_meets():
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model(torch.tensor([[1.0, 2.0]])).sum().backward()
+    return model.module.weight.grad.tolist()
+
+
+def a_name_of_the_notebook():
+    dist.init_process_group("gloo")
+    return my_model(dist.get_rank())  # noqa: F821
+
+
+def with_a_rank(rank):
+    return [[1.5, 3.0]]
+
+
+def written_down():
+    return [[1.5, 3.0]]
+
+
+def returns_nothing():
+    result = [[1.5, 3.0]]  # noqa: F841
+
+
+def exits():
+    import sys
+
+    sys.exit()
+
+
 # --- 11.5
 
 
@@ -369,6 +472,24 @@ MISCONCEPTIONS: dict[str, dict[str, Any]] = {
         "forgotten-handle": without_handle,
         "removed-too-early": used_up,
     },
+    "11.4": {
+        "not-a-function": lambda: [[1.5, 3.0]],
+        "takes-arguments": with_a_rank,
+        "local-gradient": local_gradient,
+        "divided-again": divides_again,
+        "sum": adds_up,
+        "half-the-sum": adds_up_and_halves,
+        "of-process-0": same_data,
+        "written-down": written_down,
+        "two-passes": two_passes,
+        "forgotten-return": returns_nothing,
+        "not-in-every-process": in_the_first_only,
+        "no-list": keeps_the_tensor,
+        "no-process-group": never_meets,
+        "unknown-name": a_name_of_the_notebook,
+        "waits-for-others": one_process_only,
+        "exits": exits,
+    },
     "11.5": {
         "no-hook": lambda pack, unpack, gather: None,
         "other-name": remembering(named=lambda hook: lambda state, b: hook(state, b)),
@@ -385,7 +506,7 @@ MISCONCEPTIONS: dict[str, dict[str, Any]] = {
         "one-for-a-bucket": by_bucket(lambda bucket: bucket.index()),
         "one-for-a-size": by_bucket(lambda bucket: bucket.buffer().numel()),
         "one-for-all-hooks": remembering(kept={}),
-        "packs-twice": remembering(message=lambda pack, row: pack(row) if pack(row) is None else pack(row)),
+        "packs-twice": remembering(message=lambda pack, row: [pack(row), pack(row)][0]),
         "sum": remembering(result=lambda rows, own: sum(rows)),
         "half-the-sum": remembering(result=lambda rows, own: sum(rows) / 2),
         "third-of-the-sum": remembering(result=lambda rows, own: sum(rows) / 3),

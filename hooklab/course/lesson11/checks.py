@@ -18,11 +18,11 @@ from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.expectations import expect_handle, expect_unused
-from hooklab.course.exercises.faults import NotYet
+from hooklab.course.exercises.faults import NotYet, StillTheStub
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
-from hooklab.course.lesson11.check_everybody import the_gradient_of_everybody
+from hooklab.course.processes import ProcessesFailed, launch
 
 __all__ = [
     "a_hook_that_the_compiler_sees",
@@ -254,6 +254,81 @@ def kind_of_hook(handle: Any, compiled: nn.Module) -> str:
             return f"{kind} of this model"
     own = [table is one for module in compiled.modules() for one in vars(module).values()]
     return "another hook of this model" if any(own) else "hook of another object"
+
+
+# --- 11.4
+
+SECONDS = 20.0
+WAITED = ("closed by peer", "reset by peer", "Timed out", "Connection refused")
+# words of what a process printed last -> the label of the reason
+LAST_WORDS = {
+    "NameError": "unknown-name",
+    "Default process group": "no-process-group",
+    "'NoneType' object has no attribute 'tolist'": "no-gradient",
+}
+
+
+@exercise(
+    "11.4",
+    "Mend it: the gradient of everybody",
+    worlds=(3,),  # it is written for two; each process is a new Python, which takes seconds
+    verified="with three processes, each returns the average over all of them",
+)
+def the_gradient_of_everybody(trial: Trial, processes: int) -> Pairs:
+    answer = trial.answer
+    is_function = inspect.isfunction(answer) and answer.__name__ != "<lambda>"
+    defined = Claim(is_function, "yes: each process runs its source", "no")
+    yield "is your answer a function defined with `def`?", defined, "not-a-function"
+    if not is_function:
+        return
+    arguments = list(inspect.signature(answer).parameters)
+    yield "the names of your function's arguments", arguments, "takes-arguments"
+    if arguments:
+        return
+    end = "does every process come to its end?"
+    try:
+        results = launch(answer, processes=processes, seconds=SECONDS, show=False)
+    except FileNotFoundError:
+        yield end, Claim(False, "yes, with a result", "one ends before your function returns"), "exits"
+    except OSError as error:
+        raise NotYet("the source of your function cannot be found", expected="a function defined in a cell") from error
+    except ProcessesFailed as failed:
+        lasts = [last_words(text) for text in failed.outputs]
+        if any(last.startswith("NotImplementedError") for last in lasts):
+            raise StillTheStub from failed
+        told = "; ".join(f"process {rank}: {last[:120] or 'ended without a word'}" for rank, last in enumerate(lasts))
+        yield end, Claim(False, "yes, with a result", told), why_failed(lasts, failed)
+    else:
+        are_lists = all(isinstance(one, list) for one in results)
+        yield "~what the processes return, as lists", [listed(one) for one in results]
+        yield "what the three processes return", results, None if are_lists else why_no_lists(results)
+
+
+def listed(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def why_no_lists(results: Sequence[Any]) -> str | None:
+    missing = [one is None for one in results]
+    return "forgotten-return" if all(missing) else "not-in-every-process" if any(missing) else "no-list"
+
+
+def why_failed(lasts: Sequence[str], failed: ProcessesFailed) -> str | None:
+    spoken = [last for last in lasts if last]  # the first error ends the others, some before they say anything
+    for words, label in LAST_WORDS.items():
+        if spoken and all(words in last for last in spoken):
+            return label
+    waited = [any(words in last for words in WAITED) for last in lasts]
+    is_late = all(isinstance(end, str) for end in failed.ends)
+    return "waits-for-others" if (any(waited) and not all(waited)) or is_late else None
+
+
+def last_words(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    if any(line.startswith("Timeout (") for line in lines):
+        at = next((line for line in lines if line.startswith("File") and "site-packages" not in line), "")
+        return f"stood still {at}"
+    return re.sub(r"\[/\S+:\d+\] ", "", lines[-1]) if lines else ""  # without the place in gloo's source
 
 
 # --- 11.5: one process has the learner's hook; the messages of the others are made up
