@@ -220,16 +220,8 @@ def _misconceptions(draft: Draft) -> str:
     lines = []
     for one in draft.exercises:
         lines.append(f"- **{one.id} · {one.title}**")
-        sentences = list(reasons.get(one.id, {}).values()) or _said_to_wrong_answers(draft, one.id)
-        lines += [f"    - {sentence}" for sentence in sentences[:MOST_REASONS]]
+        lines += [f"    - {sentence}" for sentence in list(reasons[one.id].values())[:MOST_REASONS]]
     return "\n".join(lines) or "None: the lesson has no exercise."
-
-
-def _said_to_wrong_answers(draft: Draft, id: str) -> list[str]:
-    """What the check says to the named wrong answers of an exercise that has no misconceptions as programs yet."""
-    path = draft.lesson.root / "tests" / "course" / f"lesson{draft.lesson.number:02d}" / "wrong.py"
-    calls = [_texts(call) for call in calls_in(parsed(path), "wrong")]
-    return [texts[-1] for texts in calls if texts[0] == id]
 
 
 def _texts(call: ast.Call) -> list[str]:

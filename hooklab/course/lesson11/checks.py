@@ -348,6 +348,7 @@ class Bucket:
     def __init__(self, index: int, parameters: list[Tensor], gradients: list[Tensor], is_last: bool) -> None:
         self.index, self.parameters, self.is_last = (lambda: index), (lambda: parameters), (lambda: is_last)
         self.row = torch.cat([one.flatten() for one in gradients])
+        self.shapes = [one.shape for one in gradients]
 
     def buffer(self) -> Tensor:
         return self.row
@@ -356,8 +357,8 @@ class Bucket:
         self.row = buffer
 
     def gradients(self) -> list[Tensor]:
-        parts = self.row.split([one.numel() for one in self.parameters()])
-        return [part.view(one.shape) for part, one in zip(parts, self.parameters(), strict=True)]
+        parts = torch.split(self.row, [shape.numel() for shape in self.shapes])
+        return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
 def coarse(values: Tensor) -> Tensor:
