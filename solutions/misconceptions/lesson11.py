@@ -508,6 +508,7 @@ MISCONCEPTIONS: dict[str, dict[str, Any]] = {
         "sum": remembering(result=lambda rows, own: sum(rows)),
         "half-the-sum": remembering(result=lambda rows, own: sum(rows) / 2),
         "third-of-the-sum": remembering(result=lambda rows, own: sum(rows) / 3),
+        "asks-for-the-world-size": remembering(result=lambda rows, own: sum(rows) / dist.get_world_size()),
         "own-message": remembering(result=lambda rows, own: own),
         "first-message": remembering(result=lambda rows, own: rows[0]),
         "returns-nothing-in-then": remembering(result=lambda rows, own: None),
