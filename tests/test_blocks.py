@@ -158,7 +158,7 @@ def test_an_interrupt_while_hooks_are_registered_leaves_none_and_no_session(tool
         gc.collect()
         return sum(issubclass(type(thing), Session) for thing in gc.get_objects())
 
-    register, calls, before = nn.Module.register_forward_hook, [], sessions()
+    register, calls, before, at = nn.Module.register_forward_hook, [], sessions(), 0
 
     def interrupted(*args: Any, **options: Any) -> Any:
         calls.append(args)
@@ -166,7 +166,8 @@ def test_an_interrupt_while_hooks_are_registered_leaves_none_and_no_session(tool
             raise KeyboardInterrupt
         return register(*args, **options)
 
-    for at in (1, 2, 3, 4):
+    for _ in range(4):
+        at += 1
         model = mlp()
         block = tool(model)
         with mock.patch.object(nn.Module, "register_forward_hook", interrupted), pytest.raises(KeyboardInterrupt):
