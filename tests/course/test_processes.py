@@ -97,10 +97,6 @@ def test_each_process_returns_its_result_in_the_order_of_ranks(capsys):
     assert capsys.readouterr().out == "process 0 | sum 3.0\nprocess 1 | sum 3.0\n"
 
 
-def test_more_processes_than_two():
-    assert [result for result, _ in launch(add_up, processes=3, show=False)] == [6.0] * 3
-
-
 def test_what_the_function_uses_goes_along():
     assert launch(uses_twice, twice) == [0, 2]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -107,11 +108,11 @@ def record(exercise: Exercise, reference: Any, programs: Mapping[str, Any]) -> R
 def record_lesson(course: Course, lesson: int) -> dict[str, Records]:
     """Return the records of all of a lesson's exercises, made now."""
     programs = misconceptions(course, lesson)
-    return {
-        one.id: record(one, solution(course, one.id), programs.get(one.id, {}))
-        for one in exercises_of(lesson)
-        if one.old is None
-    }
+    with tempfile.TemporaryDirectory() as folder:  # an answer may need its source
+        return {
+            one.id: record(one, solution(course, one.id, folder=Path(folder)), programs.get(one.id, {}))
+            for one in exercises_of(lesson)
+        }
 
 
 def store(course: Course, lesson: int) -> bool:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hooklab.course.classroom.canaries import canary_files
+from hooklab.course.classroom.canaries import canary_file
 from hooklab.course.classroom.class_list import ClassList, read_class
 from hooklab.course.classroom.collecting import Submission, find_submissions
 from hooklab.course.classroom.feedback import feedback, file_names, to_send_back
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         if sys.platform == "win32":
             raise LookupError("this needs Linux or macOS; on Windows use WSL or the container of the README")
-        if not canary_files(0):
+        if not canary_file(0).is_file():
             raise LookupError("this copy of the course is not whole: solutions/misconceptions is missing")
         if options.folder.resolve().is_relative_to(LESSONS) or options.folder.resolve() == ROOT / "solutions":
             print(f"grade: {options.folder} has the course's own notebooks, not those of a class", file=sys.stderr)

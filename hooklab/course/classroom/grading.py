@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hooklab.course.classroom.canaries import canary_files
+from hooklab.course.classroom.canaries import canary_file
 from hooklab.course.classroom.collecting import Submission, version_of
 from hooklab.course.classroom.lessons import LESSONS, ROOT, Lesson, lesson_at
 from hooklab.course.classroom.reading import Handed, Unreadable, read_notebook
@@ -234,7 +234,7 @@ def _version_of_the_course(lesson: int) -> str:
     if lesson not in _versions:
         files = [
             *(path for kind in ("py", "json", "toml") for path in ROOT.glob(f"hooklab/**/*.{kind}")),
-            *canary_files(lesson),
+            *filter(Path.is_file, [canary_file(lesson)]),
             *LESSONS.glob(f"{lesson:02d}_*"),
         ]
         digest = hashlib.sha256(importlib.metadata.version("torch").encode())

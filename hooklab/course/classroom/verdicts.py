@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hooklab.course.classroom import sandbox
-from hooklab.course.classroom.canaries import canary_files
+from hooklab.course.classroom.canaries import canary_file
 from hooklab.course.classroom.lessons import Exercise, Lesson
 from hooklab.course.classroom.pointing import REACHING
 from hooklab.course.classroom.reading import Cell
@@ -226,7 +226,7 @@ def _start(lesson: int, limits: Limits, scratch: str) -> subprocess.Popen[bytes]
     folder = sandbox.SCRATCH if sandbox.bubblewrap()[0] else scratch
     python = ["-P", "-m", "hooklab.course.classroom.running"]
     return subprocess.Popen(
-        sandbox.command(python, limits, canary_files(lesson)),
+        sandbox.command(python, limits, [canary_file(lesson)]),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

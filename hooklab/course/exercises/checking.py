@@ -16,7 +16,6 @@ from hooklab.course.exercises.exercise import Exercise, exercises_of, find
 from hooklab.course.exercises.faults import NotYet, StillTheStub, TookTooLong
 from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line, name_of
 from hooklab.course.exercises.guards import global_hooks_set_aside
-from hooklab.course.exercises.misconceptions import forget
 from hooklab.course.exercises.outcome import COLOUR, MARK, Outcome, State, show
 from hooklab.course.exercises.patches import AT_IMPORT, Patches
 from hooklab.course.exercises.predict import counted
@@ -79,7 +78,6 @@ def attempt(id: str, answer: Any, *, seconds: float | None = 10.0) -> Outcome:
     finally:
         replaced = patches.undo()
     if replaced:
-        forget()
         fault = NotYet(
             f"your code replaced {replaced[0]} (it was put back)",
             expected=f"{replaced[0].split('.')[0]} as it is: all other code in this process uses it, too",
@@ -157,9 +155,7 @@ def _not_yet(one: Exercise, fault: NotYet, trial: Trial, already_named: int = 0)
     others = list(dict.fromkeys(one.missing for one in trial.faults[already_named:] if one.missing != fault.missing))
     more = [f"and {len(others) - 3} more"] if len(others) > 4 else []
     also = [("also", words) for words in (others[:3] + more if more else others)]
-    if found := AT_IMPORT.found():
-        forget()
-    replaced = [("note", f"{name} is not what it was when the checks were loaded") for name in found[:3]]
+    replaced = [("note", f"{name} is not what it was when the checks were loaded") for name in AT_IMPORT.found()[:3]]
     return Outcome(one.id, "not yet", fault.missing, (*fault.details, *also, *_notes(trial), *replaced))
 
 

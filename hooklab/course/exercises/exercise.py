@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
-import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -40,7 +39,6 @@ class Exercise:
     verified: str
     scene: Scene
     worlds: tuple[Any, ...] = (None,)
-    old: Callable[[Trial], str] | None = None
 
     @property
     def lesson(self) -> int:
@@ -50,17 +48,13 @@ class Exercise:
         """Return the line that says what was verified, or raise NotYet."""
         from hooklab.course.exercises.judge import judge
 
-        return self.old(trial) if self.old is not None else judge(self, trial)
+        return judge(self, trial)
 
 
-def exercise(id: str, title: str, *, verified: str = "", worlds: Iterable[Any] = (None,)) -> Callable[[Any], Exercise]:
+def exercise(id: str, title: str, *, verified: str, worlds: Iterable[Any] = (None,)) -> Callable[[Any], Exercise]:
     """Make a scene the exercise `id`."""
 
-    def make(scene: Any) -> Exercise:
-        old = None if inspect.isgeneratorfunction(inspect.unwrap(scene)) else scene
-        return Exercise(id, title, verified, scene, tuple(worlds), old)
-
-    return make
+    return lambda scene: Exercise(id, title, verified, scene, tuple(worlds))
 
 
 @functools.cache

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line
-from hooklab.course.exercises.misconceptions import remembered
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.stubs import has_stub_line, is_stub
 from hooklab.course.exercises.trial import NotYet, Trial
@@ -91,7 +90,6 @@ def beside_torchs_logs(trial: Trial, cases: Sequence[Case], y_requires_grad: boo
         yield what, Claim(True, "", ""), label
 
 
-@remembered
 def _torchs_log(program: Program, y_requires_grad: bool) -> list[str]:
     return run(nn.Module, program, y_requires_grad).log
 

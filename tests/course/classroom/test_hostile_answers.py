@@ -59,7 +59,8 @@ HOSTILE = {
         "accepts a wrong answer",
         "import hooklab.course.lesson00.checks as checks\n"
         "from hooklab.course.exercises.exercise import Exercise\n"
-        "checks.first_try = Exercise('0.1', 'mine', '', None, (), lambda trial: 'well done')\n"
+        "class Mine(Exercise): verify = lambda self, trial: 'well done'\n"
+        "checks.first_try = Mine('0.1', 'mine', '', None)\n"
         "for name, value in list(vars(checks).items()):\n"
         "    if isinstance(value, Exercise) and name != 'first_try': delattr(checks, name)",
     ),

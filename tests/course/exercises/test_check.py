@@ -10,7 +10,7 @@ import hooklab
 from hooklab.course import graded
 from hooklab.course.exercises import attempt, checking
 from hooklab.course.exercises.exercise import exercise, find
-from hooklab.course.exercises.trial import NotYet, Trial, apart, expect_tensor, tensor_text
+from hooklab.course.exercises.trial import NotYet, apart, expect_tensor, tensor_text
 from hooklab.course.graded import check_of
 from tests.course.exercises.made_up import calls_with_model, calls_with_tensor, outcome_of
 
@@ -377,5 +377,5 @@ def test_tensor_text_has_no_negative_zero():
 
 
 def test_an_exercise_is_made_by_its_decorator():
-    one = exercise("3.1", "title")(lambda trial: "fine")
-    assert (one.id, one.title, one.verify(Trial(len))) == ("3.1", "title", "fine")
+    one = exercise("3.1", "title", verified="fine", worlds=[1, 2])(len)
+    assert (one.id, one.title, one.verified, one.scene, one.worlds) == ("3.1", "title", "fine", len, (1, 2))

@@ -1,4 +1,4 @@
-"""What lessons' checks share: guesses that fit, reasons for exceptions, and expectations."""
+"""What lessons' checks share: reasons for exceptions, and expectations."""
 
 import pytest
 import torch
@@ -6,49 +6,8 @@ from torch import nn
 
 from hooklab.course.exercises.expectations import error_comes_out, expect_handle, expect_unused
 from hooklab.course.exercises.faults import NotYet, PlannedError
-from hooklab.course.exercises.misconceptions import alike, fitting
 from hooklab.course.exercises.reasons import reason_of_exception
 from hooklab.course.exercises.trial import Trial
-
-# --- guesses
-
-
-def test_a_guess_that_fits_everywhere_is_the_reason():
-    guesses = {"halves": lambda x: x / 2, "negates": lambda x: -x}
-    assert (
-        fitting([torch.tensor([0.5]), torch.tensor([2.0])], guesses, [torch.ones(1), torch.full((1,), 4.0)]) == "halves"
-    )
-
-
-def test_a_guess_that_fits_almost_everywhere_is_no_reason():
-    assert fitting([1, 2, 4], {"counts": lambda x: x}, [1, 2, 3]) is None
-
-
-def test_two_guesses_that_fit_are_no_reason():
-    assert fitting([4], {"doubles": lambda x: 2 * x, "squares": lambda x: x * x}, [2]) is None
-
-
-def test_a_guess_that_raises_does_not_fit():
-    assert fitting([1], {"breaks": lambda x: x / 0, "stays": lambda x: x}, [1]) == "stays"
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "is_alike"),
-    [
-        (torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("nan")]), True),
-        (torch.tensor([1.0, 2.0]), torch.tensor([1.0, float("nan")]), False),
-        ((1, torch.ones(1)), [1, torch.ones(1)], True),
-        ([1], [1, 2], False),
-        ({"a": torch.ones(1)}, {"a": torch.ones(1)}, True),
-        ({"a": 1}, {"b": 1}, False),
-        (True, torch.tensor(True), True),
-        (None, torch.ones(2), False),
-        ("text", ["text"], False),
-        (None, {}, False),
-    ],
-)
-def test_results_are_alike_by_their_values(one, other, is_alike):
-    assert alike(one, other) is is_alike
 
 
 def raised_by(hook, monkeypatch=None):

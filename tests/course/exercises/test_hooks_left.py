@@ -11,7 +11,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 import hooklab
 from hooklab import mixing
 from hooklab.course.exercises import attempt
-from hooklab.course.exercises.misconceptions import remembered
 from tests.course.exercises.made_up import calls_with_model, calls_with_tensor, outcome_of
 
 
@@ -397,26 +396,6 @@ def test_torch_itself_may_wrap_the_first_step_of_an_optimizer(monkeypatch):
 
     outcome = outcome_of(calls_with_tensor, answer, monkeypatch)
     assert outcome.state == "correct"
-
-
-@pytest.mark.parametrize("earlier", [True, False])
-def test_what_was_remembered_while_a_function_was_replaced_is_found_out_anew(earlier, monkeypatch):
-    asked = []
-    looked = remembered(lambda: asked.append(torch.relu))
-
-    def replaces(*_):
-        if earlier:
-            monkeypatch.setattr(nn.ReLU, "forward", lambda self, x: x)
-        else:
-            torch.relu = torch.abs
-        looked()
-
-    if earlier:
-        replaces()
-    outcome = outcome_of(calls_with_tensor, (lambda: None) if earlier else replaces, monkeypatch)
-    looked()
-    looked()
-    assert outcome.state == "not yet" and len(asked) == 2
 
 
 def test_a_function_that_an_earlier_cell_replaced_is_noted_where_an_answer_is_not_yet_right(monkeypatch):
