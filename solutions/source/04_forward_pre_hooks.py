@@ -581,13 +581,16 @@ with warnings.catch_warnings():
 
 # %% tags=["field", "field-66"]
 with torch.no_grad():
-    old_style.weight_g.fill_(5.0)
+    old_style.weight_g.fill_(1.0)
     old_style.weight_v.fill_(1.0)
+old_style(torch.ones(1, 1))
+with torch.no_grad():
+    old_style.weight_g.fill_(5.0)
 
 before_a_call = old_style.weight.item()
 old_style(torch.ones(1, 1))
-print(f"weight before a call: {before_a_call:.2f}, after it: {old_style.weight.item():g}")
-assert before_a_call != 5.0
+print("weight before a call:", before_a_call, "  after it:", old_style.weight.item())
+assert before_a_call == 1.0  # 1 · 1/1, of the previous call
 assert old_style.weight.item() == 5.0  # 5 · 1/1
 
 # %% [markdown]
