@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 6 · How does `__call__` run hooks? Build it yourself
 #
-# **Time** 60 minutes, and 45 for the ●●● exercise and the extras after the recap &nbsp;·&nbsp; **You need** lessons 3 to 5
+# **Time** 60 minutes, and 47 for the ●●● exercise and the extras after the recap &nbsp;·&nbsp; **You need** lessons 3 to 5
 #
 # After this lesson you can
 #
@@ -91,28 +91,6 @@ class Bare:
 # %% [markdown]
 # This class will grow, exercise by exercise.
 #
-# ## One call in slow motion
-#
-# Step through one call. The module multiplies by 3, and its input is 2.
-
-# %% tags=["explorer"]
-one_call.moving_call()
-
-# %% tags=["figure"]
-for picture in one_call.positions():  # without a kernel: two of its positions
-    display(picture)
-
-replaced = one_call.record_call("return args[0] * 10", "return output + 1")
-assert replaced.values[-1] == [2.0, 20.0, 20.0, 60.0, 61.0, 61.0]
-in_place = one_call.record_call("args[0].mul_(10)", "return None", backward=True)
-assert in_place.values[-1][0] == 20.0 and "".join(in_place.memory) == "AAABBB"
-
-# %% [markdown]
-# *What to see:* what a hook returns replaces the value, and `None` changes nothing. A hook that writes in place changes
-# everything that shares the memory, including your own tensor. With a backward hook, the values cross the module's **border**
-# (lesson 5): `forward` and the caller get new tensors, which share the old ones' memory.
-
-# %% [markdown]
 # ## Where hooks are stored
 #
 # Registering stores the function in an **ordered dictionary** of the module, under the id of its **handle**. `remove()` deletes
@@ -214,7 +192,7 @@ class Tables(Bare):
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 6.2 · Around forward
-# ●●○ · 12 minutes
+# ●●○ · 11 minutes
 #
 # Write the call.
 #
@@ -743,6 +721,28 @@ def trace(model: nn.Module, x: torch.Tensor) -> list[str]:
 
 # %% tags=["check"]
 check("6.5", trace)
+
+# %% [markdown]
+# ### One call in slow motion
+#
+# Step through one call. The module multiplies by 3, and its input is 2.
+
+# %% tags=["explorer"]
+one_call.moving_call()
+
+# %% tags=["figure"]
+for picture in one_call.positions():  # without a kernel: two of its positions
+    display(picture)
+
+replaced = one_call.record_call("return args[0] * 10", "return output + 1")
+assert replaced.values[-1] == [2.0, 20.0, 20.0, 60.0, 61.0, 61.0]
+in_place = one_call.record_call("args[0].mul_(10)", "return None", backward=True)
+assert in_place.values[-1][0] == 20.0 and "".join(in_place.memory) == "AAABBB"
+
+# %% [markdown]
+# *What to see:* what a hook returns replaces the value, and `None` changes nothing. A hook that writes in place changes
+# everything that shares the memory, including your own tensor. With a backward hook, the values cross the module's **border**
+# (lesson 5): `forward` and the caller get new tensors, which share the old ones' memory.
 
 # %% [markdown]
 # **Which inputs cross?** As soon as one tensor argument requires grad, all positional tensors cross. If none does, or under
