@@ -170,7 +170,7 @@ check("6.1", Handle)
 # %%
 TheHandle = yours_or("6.1", Handle, ready.Handle)
 
-
+# %%
 class Tables(Bare):
     """The tables of hooks, and the ways to register one."""
 
