@@ -48,7 +48,8 @@ assert accuracy(cnn, images, labels) > 0.95
 # %% tags=["figure"]
 plots.show(
     figures.both_papers(images[:6], inverted[:6]),
-    "Six digits in dark ink on white paper, and below them the same six in white ink on black paper.",
+    "Six digits in dark ink on white paper, "
+    "and below them the same six in white ink on black paper.",
 )
 
 # %%
@@ -125,12 +126,13 @@ def complaint(hook, **options) -> str:
 a_list = complaint(lambda module, args: [args[0] * 2])
 only_args = complaint(lambda module, args, kwargs: (args[0] * 2,), with_kwargs=True)
 tuple_times_two = complaint(lambda module, args: args * 2)
-assert complaint(lambda module, args: None) == complaint(lambda module, args: args[0] * 2) == "no error"
+assert complaint(lambda module, args: None) == "no error"
+assert complaint(lambda module, args: args[0] * 2) == "no error"
 for message in (a_list, only_args, tuple_times_two):
     print("-", message)
 
 assert a_list.endswith("must be Tensor, not list")
-assert only_args.startswith("RuntimeError: forward pre-hook must return None or a tuple")
+assert "forward pre-hook must return None or a tuple" in only_args
 assert "takes 2 positional arguments but 3 were given" in tuple_times_two
 
 # %% [markdown]
@@ -214,7 +216,8 @@ check("4.1", double_what_goes_in)
 # %%
 def wants_three_columns(module, args):
     if args[0].shape[-1] != 3:
-        raise ValueError(f"{type(module).__name__} wants 3 columns, got {args[0].shape[-1]}")
+        found = args[0].shape[-1]
+        raise ValueError(f"{type(module).__name__} wants 3 columns, got {found}")
 
 
 layer = nn.Linear(3, 1)
@@ -301,7 +304,8 @@ def at_most_two(module, args, kwargs):
 
 
 with scale.register_forward_pre_hook(at_most_two, with_kwargs=True):
-    results = [scale(torch.tensor(3.0), factor=factor).item() for factor in (1.0, 2.0, 50.0)]
+    three = torch.tensor(3.0)
+    results = [scale(three, factor=factor).item() for factor in (1.0, 2.0, 50.0)]
 
 print("factor 1, 2, 50 give", results)
 assert results == [3.0, 6.0, 6.0]
@@ -382,10 +386,13 @@ plots.show(
 # %%
 reveal("4.d", shares["conv1"][4]["neither"])
 assert shares["conv1"][0]["first"] > 0.9 and shares["conv1"][8]["other"] > 0.9, (
-    "With the page's network, no row swapped gives the first digit, and all rows the other."
+    "With the page's network, no rows give the first digit, and all rows the other one."
 )
-assert 0.2 < shares["conv1"][4]["neither"] < 0.5 > shares["conv2"][4]["neither"] > 0.2, (
-    "With the page's network, about a third of the half-swapped pictures are read as a third digit."
+assert 0.2 < shares["conv1"][4]["neither"] < 0.5, (
+    "With the page's network, about a third of the answers are a third digit."
+)
+assert 0.2 < shares["conv2"][4]["neither"] < 0.5, (
+    "At conv2 it's about a third, too."
 )
 
 # %% [markdown]
@@ -569,7 +576,7 @@ with warnings.catch_warnings(record=True) as caught:
 print("torch.nn.utils.weight_norm:", show(old_style))
 print("it warns:", caught[0].category.__name__, "-", str(caught[0].message)[:51])
 assert len(old_style._forward_pre_hooks) == 1
-assert sorted(name for name, _ in old_style.named_parameters()) == ["weight_g", "weight_v"]
+assert show(old_style) == "weight_g, weight_v; 1 pre-hook(s)"
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -639,7 +646,7 @@ assert new_style.weight.item() == 7.0
 
 # %% tags=["solution"]
 def add_weight_norm(layer: nn.Linear) -> torch.utils.hooks.RemovableHandle:
-    """Let the layer learn weight_g and weight_v instead of weight; return the handle."""
+    """Let the layer learn weight_g and weight_v, not weight; return the handle."""
     ### BEGIN SOLUTION
     start = layer.weight.detach()
     del layer.weight

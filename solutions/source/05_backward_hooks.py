@@ -308,7 +308,7 @@ assert steps[-1].kept == kept
 # *What to see:* a hook at the output border changes what the layer itself gets. A hook at the input border changes only
 # what leaves the layer. When it runs, the layer's own gradients are already in `.grad`.
 #
-# The third picture shows a first layer, whose input is data that doesn't require grad. There is no input border then, so
+# The third picture shows a first layer, whose input is data that doesn't require grad. Then the input border is missing, so
 # the hook runs at the output border, with `grad_input = (None,)`, and PyTorch warns. If you want that gradient, call
 # `x.requires_grad_()` before the forward pass.
 
@@ -377,8 +377,8 @@ check("5.2", scale_input_gradient)
 # %% tags=["figure"]
 plots.show(
     figures.two_domains_and_three_parts(),
-    "Left: points of two domains, side by side, each with two classes. Right: features feeds "
-    "classes and domains, and gets gradients from both.",
+    "Left: points of two domains, side by side, each with two classes. "
+    "Right: features feeds classes and domains, and gets gradients from both.",
 )
 
 # %% [markdown]
@@ -467,7 +467,7 @@ assert same[0] < 0.8 and same[1] > 0.95  # the second network ignores the shift
 #
 # <details><summary>Hint: which entry of grad_input is the weight?</summary>
 #
-# None. A parameter is a leaf tensor. Which hook does a tensor have?
+# None. A parameter is a leaf tensor. Which hook can a tensor have?
 # </details>
 # <details><summary>Hint: "'NoneType' object has no attribute 'register_hook'"</summary>
 #
@@ -667,7 +667,7 @@ check("5.4", clip_incoming_gradient)
 
 # %% tags=["hook-full-backward-pre"]
 def received(activation, norm) -> tuple[float, list[float]]:
-    """Return the loss, and the gradient's norm at each of twenty layers, first layer first."""
+    """Return the loss, and the gradient's norm at each layer, first layer first."""
     torch.manual_seed(0)
     widths = [64] + 20 * [32]
     layers = [
@@ -789,7 +789,8 @@ for start in (kept[0], y):
     torch.autograd.grad(start.sum(), x, retain_graph=True)
     ran.append(len(seen))
 
-print("calls of the hook, from the kept output:", ran[0], "  from the returned one:", ran[1])
+print("calls of the hook, from the kept output:", ran[0])
+print("calls of the hook, from the returned output:", ran[1])
 assert ran == [0, 1]
 
 # %% [markdown]
@@ -810,7 +811,8 @@ with layer.register_forward_hook(ten_times_the_output):
     layer(x).sum().backward()
 
 print("as with the pre-hook:", x.grad.tolist(), layer.weight.grad.tolist())
-assert x.grad.tolist() == [[20.0, 30.0]] and layer.weight.grad.tolist() == [[10.0, 40.0]]
+assert x.grad.tolist() == [[20.0, 30.0]]
+assert layer.weight.grad.tolist() == [[10.0, 40.0]]
 
 seen = []
 spare_weight = train(hook_the_output, "register_forward_hook")
@@ -849,7 +851,9 @@ assert seen == []
 # </details>
 
 # %% tags=["solution"]
-def watch_output_gradients(layer: nn.Module, seen: dict[str, torch.Tensor]) -> RemovableHandle:
+def watch_output_gradients(
+    layer: nn.Module, seen: dict[str, torch.Tensor]
+) -> RemovableHandle:
     """Write the gradients of the layer's output into `seen`; return the handle."""
     ### BEGIN SOLUTION
     def watch(name, value):
@@ -908,7 +912,7 @@ assert all(type(tuples) is tuple for one in seen for tuples in one)
 # %% tags=["claim-S2.5", "field", "field-backward-return"]
 def returns_a_tensor(rows: int) -> None:
     x = torch.ones(rows, 1, requires_grad=True)
-    with after.register_full_backward_hook(lambda m, grad_input, grad_output: grad_input[0]):
+    with after.register_full_backward_hook(lambda module, grads, _: grads[0]):
         after(x).sum().backward()
 
 
@@ -996,9 +1000,12 @@ def unpack_three(module, gin, gout):
 
 got, legacy = [], "register_backward_hook"
 came = {
-    "convolution": gradients_with(legacy, unpack_three, nn.Conv2d(1, 1, 1), (1, 1, 2, 2)),
-    "linear, 2-D": gradients_with(legacy, unpack_three, nn.Linear(1, 1), (4, 1)),
-    "linear, 3-D": gradients_with(legacy, unpack_three, nn.Linear(1, 1), (2, 2, 1)),
+    name: gradients_with(legacy, unpack_three, layer, shape)
+    for name, layer, shape in (
+        ("convolution", nn.Conv2d(1, 1, 1), (1, 1, 2, 2)),
+        ("linear, 2-D", nn.Linear(1, 1), (4, 1)),
+        ("linear, 3-D", nn.Linear(1, 1), (2, 2, 1)),
+    )
 }
 print("gradient of       [input, weight, bias]")
 for name, result in came.items():
@@ -1006,7 +1013,7 @@ for name, result in came.items():
 
 assert came["convolution"] == [5.0, 8.0, 12.0]  # weight doubled, bias tripled
 assert came["linear, 2-D"] == [10.0, 12.0, 4.0]  # input doubled, weight tripled
-assert came["linear, 3-D"] == "ValueError: not enough values to unpack (expected 3, got 1)"
+assert "not enough values to unpack (expected 3, got 1)" in came["linear, 3-D"]
 assert got[0] == [(1, 1, 2, 2), (1, 1, 1, 1), (1,)]  # input, weight, bias
 assert got[1] == [(1,), (4, 1), (1, 1)]  # bias, input, weight
 
@@ -1058,7 +1065,8 @@ two.register_backward_hook(look)
 module(a, b).backward()
 two(a)["triple"].backward()  # calls no hook
 
-print("grad_input:", numbers(seen[0][0]), "  calls for the second output:", len(seen) - 1)
+print("grad_input:", numbers(seen[0][0]))
+print("calls for the second output:", len(seen) - 1)
 assert numbers(seen[0][0]) == (3.0, 1.0)  # of a.exp(), which is inside; and of b itself
 assert len(seen) == 1
 
@@ -1076,11 +1084,12 @@ for register in ("register_full_backward_hook", legacy):
     layer, a = nn.Linear(10, 20), torch.full((3, 10), 2.0, requires_grad=True)
     with getattr(layer, register)(ones):
         torch.sum(layer(a)).backward()
-    values[register] = [tensor.grad.unique().tolist() for tensor in (a, layer.weight, layer.bias)]
+    watched = (a, layer.weight, layer.bias)
+    values[register] = [tensor.grad.unique().tolist() for tensor in watched]
     print(f"{register:<28} a.grad, weight.grad, bias.grad:", *values[register])
 
 assert values["register_full_backward_hook"] == [[1.0], [6.0], [3.0]]
-assert values[legacy] == [[1.0], [1.0], [1.0]]  # the next step of training would use these
+assert values[legacy] == [[1.0], [1.0], [1.0]]  # a training step would use these
 
 # %% [markdown]
 # S4's hook has overwritten the weight's gradient, so the layer would learn something else. That's why PyTorch warns about such
@@ -1096,7 +1105,7 @@ assert len(layer._backward_hooks) == 0  # the hook is gone
 message = error_of(layer.register_full_backward_hook, look).split(". ")[0]
 print(warning.split(". ")[1] + ".", message, sep="\n")
 assert warning.startswith("FutureWarning") and "missing some grad_input" in warning
-assert message.startswith("RuntimeError: Cannot use both regular backward hooks and full")
+assert "Cannot use both regular backward hooks and full" in message
 
 fresh = linear([[0.0]])
 fresh.load_state_dict(layer.state_dict())
@@ -1120,7 +1129,7 @@ makers = {
 comparisons = {name: figures.compare_hooks(*one) for name, one in makers.items()}
 plots.show(
     figures.reports(comparisons),
-    "Five modules: the legacy hook's entries are of parameters, inputs and inner values, "
+    "Five modules: the legacy hook's entries are parameters, inputs and inner values, "
     "the full hook's always the input's.",
 )
 

@@ -318,7 +318,7 @@ x = torch.tensor([2.0], requires_grad=True)
 
 print("x.grad =", x.grad.item())
 assert x.grad.item() == 300.0
-assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # another tensor, the same memory
+assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # the same memory
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 6.3 · Both ends
@@ -376,9 +376,10 @@ class WithBorder(Hooks):
                 grad_input = grad_input if new is None else new
             return grad_input
 
-        with self.register_forward_pre_hook(
-            lambda module, args: self.cross(args, at_the_inputs)
-        ):
+        def inputs_cross(module, args):
+            return self.cross(args, at_the_inputs)
+
+        with self.register_forward_pre_hook(inputs_cross):
             output = super().__call__(*args)
         (output,) = self.cross((output,), arrived.append)
         return output
@@ -460,7 +461,7 @@ class WithAlways(Hooks):
                 new = change(self, args, output)
                 output = output if new is None else new
             return output
-        except Exception:
+        except Exception:  # an interrupt isn't one
             for key, change in list(self.forward_hooks.items()):
                 if key in self.always_called - reached:
                     try:
@@ -522,10 +523,10 @@ assert "mark_non_differentiable" in source
 # %% [markdown]
 # ## Read the real one
 #
-# First yours, in one piece. Two methods do it all:
+# First yours, in one piece. These two methods do it all:
 
 # %%
-for part in (Border, Always):
+for part in (WithBorder, WithAlways):
     print(inspect.getsource(part.__call__))
 
 # %% [markdown]
@@ -630,7 +631,7 @@ class FirstEra(ReadyTables):
         return output
 
 
-for era in (FirstEra, nn.Module):  # input 1, forward multiplies by 3, a hook returns 100
+for era in (FirstEra, nn.Module):  # input 1, forward times 3, a hook returns 100
     print(f"{era.__name__:>9}:", scripts.hooks_that_return_100(era))
 
 first, today = (scripts.hooks_that_return_100(one) for one in (FirstEra, nn.Module))
@@ -698,7 +699,7 @@ assert seen == ["Linear", "ReLU", "Sequential"]  # the inner module finishes fir
 
 # %% tags=["solution"]
 def trace(model: nn.Module, x: torch.Tensor) -> list[str]:
-    """Return a line for each call in model(x), indented by two spaces for each level."""
+    """Return a line for each call in model(x), indented by two spaces a level."""
     ### BEGIN SOLUTION
     lines, depth = [], 0
 
@@ -751,10 +752,12 @@ assert in_place.values[-1][0] == 20.0 and "".join(in_place.memory) == "AAABBB"
 # %% tags=["field", "field-183"]
 class Same(nn.Module):
     def forward(self, *args, key=None):
-        return args[0] * 1, [one is other for one, other in zip((*args, key), passed, strict=True)]
+        pairs = zip((*args, key), passed, strict=True)
+        return args[0] * 1, [one is other for one, other in pairs]
 
 
-x, mask, key = torch.ones(1, requires_grad=True), torch.ones(1), torch.ones(1, requires_grad=True)
+x, key = (torch.ones(1, requires_grad=True) for _ in range(2))
+mask = torch.ones(1)
 same = Same()
 same.register_full_backward_hook(lambda m, grad_input, grad_output: None)
 passed = (x, mask, key)
@@ -772,16 +775,18 @@ assert same(mask, mask, key=key)[1] == [True, True, True]
 explorer.call_order()
 
 # %% tags=["figure", "field", "field-36"]
-forward_hooks = {"pre": True, "hook": True, "prepended": True, "always": True, "everywhere": True}
+forward_hooks = dict.fromkeys(("pre", "hook", "prepended", "always", "everywhere"), True)
 for raises_too in (False, True):  # without a kernel: two of its positions
     moments = explorer.record_order(raises=raises_too, **forward_hooks)
     display(explorer.draw_order(moments))
     print(" → ".join(moment.text for moment in moments if moment.kind == "hook"))
 
-assert [moment.text for moment in moments if moment.kind == "hook"] == ["pre-hook", "forward hook, always_call"]
+ran = [moment.text for moment in moments if moment.kind == "hook"]
+assert ran == ["pre-hook", "forward hook, always_call"]
 moments = explorer.record_order(**forward_hooks)
-order = [moment.text.removeprefix("forward hook, ") for moment in moments if moment.kind == "hook"]
-assert order == ["pre-hook", "global forward hook", "prepend", "forward hook", "always_call"]
+order = [one.text.removeprefix("forward hook, ") for one in moments if one.kind == "hook"]
+first, *others = "pre-hook", "global forward hook", "prepend", "forward hook"
+assert order == [first, *others, "always_call"]
 
 # %% [markdown]
 # *What to see:* the global hook runs first, then the prepended one, then the others in the order of registration. If
@@ -794,7 +799,9 @@ assert order == ["pre-hook", "global forward hook", "prepend", "forward hook", "
 # %% tags=["field"]
 layer, got = nn.ReLU(), []
 layer.register_forward_pre_hook(lambda module, args: raises(module, args, None))
-layer.register_forward_hook(lambda m, args, output: got.append(output), always_call=True)
+layer.register_forward_hook(
+    lambda m, args, output: got.append(output), always_call=True
+)
 print(error_of(layer, torch.ones(1)), "  the hook got", got)
 assert got == [None]
 
@@ -805,7 +812,7 @@ assert got == [None]
 
 # %% tags=["field", "field-132"]
 def still_loaded(**options):
-    """Stop a pass after the first of two inner layers; return what is loaded afterwards."""
+    """Stop a pass after the first inner layer; return what is loaded afterwards."""
     model, loaded = nn.Sequential(nn.Sequential(nn.ReLU(), nn.Tanh())), set()
     for name, module in model.named_modules():
         module.register_forward_pre_hook(lambda m, args, name=name: loaded.add(name))
@@ -837,16 +844,18 @@ def bad(grad):
 w, x = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
 with x.register_hook(bad):
     print("from backward():", error_of((w * (x * 2)).sum().backward))
-assert w.grad.item() == 2.0 and x.grad is None  # one has its gradient, the other has none
+assert w.grad.item() == 2.0 and x.grad is None  # only one has its gradient
 
 layer = nn.Identity()
 layer.register_forward_hook(lambda module, args, output: 1 / 0)
 print("from the call:  ", error_of(layer, x))
 assert error_of(layer, x) == "ZeroDivisionError: division by zero"
 
-x.register_hook(partial(lambda factor, grad: grad.repeat(factor), 2))  # a partial has no name
+nameless = partial(lambda factor, grad: grad.repeat(factor), 2)
+x.register_hook(nameless)
 print("from a partial: ", error_of((x * 2).sum().backward))
-assert error_of((x * 2).sum().backward) == "RuntimeError: hook '<unknown>' has changed the size of value"
+message = error_of((x * 2).sum().backward)
+assert message == "RuntimeError: hook '<unknown>' has changed the size of value"
 
 # %% [markdown]
 # **A case where your class does better.** After an error, PyTorch loops over the table itself, without a copy. If an
@@ -896,4 +905,5 @@ def program(base, tensor):
 
 
 assert program(mini.Module, mini.Tensor) == program(nn.Module, torch.tensor)
-assert program(nn.Module, torch.tensor) == (["forward", "first", "second", "backward"], [3.0, 3.0])
+log, gradient = program(nn.Module, torch.tensor)
+assert log == ["forward", "first", "second", "backward"] and gradient == [3.0, 3.0]

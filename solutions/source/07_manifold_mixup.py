@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 7 · How does one forward hook become a training method?
 #
-# **Time** 60 minutes, and 70 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 3: a forward hook that returns, and a `with` block that cleans up
+# **Time** 60 minutes, and 60 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 3: a forward hook that returns, and a `with` block that cleans up
 #
 # After this lesson you can
 #
@@ -171,7 +171,7 @@ one_hot = F.one_hot(labels, num_classes=3).float()
 print("one-hot:", one_hot.tolist())
 print("mixed:  ", mix(one_hot).tolist())
 assert mix(one_hot).sum(dim=1).tolist() == [1.0, 1.0, 1.0]  # still shares of a whole
-assert mix(one_hot)[0].tolist() == [0.75, 0.25, 0.0]  # class 0, with a partner of class 1
+assert mix(one_hot)[0].tolist() == [0.75, 0.25, 0.0]  # class 0, its partner class 1
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 7.1 · Mix a batch and its targets
@@ -218,7 +218,8 @@ if_class_0 = F.cross_entropy(logits, torch.tensor([0]))
 if_class_1 = F.cross_entropy(logits, torch.tensor([1]))
 if_mixed = F.cross_entropy(logits, torch.tensor([[0.75, 0.25]]))
 
-print(f"class 0: {if_class_0:.3f}   class 1: {if_class_1:.3f}   ¾ and ¼: {if_mixed:.3f}")
+print(f"class 0: {if_class_0:.3f}   class 1: {if_class_1:.3f}")
+print(f"¾ and ¼: {if_mixed:.3f}")
 assert torch.isclose(if_class_0, torch.tensor(4.0).log())
 assert torch.isclose(if_class_1, torch.tensor(4 / 3).log())
 assert torch.isclose(if_mixed, 0.75 * if_class_0 + 0.25 * if_class_1)
@@ -378,7 +379,7 @@ assert detached == ([4.0, 8.0], 0.75), (
 # %% tags=["solution"]
 @contextlib.contextmanager
 def mixing(layer: nn.Module, lam: float, indices: torch.Tensor) -> Iterator[None]:
-    """Mix the layer's output, λ of each row and 1 - λ of its partner, during the block."""
+    """Mix the layer's output during the block: λ of each row, 1 - λ of its partner."""
     ### BEGIN SOLUTION
     def mix_output(module, args, out):
         return lam * out + (1 - lam) * out[indices]
@@ -400,8 +401,8 @@ torch.manual_seed(0)
 draws = {alpha: Beta(alpha, alpha).sample((4000,)) for alpha in (0.2, 1.0, 2.0, 8.0)}
 plots.show(
     figures.lambdas(draws),
-    "Histograms of λ. For α = 0.2 most draws are near 0 and 1, for α = 1 they are even, "
-    "for 2 and 8 they gather around a half.",
+    "Histograms of λ. For α = 0.2 most draws are near 0 and 1, "
+    "for α = 1 they are even, for 2 and 8 they gather around a half.",
 )
 
 def between(lams):
@@ -441,7 +442,8 @@ nets = {"without mixup": plain_net, "with your mixup": mixed_net}
 # %% tags=["figure"]
 plots.show(
     figures.spirals(nets, points, arms),
-    "The two spirals for both networks; with mixup, a wide white band lies between the classes.",
+    "The two spirals for both networks; with mixup, "
+    "a wide white band lies between the classes.",
 )
 
 sure = [figures.sure_share(net) for net in nets.values()]
@@ -452,7 +454,7 @@ assert sure[1] < sure[0] - 0.05 and flat[1] < flat[0]
 # %% [markdown]
 # *What to see:* both networks classify their own points correctly. With your mixup, there's a wide undecided band between the
 # classes. In the hidden layer, each class has become flatter: the number in the title is the second singular value's share, where 0
-# is a line and 0.5 is as wide as long. SPIRALSEEDS
+# is a line and 0.5 is as wide as long. (This is seed 0; try others.)
 
 # %% [markdown]
 # ## The same with `hooklab`
@@ -499,7 +501,7 @@ few, wrong, shapes = results["settings"]["scenarios"]
 lowest = functools.partial(report.lowest, results)
 
 gains = report.gains(results, wrong, steps=600, alpha=2.0)
-print(f"at 600 steps: {min(gains):.1f} to {max(gains):.1f} points lower error with mixup")
+print(f"error with mixup, 600 steps: {min(gains):.1f} to {max(gains):.1f} points lower")
 assert min(gains) > 5 and 6.5 < max(gains) < 7
 
 # %%
@@ -520,7 +522,7 @@ print("What came out:")
 print(f"without mixup: {best[False]:.1f} %, with mixup: {best[True]:.1f} %")
 plots.show(
     figures.by_steps(two_ways, results["settings"]["places"]),
-    "Error by number of steps: without mixup it's lowest at 150 steps and rises to 30 %; "
+    "Error by number of steps: without mixup lowest at 150 steps, then it rises to 30 %; "
     "with mixup it stays between 22 and 26 %.",
 )
 
@@ -567,14 +569,16 @@ tried = {"no mixup": 0, "input mixup": 0, "manifold mixup": 0}
 for row in results["validation"]:
     if row["scenario"] == few:
         inside = bool(row["places"]) and row["places"] != [0]
-        tried["manifold mixup" if inside else "input mixup" if row["places"] else "no mixup"] += 1
+        at_input = "input mixup" if row["places"] else "no mixup"
+        tried["manifold mixup" if inside else at_input] += 1
 for_choosing = [POOL - SCENARIOS[one].train_size for one in (few, wrong, shapes)]
 
 print("settings tried:", tried)
 print("validation examples:", for_choosing)
 assert list(tried.values()) == [6, 24, 96]
-assert for_choosing == [900, 400, 500] and len(results["settings"]["choosing_seeds"]) == 4
-assert len(results["compared"]) == 18 and len(results["settings"]["comparing_seeds"]) == 20
+assert for_choosing == [900, 400, 500] and len(results["compared"]) == 18
+seeds = [len(results["settings"][one]) for one in ("choosing_seeds", "comparing_seeds")]
+assert seeds == [4, 20]
 
 # %% [markdown] tags=["recap"]
 # ## Recap
@@ -702,7 +706,7 @@ plots.show(
 def draw(
     n: int, layers: int, generator: torch.Generator
 ) -> tuple[float, torch.Tensor, int]:
-    """Return λ ~ Beta(2, 2), a permutation of n rows, and a place from 0 to `layers`."""
+    """Return λ ~ Beta(2, 2), a permutation of n rows, and a place, 0 to `layers`."""
     ### BEGIN SOLUTION
     share = torch.rand(3, generator=generator).median().item()
     order = torch.randperm(n, generator=generator)
@@ -751,7 +755,7 @@ def manifold_step(
     model: nn.Module, layers: list[nn.Module], optimizer: torch.optim.Optimizer,
     x: torch.Tensor, y: torch.Tensor, lam: float, indices: torch.Tensor, place: int,
 ) -> float:  # fmt: skip
-    """Train on one batch, mixed at the input (place 0) or at layers[place - 1]; return the loss."""
+    """Take one step, mixed at the input (place 0) or at layers[place - 1]; return the loss."""
     ### BEGIN SOLUTION
     def blend(values):
         return lam * values + (1 - lam) * values[indices]
@@ -759,7 +763,8 @@ def manifold_step(
     if place == 0:
         logits = model(blend(x))
     else:
-        with layers[place - 1].register_forward_hook(lambda module, args, out: blend(out)):
+        layer = layers[place - 1]
+        with layer.register_forward_hook(lambda module, args, out: blend(out)):
             logits = model(x)
     own, partner = F.cross_entropy(logits, y), F.cross_entropy(logits, y[indices])
     loss = lam * own + (1 - lam) * partner
@@ -943,7 +948,8 @@ model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 3))
 
 def says(layers, model, x=x, y=y, **options) -> str:
     try:
-        with hooklab.ManifoldMixup(model, layers, include_input=False, **options)(x, y) as mixed:
+        mixup = hooklab.ManifoldMixup(model, layers, include_input=False, **options)
+        with mixup(x, y) as mixed:
             model(mixed.x)
     except (RuntimeError, LookupError, ValueError) as error:
         return f"{type(error).__name__}: {str(error)[:88]} …"
@@ -969,18 +975,21 @@ assert hooklab.leftover_hooks(model) == []
 
 # %% tags=["field", "field-120"]
 model = nn.Sequential(nn.Linear(4, 3))
-x, y, weight = torch.rand(4, 4), torch.tensor([0, 1, 2, 2]), torch.tensor([1.0, 5.0, 20.0])
-mixup = hooklab.ManifoldMixup(model, [], generator=torch.Generator().manual_seed(0))  # at the input alone
+x, y = torch.rand(4, 4), torch.tensor([0, 1, 2, 2])
+weight = torch.tensor([1.0, 5.0, 20.0])
+own_generator = torch.Generator().manual_seed(0)
+mixup = hooklab.ManifoldMixup(model, [], generator=own_generator)  # at the input alone
 with mixup(x, y) as mixed:
     logits = model(mixed.x)
 
 soft = mixed.soft_targets(3)
 each = nn.CrossEntropyLoss(weight=weight, reduction="none")
 mean = nn.CrossEntropyLoss(weight=weight)
-print("each example alike:", torch.allclose(mixed.loss(each, logits), each(logits, soft), atol=1e-5))
-print("weighted means:    ", torch.allclose(mixed.loss(mean, logits), mean(logits, soft), atol=1e-2))
-assert torch.allclose(mixed.loss(each, logits), each(logits, soft), atol=1e-5)
-assert not torch.allclose(mixed.loss(mean, logits), mean(logits, soft), atol=1e-2)
+by_example = torch.allclose(mixed.loss(each, logits), each(logits, soft), atol=1e-5)
+by_mean = torch.allclose(mixed.loss(mean, logits), mean(logits, soft), atol=1e-2)
+print("the same for each example:   ", by_example)
+print("the same for a weighted mean:", by_mean)
+assert by_example and not by_mean
 
 # %% [markdown]
 # **"My labels are maps, with a class for each pixel."** `mixed.loss` takes them unchanged. Soft targets have the classes in dimension
@@ -993,9 +1002,11 @@ with hooklab.ManifoldMixup(pixels, ["0"])(images, classes) as mixed:
     logits = pixels(mixed.x)
 soft = mixed.soft_targets(3)
 
-print("logits", tuple(logits.shape), "  labels", tuple(classes.shape), "  soft", tuple(soft.shape))
+for name, one in (("logits", logits), ("labels", classes), ("soft", soft)):
+    print(name, tuple(one.shape))
 assert soft.shape == logits.shape == (4, 3, 2, 2)
-assert torch.allclose(mixed.loss(F.cross_entropy, logits), F.cross_entropy(logits, soft), atol=1e-5)
+two_losses = mixed.loss(F.cross_entropy, logits)
+assert torch.allclose(two_losses, F.cross_entropy(logits, soft), atol=1e-5)
 
 # %% [markdown]
 # **"I have two tasks: my targets are a dict, or a pair."** Pass them unchanged. The loss function gets them in the same form.
@@ -1010,7 +1021,8 @@ def two_tasks(out, target):
 with mixup(x, targets) as mixed:
     logits = model(mixed.x)
 swapped = {name: values[mixed.permutation] for name, values in targets.items()}
-by_hand = mixed.lam * two_tasks(logits, targets) + (1 - mixed.lam) * two_tasks(logits, swapped)
+own, partner = two_tasks(logits, targets), two_tasks(logits, swapped)
+by_hand = mixed.lam * own + (1 - mixed.lam) * partner
 assert torch.allclose(mixed.loss(two_tasks, logits), by_hand)
 
 # %% [markdown]
@@ -1026,7 +1038,9 @@ sequences = torch.rand(7, 4, 4)
 with along(sequences, y) as mixed:
     out = time_first(mixed.x)
 usual = time_first(sequences)
-assert torch.allclose(out, mixed.lam * usual + (1 - mixed.lam) * usual[:, mixed.permutation], atol=1e-5)
+partner = usual[:, mixed.permutation]
+by_hand = mixed.lam * usual + (1 - mixed.lam) * partner
+assert torch.allclose(out, by_hand, atol=1e-5)
 
 # %% [markdown]
 # **"With mixup, my training accuracy is lower than my validation accuracy."**
@@ -1083,7 +1097,8 @@ most_changed = gain[0].sum(dim=(1, 2)).argsort(descending=True)[:3].tolist()
 everything = torch.cat([pair, images[:1]]).squeeze(1)
 plots.show(
     figures.mixed_digits(everything, maps, most_changed),
-    "A 0, a 7 and their mixture; three channels of relu1 for each, for the features' mixture, and the difference.",
+    "A 0, a 7 and their mixture; three channels of relu1 for each, "
+    "for the features' mixture, and the difference.",
 )
 
 # %% [markdown]
@@ -1178,7 +1193,8 @@ assert verdicts(inside, none) == ["better", "better", "worse"]
 assert verdicts(inside, at_input) == ["better", open_question, open_question]
 assert verdicts(at_input, none)[1:] == ["better", "worse"]
 assert means() == [-1.8, -1.9, 1.7] and means(arm=at_input)[2] == 1.6
-assert verdict(few, inside, none, "nll") == verdict(few, at_input, none, "nll") == "better"
+in_nll = [verdict(few, arm, none, "nll") for arm in (inside, at_input)]
+assert in_nll == ["better", "better"]
 assert verdict(wrong, inside, at_input, "nll") == "better"
 at_the_edge = [
     row
