@@ -790,10 +790,12 @@ class Forgetful(Mixer):
         out = self.lam * out + (1 - self.lam) * out[self.indices]
 
 
+model, x = nn.Sequential(nn.ReLU(), Times(10)), torch.tensor([4.0, -4.0])
 outputs = {}
-for mixer in Mixer(0.0, torch.tensor([1, 0])), Forgetful(0.0, torch.tensor([1, 0])):
+for mixer_class in (Mixer, Forgetful):
+    mixer = mixer_class(0.0, torch.tensor([1, 0]))
     with model[0].register_forward_hook(mixer.layer_hook):
-        outputs[type(mixer).__name__] = model(x).tolist()
+        outputs[mixer_class.__name__] = model(x).tolist()
 
 print("without a hook:", model(x).tolist())
 print("with λ = 0:    ", outputs)

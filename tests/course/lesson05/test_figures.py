@@ -189,7 +189,7 @@ def test_the_picture_of_two_domains_draws_every_point_and_says_how_much_can_be_r
     figure = lesson05.two_domains({"untrained": Network()})
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["untrained"]
     assert sum(len(one.get_offsets()) for one in figure.axes[0].collections) == 2 * POINTS
-    assert figure.axes[0].get_xlabel() == "neighbours of their own domain: 100%"
+    assert figure.axes[0].get_xlabel() == "neighbours of their own domain: 93%"
 
 
 def test_the_picture_of_the_three_parts_has_every_point_and_the_labels_of_each_part():
