@@ -519,7 +519,7 @@ assert weight.grad.tolist() == [[10.0, 40.0]] and bias.grad.item() == 10.0
 # ## Which one do I use?
 #
 # The border has a price. It turns `None` into zero, as you've seen. And it returns a **view**, a tensor that shares its
-# memory with another one. PyTorch doesn't allow an in-place change of this view, so if the next module works in place, the
+# memory with another one. PyTorch doesn't allow an in-place change of this view. So if the next module works in place, the
 # *forward pass* fails: **"Output 0 of BackwardHookFunction is a view and is being modified inplace"**.
 # ([A thread about it](https://github.com/pytorch/pytorch/issues/61519))
 #

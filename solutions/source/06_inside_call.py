@@ -340,7 +340,7 @@ assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # the same memor
 #    you have both tuples. Call each hook as `hook(self, grad_input, grad_output)`.
 # 3. If a hook returns something other than `None`, that replaces `grad_input`, for the next hook and for everything before
 #    the module.
-# 4. When the call ends, or raises, nothing of yours may still be registered.
+# 4. When the call ends, or raises, none of your own hooks may still be registered.
 #
 # Step 2 is the tricky one. The inputs must cross after the last pre-hook has run and before `forward`, but the class that you
 # build on does both in one call. How can you slip in between without copying its loop?
@@ -775,7 +775,8 @@ assert same(mask, mask, key=key)[1] == [True, True, True]
 explorer.call_order()
 
 # %% tags=["figure", "field", "field-36"]
-forward_hooks = dict.fromkeys(("pre", "hook", "prepended", "always", "everywhere"), True)
+kinds = ("pre", "hook", "prepended", "always", "everywhere")
+forward_hooks = dict.fromkeys(kinds, True)
 for raises_too in (False, True):  # without a kernel: two of its positions
     moments = explorer.record_order(raises=raises_too, **forward_hooks)
     display(explorer.draw_order(moments))
@@ -784,7 +785,8 @@ for raises_too in (False, True):  # without a kernel: two of its positions
 ran = [moment.text for moment in moments if moment.kind == "hook"]
 assert ran == ["pre-hook", "forward hook, always_call"]
 moments = explorer.record_order(**forward_hooks)
-order = [one.text.removeprefix("forward hook, ") for one in moments if one.kind == "hook"]
+hooks = [one.text for one in moments if one.kind == "hook"]
+order = [text.removeprefix("forward hook, ") for text in hooks]
 first, *others = "pre-hook", "global forward hook", "prepend", "forward hook"
 assert order == [first, *others, "always_call"]
 
