@@ -1,7 +1,7 @@
 """The moving picture of one call: from the arguments through pre-hooks, forward and hooks to the output.
 
-`record_call` makes a real call of a module that multiplies by 3, and notes after every station what each value is by
-then and which values share their memory. Lesson 3 shows a part of it, lesson 6 all.
+`record_call` makes a real call of a module that multiplies by 3, and records after every station what each value is and
+which values share their memory. Lesson 3 shows a part of it, lesson 6 all.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HOOKS: dict[str, Does] = {
     "return output + 1": Does(lambda output: output + 1, "returns a new\ntensor: it replaces"),
     "output.add_(1)": Does(lambda output: _nothing(output.add_(1)), "writes into\nthe output"),
 }
-STATIONS = ("pre-hook", "wrap", "forward", "forward hook", "wrap")
+STATIONS = ("pre-hook", "border", "forward", "forward hook", "border")
 BOXES = ("you pass", "args", "forward gets", "forward makes", "output", "you get")
 LAST = len(STATIONS)
 
@@ -67,14 +67,14 @@ def record_call(pre: str = "no pre-hook", hook: str = "no forward hook", backwar
     Args:
         pre: a key of PRE_HOOKS.
         hook: a key of HOOKS.
-        backward: whether there is a full backward hook as well, for which the input and the output are wrapped.
+        backward: whether there is a full backward hook as well, whose border the input and the output cross.
 
     Example:
         >>> record_call("return args[0] * 10", "return output + 1").values[-1]
         [2.0, 20.0, 20.0, 60.0, 61.0, 61.0]
     """
-    wraps = "another tensor,\nthe same memory" if backward else ""
-    record = Record([PRE_HOOKS[pre].says, wraps, "x * 3", HOOKS[hook].says, wraps])
+    crosses = "another tensor,\nthe same memory" if backward else ""
+    record = Record([PRE_HOOKS[pre].says, crosses, "x * 3", HOOKS[hook].says, crosses])
     boxes: list[Tensor] = []
 
     def keep(value: Tensor) -> None:

@@ -27,7 +27,7 @@ torch.set_num_threads(1)
 # | 1 | [Intermediate gradients](01_intermediate_grad.ipynb) | Why is `y.grad` None, and where did the gradient go? | – |
 # | 2 | [Tensor hooks](02_tensor_hooks.ipynb) | How do I read, keep or change a gradient while it flows? | 1 |
 # | 3 | [Forward hooks](03_forward_hooks.ipynb) | How do I see (and replace) what a layer puts out? | 1, 2 |
-# | 4 | [Forward pre-hooks](04_forward_pre_hooks.ipynb) | How do I see and change what goes in? | 3 |
+# | 4 | [Forward pre-hooks](04_forward_pre_hooks.ipynb) | How do I see and change a module's input? | 3 |
 # | 5 | [Backward hooks](05_backward_hooks.ipynb) | What do grad_input and grad_output mean, and which backward hook do I use? | 2, 3 |
 # | 6 | [Inside `__call__`](06_inside_call.ipynb) | How does a module run its hooks? Build it yourself | 3, 4, 5 |
 # | 7 | [Manifold mixup](07_manifold_mixup.ipynb) | How does one forward hook become a training method? | 3 |

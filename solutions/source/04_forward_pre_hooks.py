@@ -1,14 +1,18 @@
 # %% [markdown]
-# # 4 · How do I see and change what goes in?
+# # 4 · How do I see and change a module's input?
 #
-# **Time** 45 minutes, and 20 for what comes after the recap &nbsp;·&nbsp; **You need** lesson 3 (forward hooks, handles, `with`)
+# **Time** 42 minutes, and 26 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 3 (forward hooks, handles, `with`)
 #
 # After this lesson you can
 #
 # - look at a module's arguments before it runs, and replace them;
-# - name the forms in which a pre-hook may return, and the ones that look right and are not;
-# - reach keyword arguments, and decide which of two hooks runs first;
-# - mend what a model is fed without touching the model, and swap parts of two passes to see what decides the answer.
+# - tell which return values of a pre-hook work and which only look right;
+# - reach keyword arguments;
+# - correct a model's input without touching the model, and mix two passes to see what decides the answer.
+#
+# This goes beyond the entry on
+# [`register_forward_pre_hook`](https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_pre_hook)
+# in PyTorch's documentation, which lists the options but not what goes wrong with them.
 
 # %% tags=["setup"]
 import warnings
@@ -27,22 +31,31 @@ from hooklab.course.lesson04 import figures
 torch.set_num_threads(1)
 
 # %% [markdown]
-# ## A model at the wrong door
+# ## White ink on black paper
 #
-# This network reads handwritten digits: dark ink on white paper, and of 360 test pictures it gets more than nine in ten
-# right. A colleague feeds it scans from another machine, white ink on black paper: every pixel `p` has become `1 - p`.
+# This network reads handwritten digits, dark ink on white paper. Then a colleague sends scans from another machine: white
+# ink on black paper. Every pixel `p` has become `1 - p`.
 
 # %%
 data = digits()
 cnn = trained_digits_cnn(seed=0)
 images, labels = data.test_images, data.test_labels
-assert accuracy(cnn, images, labels) > 0.9
+inverted = 1 - images
+
+print(f"right on the {len(images)} test images: {accuracy(cnn, images, labels):.0%}")
+assert accuracy(cnn, images, labels) > 0.95
+
+# %% tags=["figure"]
+plots.show(
+    figures.both_papers(images[:6], inverted[:6]),
+    "Six digits in dark ink on white paper, "
+    "and below them the same six in white ink on black paper.",
+)
 
 # %%
 predict("4.a")
 
 # %% tags=["predict"]
-inverted = 1 - images
 print("What came out:")
 print(f"right: {accuracy(cnn, inverted, labels):.0%}")
 
@@ -53,10 +66,12 @@ assert accuracy(cnn, inverted, labels) < 0.02, (
 )
 
 # %% [markdown]
-# Suppose that you may not change the model, nor the colleague's code. You can still stand **at the door**.
+# Suppose you may not change the model, and not your colleague's code either. What you can do is stand **at the door** of
+# the model and turn each picture back before it goes in.
 #
-# A **forward pre-hook** is called with the module and its positional arguments, right before `forward` runs. What it returns
-# takes their place (one tensor may be returned as it is):
+# That's what a **forward pre-hook** does. PyTorch calls it with the module and its positional arguments, right before
+# `forward` runs. What the hook returns replaces the arguments. (If there's only one argument, you can return that tensor
+# by itself.)
 
 # %%
 def turn_back(module, args):
@@ -64,16 +79,17 @@ def turn_back(module, args):
 
 
 with cnn.register_forward_pre_hook(turn_back):
-    mended = accuracy(cnn, inverted, labels)
+    corrected = accuracy(cnn, inverted, labels)
 
-print("with a pre-hook at the door, more than 9 in 10 right:", mended > 0.9)
-assert abs(mended - accuracy(cnn, images, labels)) < 0.01
+print(f"right with a pre-hook at the door: {corrected:.0%}")
+assert corrected > 0.95
+assert abs(corrected - accuracy(cnn, images, labels)) < 0.01
 
 # %% [markdown]
-# ## What goes in, what comes back
+# ## What the hook gets, and what it may return
 #
-# Small numbers now: a layer that multiplies by 3. `args` is always a **tuple** of the positional arguments, even when there
-# is one. The longest document takes the tensor out, changes it, and returns a tuple. That is still right:
+# Small numbers now: a layer that multiplies by 3. `args` is a **tuple**, even when there's only one argument. S3, the
+# longest of the five documents, unpacks the tuple, changes the tensor, and packs a tuple again. That still works:
 
 # %% tags=["claim-S3.10", "hook-forward-pre"]
 triple = nn.Linear(1, 1, bias=False)
@@ -95,17 +111,11 @@ print("output:", output.item(), "  the caller's x:", x.item())
 assert output.item() == 12.0  # 3 · (2 · 2)
 assert x.item() == 2.0
 
-# %% tags=["figure"]
-plots.show(
-    figures.input_through_a_pre_hook(triple, x, pre_hook),
-    "The caller's 2 goes into the pre-hook, 4 comes out of it and goes into forward, 12 comes out of that.",
-)
-
 # %% [markdown]
-# *What to see:* the caller's `x` stays 2; the layer works on what the pre-hook returned (in the colour of things changed).
+# The caller's `x` is still 2. The layer worked with the 4 that the hook returned.
 #
-# A pre-hook may return `None` (leave it), one tensor (wrapped into a tuple for you), a tuple of all arguments, or, as comes
-# below, a pair `(args, kwargs)`. Three other returns that people try:
+# A pre-hook may return `None` (change nothing), one tensor (PyTorch wraps it into a tuple for you), or a tuple with all
+# the arguments. Here are three return values that people try and that don't work:
 
 # %% tags=["field", "field-30"]
 def complaint(hook, **options) -> str:
@@ -116,26 +126,29 @@ def complaint(hook, **options) -> str:
 a_list = complaint(lambda module, args: [args[0] * 2])
 only_args = complaint(lambda module, args, kwargs: (args[0] * 2,), with_kwargs=True)
 tuple_times_two = complaint(lambda module, args: args * 2)
-assert complaint(lambda module, args: None) == complaint(lambda module, args: args[0] * 2) == "no error"
+assert complaint(lambda module, args: None) == "no error"
+assert complaint(lambda module, args: args[0] * 2) == "no error"
 for message in (a_list, only_args, tuple_times_two):
     print("-", message)
 
 assert a_list.endswith("must be Tensor, not list")
-assert only_args.startswith("RuntimeError: forward pre-hook must return None or a tuple")
+assert "forward pre-hook must return None or a tuple" in only_args
 assert "takes 2 positional arguments but 3 were given" in tuple_times_two
 
 # %% [markdown]
-# - A **list** is one value, so it is wrapped: the layer gets one argument, a list.
-# - With `with_kwargs=True` both parts must come back.
-# - `(x,) * 2` is `(x, x)`: the tuple was doubled, not the tensor.
+# - A **list** counts as one value, so it gets wrapped: the layer receives one argument, a list.
+# - With `with_kwargs=True` (explained below), the hook must return a pair: `(args, kwargs)`.
+# - `(x,) * 2` is `(x, x)`. That doubles the tuple, not the tensor.
 #
-# And a hook with another number of parameters fails when it is called: a pre-hook gets `(module, args)`, or
-# `(module, args, kwargs)`. ([The change that brought `with_kwargs`](https://github.com/pytorch/pytorch/pull/89389))
+# The number of parameters matters too: PyTorch calls a pre-hook with `(module, args)`, or with `(module, args, kwargs)`.
+# If yours takes a different number, the call fails.
+# ([The change that added `with_kwargs`](https://github.com/pytorch/pytorch/pull/89389))
 
 # %% [markdown]
 # ## Change in place?
 #
-# You could also write into the tensor that you were given. The next cell calls the layer twice with the same tensor.
+# A hook could also write into the tensor that it gets, and return nothing. The next cell calls the layer twice with the
+# same tensor.
 
 # %%
 predict("4.b")
@@ -159,11 +172,11 @@ assert (first, second, mine.item()) == (12.0, 24.0, 8.0), (
 )
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 4.1 · Mend it: double what goes in
+# ### Exercise 4.1 · Fix it: double the input
 # ●○○ · 5 minutes
 #
-# This script wants to make `layer` work on **twice its input**, and to return the handle, so that the caller can end it. It is
-# broken in several ways; mend it. The caller's own tensor must not change, and its gradient must still come back.
+# This function should make `layer` work on **twice its input**, and return the handle so that the caller can remove the
+# hook. It has several bugs. Fix them. The caller's own tensor must not change, and gradients must still flow back to it.
 #
 # ```python
 # def double_what_goes_in(layer):
@@ -176,7 +189,7 @@ assert (first, second, mine.item()) == (12.0, 24.0, 8.0), (
 #
 # <details><summary>Hint: the output does not change</summary>
 #
-# Does your hook return something? And did you register it before `forward`, or after?
+# Does your hook return something? And does it run before `forward`, or after?
 # </details>
 # <details><summary>Hint: "takes 2 positional arguments but 3 were given"</summary>
 #
@@ -194,16 +207,17 @@ def double_what_goes_in(layer: nn.Module) -> torch.utils.hooks.RemovableHandle:
 check("4.1", double_what_goes_in)
 
 # %% [markdown]
-# ## Look, refuse, normalise
+# ## Refuse a bad input
 #
-# A pre-hook need not change anything. It can look, and it can refuse: an exception in it reaches the caller, and `forward`
-# does not run. This is where a shape or a range is best checked, because the error names the kind of layer and not some
-# matrix product deep inside.
+# A pre-hook doesn't have to change anything. It can also check the input and raise an exception. Then `forward` doesn't
+# run, and the exception reaches the caller. It's a good place to check a shape or a range: your message can name the
+# layer, where PyTorch would complain about a matrix product deep inside it.
 
 # %%
 def wants_three_columns(module, args):
     if args[0].shape[-1] != 3:
-        raise ValueError(f"{type(module).__name__} wants 3 columns, got {args[0].shape[-1]}")
+        found = args[0].shape[-1]
+        raise ValueError(f"{type(module).__name__} wants 3 columns, got {found}")
 
 
 layer = nn.Linear(3, 1)
@@ -218,12 +232,12 @@ assert message == "ValueError: Linear wants 3 columns, got 5"
 # ### Exercise 4.2 · A guard at the door
 # ●○○ · 5 minutes
 #
-# Register a pre-hook that raises `ValueError` when the layer's input holds a NaN or an infinity (of either sign),
-# **before** `forward` runs. A good input passes untouched, as the very same object. Return the handle.
+# Register a pre-hook that raises `ValueError` if the layer's input contains a NaN or an infinity (of either sign),
+# **before** `forward` runs. A good input must reach `forward` unchanged, as the same object. Return the handle.
 #
-# <details><summary>Hint: infinity gets in</summary>
+# <details><summary>Hint: infinity gets through</summary>
 #
-# `torch.isnan(inf)` is `False`. There is a function that asks whether numbers are finite.
+# `torch.isnan(inf)` is `False`. Another function tests whether numbers are finite.
 # </details>
 # <details><summary>Hint: the check says that forward had already run</summary>
 #
@@ -243,31 +257,6 @@ def guard_against_bad_numbers(layer: nn.Module) -> torch.utils.hooks.RemovableHa
 
 # %% tags=["check"]
 check("4.2", guard_against_bad_numbers)
-
-# %% [markdown]
-# A pre-hook may also normalise: here it scales each row to length 1 before the layer sees it. (S2 says that pre-hooks serve "Norm
-# layers". BatchNorm, LayerNorm and the like have none today; "If you want more" builds one that had.)
-
-# %% tags=["claim-S2.3"]
-def to_unit_length(module, args):
-    (rows,) = args
-    return rows / rows.norm(dim=1, keepdim=True)
-
-
-adds_up = nn.Linear(2, 1, bias=False)
-with torch.no_grad():
-    adds_up.weight.fill_(1.0)
-rows = torch.tensor([[3.0, 4.0], [30.0, 40.0]])
-plain = adds_up(rows).flatten().tolist()
-with adds_up.register_forward_pre_hook(to_unit_length):
-    normed = adds_up(rows).flatten()
-
-print("plain:", plain, "  with rows of length 1:", [round(v, 3) for v in normed.tolist()])
-assert plain == [7.0, 70.0]
-assert torch.allclose(normed, torch.tensor([1.4, 1.4]))  # 3/5 + 4/5, for both rows
-
-norms = [nn.BatchNorm1d(2), nn.LayerNorm(2), nn.GroupNorm(1, 2), nn.InstanceNorm1d(2), nn.RMSNorm(2)]
-assert not any(norm._forward_pre_hooks for norm in norms)
 
 # %% [markdown]
 # ## Keyword arguments
@@ -305,8 +294,8 @@ assert counted == [1, 0] and results == [20.0, 10.0], (
 )
 
 # %% [markdown]
-# `with_kwargs=True` hands you what is passed by position and what is passed by name. Then return both: `(args, kwargs)`. (A forward hook can ask for them as well: it then
-# gets `(module, args, kwargs, output)`.)
+# With `with_kwargs=True`, the hook also gets the keyword arguments, as a dictionary. It then returns both: `(args, kwargs)`.
+# A forward hook has the same option, and is then called with `(module, args, kwargs, output)`.
 
 # %% tags=["claim-S3.10", "field", "field-30", "field-186"]
 def at_most_two(module, args, kwargs):
@@ -315,7 +304,8 @@ def at_most_two(module, args, kwargs):
 
 
 with scale.register_forward_pre_hook(at_most_two, with_kwargs=True):
-    results = [scale(torch.tensor(3.0), factor=factor).item() for factor in (1.0, 2.0, 50.0)]
+    three = torch.tensor(3.0)
+    results = [scale(three, factor=factor).item() for factor in (1.0, 2.0, 50.0)]
 
 print("factor 1, 2, 50 give", results)
 assert results == [3.0, 6.0, 6.0]
@@ -329,16 +319,17 @@ assert seen == [{"factor": 2.0}]
 # ### Exercise 4.3 · A default for a keyword argument
 # ●●○ · 8 minutes
 #
-# `module(x, *, scale=1.0, shift=0.0)` is somebody else's code. Give it **another default for `scale`**: a call that names no
-# scale uses `default`, a call that names one is obeyed. Nothing else may change. Return the handle.
+# You can't edit `module`, which is called as `module(x, *, scale=1.0, shift=0.0)`. Give it a **different default for
+# `scale`**: a call without `scale` uses `default`, and a call with `scale` keeps its own value. Nothing else may change.
+# Return the handle.
 #
-# <details><summary>Hint: my hook misses an argument `kwargs`</summary>
+# <details><summary>Hint: my hook needs an argument `kwargs`, and gets none</summary>
 #
-# You have to ask for keyword arguments when you register.
+# A hook gets keyword arguments only if you ask for them when you register it.
 # </details>
 # <details><summary>Hint: "forward pre-hook must return None or a tuple of (new_args, new_kwargs)"</summary>
 #
-# Return both, in this order, even if only one of them has changed.
+# Return both, in this order, even if you changed only one of them.
 # </details>
 
 # %% tags=["solution"]
@@ -357,92 +348,90 @@ def set_default_scale(
 check("4.3", set_default_scale)
 
 # %% [markdown]
-# ## Who runs first?
-#
-# Several pre-hooks run in the order of their registration, and each works on the result of the one before. With
-# `prepend=True` a new one goes to the front of the line.
-
-# %%
-def order_of(prepend: bool) -> list[str]:
-    log = []
-    layer = nn.Identity()
-    layer.register_forward_pre_hook(lambda module, args: log.append("old"))
-    layer.register_forward_pre_hook(lambda module, args: log.append("new"), prepend=prepend)
-    layer(x)
-    return log
-
-
-print("in order:", order_of(prepend=False), "  prepend=True:", order_of(prepend=True))
-assert order_of(prepend=False) == ["old", "new"]
-assert order_of(prepend=True) == ["new", "old"]
-
-# %% [markdown] tags=["exercise"]
-# ### Exercise 4.4 · First in the line
-# ●●○ · 5 minutes
-#
-# `layer` has pre-hooks already, which belong to other code. Register `hook` as a pre-hook that runs **before** all of them,
-# and return your handle. The other hooks stay as they are, in their order.
-#
-# <details><summary>Hint: the check says that the old hook is gone</summary>
-#
-# There is no need to remove anything. Look at the options of the register method.
-# </details>
-# <details><summary>Hint: the order does not change</summary>
-#
-# The option belongs to the new hook, at the moment when you register it.
-# </details>
-
-# %% tags=["solution"]
-def register_in_front(layer: nn.Module, hook) -> torch.utils.hooks.RemovableHandle:
-    """Register `hook` as the first pre-hook of `layer`; return its handle."""
-    ### BEGIN SOLUTION
-    return layer.register_forward_pre_hook(hook, prepend=True)
-    ### END SOLUTION
-
-# %% tags=["check"]
-check("4.4", register_in_front)
-
-# %% [markdown]
 # ## Which part of the picture decides?
 #
-# Now that you can put anything into any layer: run the network on one digit, and at the door of a layer take some **rows**
-# from the pass of *another* digit. With no row the answer is the first digit's; with all eight it is the other's. Where in
-# between does it flip? `figures.swapped` does it for many pairs, with this hook:
+# A pre-hook can put anything into any layer, even values from another pass. So run the network on one digit, and at the
+# door of a layer replace the top rows with those of a *different* digit:
 
 # %%
-def take_rows(stored, rows):
-    """A pre-hook: the first `rows` rows come from another pass."""
+def take_rows(stored, count):
+    """Return a pre-hook that takes the first `count` rows from another pass."""
     def hook(module, args):
         mixed = args[0].clone()
-        mixed[:, :, :rows] = stored[:, :, :rows]
+        mixed[:, :, :count] = stored[:, :, :count]
+        return mixed
+
+    return hook
+
+# %% [markdown]
+# With 0 rows, the network should read the first digit, and with all 8 rows the other. What happens half-way?
+# `figures.swapped` tries your hook on 165 pairs of digits, with 0 to 8 rows each.
+
+# %%
+predict("4.d")
+
+# %% tags=["predict", "figure"]
+shares = {
+    layer: figures.swapped(cnn, layer, take_rows, images, labels)
+    for layer in ("conv1", "conv2")
+}
+print("What came out:")
+print(f"a third digit, with 4 rows swapped: {shares['conv1'][4]['neither']:.0%}")
+plots.show(
+    figures.flips(shares, figures.third_digits(cnn, images, labels)),
+    "With more rows swapped the first digit's share falls, the other's rises, "
+    "a third digit's is largest half-way.",
+)
+
+# %%
+reveal("4.d", shares["conv1"][4]["neither"])
+assert shares["conv1"][0]["first"] > 0.9 and shares["conv1"][8]["other"] > 0.9, (
+    "With the page's network, no rows give the first digit, and all rows the other one."
+)
+assert 0.2 < shares["conv1"][4]["neither"] < 0.5, (
+    "With the page's network, about a third of the answers are a third digit."
+)
+assert 0.2 < shares["conv2"][4]["neither"] < 0.5, (
+    "At conv2 it's about a third, too."
+)
+
+# %% [markdown]
+# *What to see:* with half of the rows swapped, the two digits are level, and the grey line, **a third digit**, is as high
+# as they are. Three examples are on the right. Would you have read them differently? The dashed lines show rows swapped
+# at the door of `conv2`. They hardly differ, because at `conv2` a row still belongs to a row of the picture.
+#
+# Rows aren't the only thing you can swap. The input of `conv2` also has 8 **channels**, and each of them covers the whole
+# picture:
+
+# %%
+def take_channels(stored, count):
+    def hook(module, args):
+        mixed = args[0].clone()
+        mixed[:, :count] = stored[:, :count]
         return mixed
 
     return hook
 
 
-shares = {layer: figures.swapped(cnn, layer, take_rows, images, labels) for layer in ("conv1", "conv2")}
-assert shares["conv1"][0]["first"] > 0.9 and shares["conv1"][8]["other"] > 0.9
-assert shares["conv1"][4]["neither"] > 0.2
-
-# %% tags=["figure"]
-plots.show(
-    figures.flips(shares, figures.third_digits(cnn, images, labels)),
-    "With more rows swapped the first digit's share falls, the other's rises, a third digit's is largest half-way.",
-)
+by_channel = figures.swapped(cnn, "conv2", take_channels, images, labels)
+print(f"a third digit, with 4 of 8 rows:     {shares['conv2'][4]['neither']:.0%}")
+print(f"a third digit, with 4 of 8 channels: {by_channel[4]['neither']:.0%}")
+print(f"the first digit, with 4 channels:    {by_channel[4]['first']:.0%}")
+assert by_channel[4]["neither"] < shares["conv2"][4]["neither"] - 0.05
+assert by_channel[4]["first"] > 0.5
 
 # %% [markdown]
-# *What to see:* the answers do not flip at once. With half of the rows swapped the two digits are level, and about a third of
-# the answers, the grey lines, are **a third digit**, which is in neither picture. Three are on the right: would you
-# read them otherwise? Swapped further inside, at the door of `conv2` (dashed), it is much the same: that layer still sees the picture as a picture.
+# With half of the channels swapped, the first digit still leads. You couldn't have found that by cutting up pictures: no
+# picture makes the network compute these eight channels. Only a hook can put them there.
 #
-# This is called *activation patching*. It is how people ask which part of a large network carries an answer, and all it takes is
-# a pre-hook.
+# This is called **activation patching**. People use it to find out which part of a large network carries an answer, and
+# all it takes is a pre-hook.
 
 # %% [markdown]
 # ## The same with `hooklab`
 #
-# To look at what goes in, you do not have to write the hook. `capture(…, inputs=True)` keeps the arguments of each call,
-# positional and by name, and removes its hooks at the end of the block. The model itself has the empty name `""`.
+# To look at a module's input, you don't have to write the hook. `capture(…, inputs=True)` keeps the arguments of each
+# call, positional and keyword, and removes its hooks at the end of the block. The empty name `""` is the model itself.
 
 # %%
 scale = Scale()
@@ -458,25 +447,25 @@ assert hooklab.leftover_hooks(scale) == []
 # %% [markdown] tags=["recap"]
 # ## Recap
 #
-# A pre-hook stands at a module's door. It sees the positional arguments as a tuple, and the others only if it asks. What it
-# returns is what `forward` gets; an exception in it keeps `forward` from running. Pre-hooks run in order of registration;
-# `prepend=True` puts a new one first.
+# A pre-hook is at a module's door: it runs right before `forward`. It gets the positional arguments as a tuple, and the
+# keyword arguments only with `with_kwargs=True`. What it returns is what `forward` gets. If it raises, `forward` doesn't
+# run.
 #
 # | the documents say | today |
 # |---|---|
 # | a pre-hook may change the input: unpack the tuple, change, repack, return (S3) | true; a single returned value is wrapped for you, and with `with_kwargs=True` you return `(args, kwargs)` |
-# | ↓ pre-hooks are mainly for normalisation layers (S2) | norm layers have none (shown above); the old `weight_norm` and `spectral_norm` do, and today's parametrizations compute the weight on access |
+# | ↓ pre-hooks are mainly for normalisation layers (S2) | norm layers have none; the old `weight_norm` and `spectral_norm` do, and today's parametrizations compute the weight on access |
 #
 # | term | 中文 | in a sentence |
 # |---|---|---|
 # | forward pre-hook | 前向预钩子 | called before `forward`, with the module and its arguments |
 # | positional arguments | 位置参数 | what the hook gets as a tuple |
-# | keyword arguments | 关键字参数 | only seen with `with_kwargs=True` |
+# | keyword arguments | 关键字参数 | only passed to the hook with `with_kwargs=True` |
 # | activation patching | 激活修补 | putting part of one pass into another, to see what decides |
 # | ↓ parametrization | 参数化 | a weight that is computed from other parameters when it is read |
 # | ↓ weight normalisation | 权重归一化 | a weight as direction times length |
 #
-# (↓ is shown below, in "If you want more".)
+# (↓ comes below, in "If you want more".)
 
 # %% [markdown] tags=["quiz"]
 # ### Three questions
@@ -485,22 +474,24 @@ assert hooklab.leftover_hooks(scale) == []
 #
 # <details><summary>Answer</summary>
 #
-# One argument, a list. Only a tuple is taken as the arguments; everything else but `None` is wrapped into a tuple of one.
+# One argument, a list. Only a tuple counts as "all the arguments". Anything else, except `None`, is wrapped into a tuple
+# with one entry.
 # </details>
 #
 # **2.** Your pre-hook raises an exception. Does `forward` run?
 #
 # <details><summary>Answer</summary>
 #
-# No. The exception goes to the caller, which makes a pre-hook a good place for a check.
+# No. The exception goes to the caller, so a pre-hook is a good place for a check.
 # </details>
 #
-# **3.** Your pre-hook begins with `(x,) = args`. For months it works, then one colleague reports *"not enough values to unpack
-# (expected 1, got 0)"*. How does she call the module, and what do you do?
+# **3.** Your pre-hook begins with `(x,) = args`. It works for months. Then a colleague reports *"not enough values to
+# unpack (expected 1, got 0)"*. How does she call the module, and what do you do?
 #
 # <details><summary>Answer</summary>
 #
-# By name: `module(x=x)`. Then `args` is empty. Register with `with_kwargs=True`, look in both, and return `(args, kwargs)`.
+# By keyword: `module(x=x)`. Then `args` is empty. Register the hook with `with_kwargs=True`, look for `x` in both, and
+# return `(args, kwargs)`.
 # </details>
 
 # %%
@@ -508,19 +499,71 @@ progress(4)
 
 # %% [markdown]
 # ## If you want more
+
+# %% [markdown]
+# ### Several pre-hooks
 #
-# ### A pre-hook that made history: weight norm
+# Pre-hooks run in the order in which they were registered, and each one gets what the previous one returned. With
+# `prepend=True`, a new hook goes to the front of the queue.
+
+# %%
+def order_of(prepend: bool) -> list[str]:
+    log, layer = [], nn.Identity()
+    layer.register_forward_pre_hook(lambda module, args: log.append("old"))
+    layer.register_forward_pre_hook(
+        lambda module, args: log.append("new"), prepend=prepend
+    )
+    layer(x)
+    return log
+
+
+print("in order:", order_of(prepend=False), "  prepend=True:", order_of(prepend=True))
+assert order_of(prepend=False) == ["old", "new"]
+assert order_of(prepend=True) == ["new", "old"]
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 4.4 · First in the queue
+# ●●○ · 4 minutes
 #
-# The documents name "Norm layers" as the main use of pre-hooks. They mean tools such as weight normalisation
-# ([Salimans and Kingma, 2016](https://arxiv.org/abs/1602.07868), equation 2): a row of the weight is written as a
-# direction $v$ and a length $g$,
+# `layer` already has pre-hooks, which belong to other code. Register `hook` as a pre-hook that runs **before** all of
+# them, and return your handle. The other hooks must stay as they are, in their order.
+#
+# <details><summary>Hint: the check says that the old hook is gone</summary>
+#
+# You don't have to remove anything. Look at the options of the register method.
+# </details>
+# <details><summary>Hint: the order does not change</summary>
+#
+# The option belongs to your new hook. Pass it when you register.
+# </details>
+
+# %% tags=["solution"]
+def register_in_front(layer: nn.Module, hook) -> torch.utils.hooks.RemovableHandle:
+    """Register `hook` as the first pre-hook of `layer`; return its handle."""
+    ### BEGIN SOLUTION
+    return layer.register_forward_pre_hook(hook, prepend=True)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("4.4", register_in_front)
+
+# %% [markdown]
+# ### The first pre-hooks: weight norm
+#
+# S2 names "Norm layers" as the main use of pre-hooks. Layers such as BatchNorm or LayerNorm have no pre-hook. Weight
+# normalisation did ([Salimans and Kingma, 2016](https://arxiv.org/abs/1602.07868), equation 2). It writes a row of the
+# weight as a direction $v$ and a length $g$,
 #
 # $$w = g \, \frac{v}{\lVert v \rVert}$$
 #
-# The layer learns $v$ and $g$. But `forward` still wants a `weight`, so somebody has to compute it before each call: a
-# pre-hook.
+# The layer learns $v$ and $g$. But `forward` still uses `weight`, so the weight has to be computed before each call. A
+# pre-hook does it.
 
 # %% tags=["claim-S2.3"]
+norms = [nn.BatchNorm1d(2), nn.LayerNorm(2), nn.GroupNorm(1, 2), nn.RMSNorm(2)]
+assert not any(norm._forward_pre_hooks for norm in norms)
+
+
 def show(layer: nn.Module) -> str:
     parameters = ", ".join(sorted(name for name, _ in layer.named_parameters()))
     return f"{parameters}; {len(layer._forward_pre_hooks)} pre-hook(s)"
@@ -533,63 +576,68 @@ with warnings.catch_warnings(record=True) as caught:
 print("torch.nn.utils.weight_norm:", show(old_style))
 print("it warns:", caught[0].category.__name__, "-", str(caught[0].message)[:51])
 assert len(old_style._forward_pre_hooks) == 1
-assert sorted(name for name, _ in old_style.named_parameters()) == ["weight_g", "weight_v"]
+assert show(old_style) == "weight_g, weight_v; 1 pre-hook(s)"
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    assert len(nn.utils.spectral_norm(nn.Linear(2, 2))._forward_pre_hooks) == 1  # the old one, too
+    spectral = nn.utils.spectral_norm(nn.Linear(2, 2))  # the old one, too
+    assert len(spectral._forward_pre_hooks) == 1
 
 # %% [markdown]
-# The weakness of this way: `weight` is right when it is made and **just after a call**. Change `g`, and look.
+# This has a weakness: `weight` is only right **just after a call**. Change `g` and look at it:
 
 # %% tags=["field", "field-66"]
 with torch.no_grad():
-    old_style.weight_g.fill_(5.0)
+    old_style.weight_g.fill_(1.0)
     old_style.weight_v.fill_(1.0)
-
-stale = old_style.weight.item() != 5.0
 old_style(torch.ones(1, 1))
-print("before a call the weight is stale:", stale, "  after a call:", old_style.weight.item())
-assert stale
+with torch.no_grad():
+    old_style.weight_g.fill_(5.0)
+
+before_a_call = old_style.weight.item()
+old_style(torch.ones(1, 1))
+print("weight before a call:", before_a_call, "  after it:", old_style.weight.item())
+assert before_a_call == 1.0  # 1 · 1/1, of the previous call
 assert old_style.weight.item() == 5.0  # 5 · 1/1
 
 # %% [markdown]
-# Today's `parametrizations.weight_norm` has **no pre-hook**. `weight` has become a property that is computed whenever
-# somebody reads it, so it cannot be stale, unless you ask for it: inside `parametrize.cached()` it is computed once.
+# Today's `parametrizations.weight_norm` has **no pre-hook**. `weight` is a property that is computed whenever you read it,
+# so it's always up to date. (The exception is a `parametrize.cached()` block, which computes it only once.)
 
 # %% tags=["claim-S2.3", "field", "field-66"]
 new_style = parametrizations.weight_norm(nn.Linear(1, 1, bias=False))
+originals = new_style.parametrizations.weight
 with torch.no_grad():
-    new_style.parametrizations.weight.original0.fill_(5.0)
-    new_style.parametrizations.weight.original1.fill_(1.0)
+    originals.original0.fill_(5.0)
+    originals.original1.fill_(1.0)
 
 print("parametrizations.weight_norm:", len(new_style._forward_pre_hooks), "pre-hooks")
-print("weight, with no call at all:", new_style.weight.item())
+print("weight, before any call:", new_style.weight.item())
 assert len(new_style._forward_pre_hooks) == 0
 assert new_style.weight.item() == 5.0
-assert new_style.weight is not new_style.weight  # computed anew at each access
+assert new_style.weight is not new_style.weight  # computed at each access
 
 with parametrize.cached(), torch.no_grad():
     assert new_style.weight.item() == 5.0
-    new_style.parametrizations.weight.original0.fill_(7.0)
-    assert new_style.weight.item() == 5.0  # stale, on request
+    originals.original0.fill_(7.0)
+    assert new_style.weight.item() == 5.0  # the cached value
 assert new_style.weight.item() == 7.0
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 4.5 · Weight norm by a pre-hook
+# ### Exercise 4.5 · Weight norm with a pre-hook
 # ●●● · 12 minutes
 #
-# Build the old way yourself, for a linear layer. Replace its parameter `weight` by two: `weight_v` (the old weight) and
-# `weight_g` (the length of each row, shape `(rows, 1)`). A pre-hook computes `layer.weight` from both before each forward.
-# Gradients must reach both, also through the norm. Return the handle.
+# Build the old version yourself, for a linear layer. Replace its parameter `weight` by two parameters: `weight_v` (the old
+# weight) and `weight_g` (the length of each row, shape `(rows, 1)`). A pre-hook computes `layer.weight` from both before
+# each forward pass. Gradients must reach both, and flow through the norm as well. Return the handle.
 #
 # <details><summary>Hint: "cannot assign 'torch.FloatTensor' as parameter 'weight'"</summary>
 #
-# `layer.weight` is still a parameter. Remove it first, with Python's `del`; then you may set a plain tensor there.
+# `layer.weight` is still a parameter. Remove it first, with Python's `del`; then you can set a plain tensor there.
 # </details>
 # <details><summary>Hint: the output is the same whatever weight_g is</summary>
 #
-# The product has to be formed in the hook, at every call, and not once at the start.
+# Compute the product in the hook, in each call, and not once at the start.
 # </details>
 # <details><summary>Hint: no gradient reaches my parameters</summary>
 #
@@ -598,7 +646,7 @@ assert new_style.weight.item() == 7.0
 
 # %% tags=["solution"]
 def add_weight_norm(layer: nn.Linear) -> torch.utils.hooks.RemovableHandle:
-    """Let the layer learn weight_g and weight_v instead of weight; return the handle."""
+    """Let the layer learn weight_g and weight_v, not weight; return the handle."""
     ### BEGIN SOLUTION
     start = layer.weight.detach()
     del layer.weight
@@ -618,8 +666,9 @@ check("4.5", add_weight_norm)
 # %% [markdown]
 # ### "My hook on `m.weight` never fires"
 #
-# The weight is parametrized: what you hooked was the result of one access, and forward computes another. Hook the
-# parameters behind it. ([A thread about stale weights](https://github.com/pytorch/pytorch/issues/47588))
+# The weight is parametrized. You hooked the tensor that one access returned, and `forward` reads the attribute again and
+# gets a new tensor. Hook the parameters that the weight is computed from.
+# ([A thread about stale weights](https://github.com/pytorch/pytorch/issues/47588))
 
 # %% tags=["field", "field-66"]
 fired = []
@@ -637,10 +686,11 @@ assert fired == ["original0"]
 # %% [markdown]
 # ### "None of the inputs have requires_grad=True. Gradients will be None"
 #
-# *Checkpointing* saves memory: it throws a part's inner values away and computes them again in the backward. A frozen
-# embedding stands in front, checkpointed trainable layers behind. PyTorch's default kind of checkpoint in 2.13, unless you
-# say `use_reentrant=False`, looks at its input only. A pre-hook on the adapter comes too late, inside the checkpoint. A
-# forward hook on the embedding asks for gradients where they begin.
+# *Checkpointing* saves memory: it discards a part's intermediate values and computes them again in the backward pass. Say
+# your model has a frozen embedding and, after it, trainable layers in a checkpoint. PyTorch 2.13's default kind of
+# checkpoint (`use_reentrant=True`) records a gradient only if an **input** of the checkpoint requires grad, and the frozen
+# embedding's output doesn't. A pre-hook on the adapter runs inside the checkpoint, which is too late. A forward hook on
+# the embedding works: it makes the output require grad before the checkpoint starts.
 # ([The thread](https://github.com/huggingface/transformers/pull/21598))
 
 # %% tags=["field", "field-54"]
@@ -651,9 +701,9 @@ def adapter_learns(hook_on: str = "nothing", reentrant: bool = True) -> bool:
     frozen = nn.Embedding(4, 2).requires_grad_(False)
     adapter = nn.Linear(2, 2)
     if hook_on == "embedding":
-        frozen.register_forward_hook(lambda module, args, out: out.requires_grad_(True))
+        frozen.register_forward_hook(lambda module, args, out: out.requires_grad_())
     if hook_on == "adapter":
-        adapter.register_forward_pre_hook(lambda module, args: args[0].requires_grad_(True))
+        adapter.register_forward_pre_hook(lambda module, args: args[0].requires_grad_())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         out = checkpoint(adapter, frozen(torch.tensor([1])), use_reentrant=reentrant)
@@ -662,7 +712,8 @@ def adapter_learns(hook_on: str = "nothing", reentrant: bool = True) -> bool:
     return adapter.weight.grad is not None
 
 
-print("as it was:", adapter_learns(), "  with the hook:", adapter_learns("embedding"))
+print("adapter learns, no hook:", adapter_learns())
+print("with the hook on the embedding:", adapter_learns("embedding"))
 print("use_reentrant=False, no hook:", adapter_learns(reentrant=False))
 assert not adapter_learns() and not adapter_learns("adapter")
 assert adapter_learns("embedding") and adapter_learns(reentrant=False)

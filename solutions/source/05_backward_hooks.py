@@ -1,16 +1,20 @@
 # %% [markdown]
 # # 5 · What do `grad_input` and `grad_output` mean, and which backward hook do I use?
 #
-# **Time** 60 minutes, and 30 for what stands behind the recap &nbsp;·&nbsp; **You need** lesson 2 (tensor hooks) and lesson 3 (forward hooks)
+# **Time** 60 minutes, and 46 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 2 (tensor hooks) and lesson 3 (forward hooks)
 #
 # After this lesson you can
 #
-# - say what the two tuples of a backward hook hold, for any module, and which of their numbers not to trust;
-# - change a gradient on its way out of a module, or into it, and train with it;
-# - say why the hooks of older pages have three gradients, and write what you need instead;
+# - say what the two tuples of a backward hook hold, for any module, and which of their numbers to distrust;
+# - change a gradient where it leaves a module, or where it arrives, and train with it;
 # - choose between a module's backward hook and a tensor hook.
+#
+# This goes beyond the entry on
+# [`register_full_backward_hook`](https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_full_backward_hook)
+# in PyTorch's documentation.
 
 # %% tags=["setup"]
+import itertools
 import warnings
 
 import torch
@@ -23,21 +27,29 @@ from hooklab import check, predict, progress, reveal
 from hooklab.course import plots
 from hooklab.course.digits import digits
 from hooklab.course.errors import error_of
+from hooklab.course.exercises.ready import yours_or
 from hooklab.course.lesson05 import explorer, figures, transfer
-from hooklab.course.lesson05.helpers import calls, gradients_with, linear, numbers, shapes, warning_of
+from hooklab.course.lesson05.helpers import (
+    calls,
+    gradients_with,
+    linear,
+    numbers,
+    shapes,
+    warning_of,
+)
 
 torch.set_num_threads(1)
-for message in ("Using .*non-full backward hook", "Full backward hook is firing"):  # both are shown below
-    warnings.filterwarnings("ignore", message)
+for message in ("Using .*non-full backward hook", "Full backward hook is firing"):
+    warnings.filterwarnings("ignore", message)  # both warnings are shown below
 
 # %% [markdown]
 # ## Two tuples
 #
-# A **backward hook** sits on a module and is called while gradients flow back through it:
-# `hook(module, grad_input, grad_output)`. Two tuples of gradients. Of what?
+# A **backward hook** is registered on a module. PyTorch calls it in the backward pass, as
+# `hook(module, grad_input, grad_output)`. The last two are tuples of gradients. Gradients of what?
 #
-# `linear` makes an `nn.Linear` of the weight that you give it, and a bias of 0: here (1, 2, 3). Two rows of three numbers go
-# in, two rows of one number come out, and the loss weighs them with 10 and 20.
+# `linear` makes an `nn.Linear` with the weight that you pass, here (1, 2, 3), and a bias of 0. The input has two rows of
+# three numbers, the output two rows of one number. The loss multiplies the two outputs by 10 and 20.
 
 # %%
 layer = linear([[1.0, 2.0, 3.0]])
@@ -85,7 +97,7 @@ assert torch.equal(layer.bias.grad, grad_output[0].sum(dim=0)), (
 )
 
 # %% [markdown]
-# Is `grad_input` the same as `x.grad`? Let `x` go through a layer of weight 5, and also around it:
+# Is `grad_input` the same as `x.grad`? Here `x` goes through a layer with weight 5, and also past it:
 
 # %%
 five, seen = linear([[5.0]]), []
@@ -99,11 +111,11 @@ assert x.grad.item() == 6.0  # ... and the whole
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 5.1 · On both sides of a layer
-# ●○○ · 5 minutes
+# ●○○ · 6 minutes
 #
-# `layer` is one of the layers in `model`. Run the model on `x` once, send gradients back from the **sum of its output**, and
-# return two tensors: the gradient of the layer's input (which requires one) and the gradient of the layer's output, in this
-# order. Leave no hook behind.
+# `layer` is one of the layers in `model`. Call the model on `x` once, call `backward()` on the **sum of its output**, and
+# return two tensors: the gradient of the layer's input (which requires grad) and the gradient of the layer's output, in
+# this order. Leave no hook behind.
 #
 # <details><summary>Hint: "'tuple' object has no attribute 'shape'"</summary>
 #
@@ -111,14 +123,14 @@ assert x.grad.item() == 6.0  # ... and the whole
 # </details>
 # <details><summary>Hint: my list is empty</summary>
 #
-# Has `backward()` run? And was the hook there when the layer ran forward?
+# Has `backward()` run? And was the hook already registered when the layer ran its forward pass?
 # </details>
 
 # %% tags=["solution"]
 def gradients_around(
     model: nn.Module, layer: nn.Module, x: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the gradients of the layer's input and output, sent from model(x).sum()."""
+    """Return the gradients of the layer's input and output, for model(x).sum()."""
     ### BEGIN SOLUTION
     found = []
 
@@ -136,7 +148,7 @@ check("5.1", gradients_around)
 # %% [markdown]
 # ## One entry for each argument
 #
-# A module may take several arguments and return several outputs. Which have a place in the tuples?
+# A module can take several arguments and return several outputs. Which of them get an entry in the tuples?
 
 # %%
 class Blend(nn.Module):
@@ -154,33 +166,18 @@ print("grad_input: ", numbers(seen[0][0]))
 print("grad_output:", numbers(seen[0][1]))
 assert numbers(seen[0][0]) == (1.0, 4.0, None)
 assert numbers(seen[0][1]) == (1.0, None)
-assert offset.grad.item() == 1.0  # computed all the same, but in no tuple
+assert offset.grad.item() == 1.0  # computed all the same, but it's in no tuple
 
 # %% [markdown]
-# `grad_input` has an entry for each **positional** argument, and `None` where that is no tensor: a number, or a list of
-# tensors. A keyword argument has no place at all. `grad_output` has an entry for each output, and `None` for one that the
-# loss does not use. Two cases that surprise people:
-
-# %% tags=["claim-S2.6"]
-class First(nn.Module):
-    def forward(self, tensors):
-        return tensors[0] * 2
-
-
-seen, x, first = [], torch.ones(1, 1, requires_grad=True), First()
-with five.register_full_backward_hook(look), first.register_full_backward_hook(look):
-    five(input=x).sum().backward()
-    first([x, x]).sum().backward()
-
-print("called by keyword:", seen[0][0], "  called with a list:", seen[1][0])
-assert seen[0][0] == () and seen[1][0] == (None,)
-assert all(type(tuples) is tuple for one in seen for tuples in one)
+# `grad_input` has one entry for each **positional** argument, and `None` for an argument that isn't a tensor. The keyword
+# argument `offset` has no entry at all. `grad_output` has one entry for each output, and `None` for an output that the loss
+# doesn't use.
 
 # %% [markdown]
-# ### A hook that only looks
+# ## A hook that only reads
 #
-# Here is a model with two branches; the spare one is not in use yet. We train it twice. The second time, a colleague has put
-# a backward hook on the part that joins the branches, to count the passes.
+# Here is a model with two branches. The second one, `spare`, isn't used in the loss yet. We train the model twice. The
+# second time, a colleague has registered a backward hook on the module that joins the branches, to count the passes.
 
 # %%
 class Join(nn.Module):
@@ -188,7 +185,7 @@ class Join(nn.Module):
         return main  # later: main + spare
 
 
-def train(hook=None, register="register_full_backward_hook"):  # later we try another way to register
+def train(hook=None, register="register_full_backward_hook"):
     main, spare, join = linear([[1.0]]), linear([[1.0]]), Join()
     if hook is not None:
         getattr(join, register)(hook)
@@ -228,7 +225,7 @@ assert without_hook.grad is None and with_hook.grad.tolist() == [[0.0]], (
 )
 
 # %% [markdown]
-# Can you trust every number in `grad_input`? Here is a module with two inputs:
+# So a full backward hook can turn `None` into zero. That also makes one of the numbers that the hook gets wrong:
 
 # %% tags=["field", "field-182"]
 class TwoAPlusB(nn.Module):
@@ -237,7 +234,7 @@ class TwoAPlusB(nn.Module):
 
 
 module, seen = TwoAPlusB(), []
-a, b = torch.ones(1, requires_grad=True), torch.ones(1)  # b asks for no gradient
+a, b = torch.ones(1, requires_grad=True), torch.ones(1)  # b doesn't require grad
 with module.register_full_backward_hook(look):
     module(a, b).sum().backward()
 
@@ -246,14 +243,14 @@ assert numbers(seen[0][0]) == (2.0, 0.0)  # the derivative with respect to b is 
 assert b.grad is None
 
 # %% [markdown]
-# So: a zero beside another entry can mean "nobody asked". If that matters, ask `requires_grad` of the arguments, or look
-# with a tensor hook, which puts nothing in the way. If *no* argument asks for a gradient, the entry is `None`.
+# The derivative with respect to `b` is 1, but the hook gets 0, because `b` doesn't require grad. If you see a zero next to
+# another gradient, check `requires_grad` of that argument. A tensor hook doesn't have this problem.
 
 # %% [markdown]
 # ## When to register, when to remove
 #
-# A backward hook runs in `backward()`. When must it be there? `calls` takes three orders, each with a new layer, and counts how
-# often its hook runs:
+# A backward hook runs in the backward pass. When do you have to register it? `calls` tries three orders, each with a new
+# layer, and counts how many times the hook runs:
 
 # %% tags=["claim-S3.12", "field", "field-181"]
 orders = [
@@ -266,18 +263,21 @@ for steps, count in zip(orders, ran, strict=True):
     print(f"{steps}   calls of the hook: {count}")
 
 assert ran == [1, 0, 1]
-assert [calls(steps, "register_backward_hook") for steps in orders] == ran  # nor does the older hook do better
+older = [calls(steps, "register_backward_hook") for steps in orders]
+assert older == ran  # the older hook does no better
 
 # %% [markdown]
-# What counts is that it is there **in the forward**. Registered later, it misses this pass, without an error (so it is with the code
-# of one document, S3, which registers right before `loss.backward()`). And after the forward it is too late to leave. A `with` block
-# around both does it right.
+# The hook has to be there **when the forward pass runs**. If you register it later, it misses this pass, and there's no
+# error. (The code in S3 makes this mistake: it registers the hook right before `loss.backward()`.) If you remove it after
+# the forward pass, that's too late: it still runs. So put both passes into one `with` block.
 #
-# Why in the forward? Because that is when a module with backward hooks puts **two nodes** of its own into the graph. Let us
-# call them doors: the **first door** stands in front of everything that `forward` records, the **second door** behind it.
+# Why the forward pass? Because that's when a module with backward hooks adds **two nodes** to the graph: one before
+# everything that `forward` records, and one after it. Together they're the module's **border**. Values cross the **input
+# border** on their way in and the **output border** on their way out, and gradients cross both in the opposite direction.
 
 # %% tags=["claim-S4.3"]
-model, x = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)), torch.ones(4, 3, requires_grad=True)
+model = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1))
+x = torch.ones(4, 3, requires_grad=True)
 with model.register_full_backward_hook(look):
     nodes = figures.nodes_inside(model(x), x)
 
@@ -286,71 +286,61 @@ assert nodes[1:-1] == ["AddmmBackward0", "ReluBackward0", "AddmmBackward0"]
 assert nodes[0] == nodes[-1] == "BackwardHookFunctionBackward"
 
 # %% [markdown]
-# A gradient on its way back comes to the second door first. There `grad_output` is noted. At the first door the gradient
-# leaves, and the hook is called with both. Every step below was recorded in a run.
+# In the backward pass, the gradient reaches the output border first. That's where `grad_output` is stored. The gradient
+# leaves at the input border, and there PyTorch calls the hook with both tuples. Every step below was recorded in a run.
 
 # %% tags=["explorer"]
 explorer.border()
 
 # %% tags=["figure"]
 steps = explorer.record_border(pre=True, reverses=True)
-asks_nothing = explorer.record_border(asks=False)
-for run, number in ((steps, 5), (steps, 7), (asks_nothing, 5)):  # without a kernel: three of the steps
+no_grad_input = explorer.record_border(asks=False)
+for run, number in ((steps, 5), (steps, 7), (no_grad_input, 5)):  # three of the steps
     print(explorer.describe_border(run, number))
     display(explorer.draw_border(run, number))
 
-assert [step.active for step in steps if step.hook] == ["second door", "first door"]
-assert steps[-1].kept == {"x": [-20.0, -30.0], "weight": [10.0, 40.0], "bias": [10.0]}
-assert [step.active for step in asks_nothing if step.hook] == ["second door"]  # there is no first one
+where = [[step.active for step in run if step.hook] for run in (steps, no_grad_input)]
+assert where == [["output border", "input border"], ["output border"]]
+kept = {"x": [-20.0, -30.0], "weight": [10.0, 40.0], "bias": [10.0]}
+assert steps[-1].kept == kept
 
 # %% [markdown]
-# *What to see:* a hook at the second door changes what the layer itself gets; a hook at the first door changes only what
-# leaves. When it runs, the layer's own gradients are in `.grad` already.
+# *What to see:* a hook at the output border changes what the layer itself gets. A hook at the input border changes only
+# what leaves the layer. When it runs, the layer's own gradients are already in `.grad`.
 #
-# The third picture is a first layer, which reads data that ask for no gradient. There is no first door, so the hook runs at
-# the second one, with `(None,)`, and PyTorch warns. If you want that gradient, ask for it: `x.requires_grad_()`.
+# The third picture shows a first layer, whose input is data that doesn't require grad. Then the input border is missing, so
+# the hook runs at the output border, with `grad_input = (None,)`, and PyTorch warns. If you want that gradient, call
+# `x.requires_grad_()` before the forward pass.
 
 # %% [markdown]
-# ## Change what leaves the module
+# ## Change the gradient that leaves
 #
-# What a full backward hook returns **replaces `grad_input`**, for everything before the module.
+# If a full backward hook returns something, that **replaces `grad_input`** for everything before the module. It must be a
+# tuple with one entry for each entry of `grad_input`.
 
 # %% tags=["claim-S2.5"]
-def turn_around(module, grad_input, grad_output):
-    return tuple(None if grad is None else -grad for grad in grad_input)
+def double(module, grad_input, grad_output):
+    return tuple(None if grad is None else 2 * grad for grad in grad_input)
 
 
 before, after = linear([[2.0]]), linear([[3.0]])
 x = torch.tensor([[1.0]], requires_grad=True)
-with after.register_full_backward_hook(turn_around):
+with after.register_full_backward_hook(double):
     after(before(x)).sum().backward()
 
 arrived = numbers([x.grad, before.weight.grad, after.weight.grad])
 print("x.grad, before.weight.grad, after.weight.grad =", arrived)
-assert arrived[:2] == (-6.0, -3.0)  # everything in front of the module: turned around
-assert arrived[2] == 2.0  # the module's own weight does not notice
+assert arrived[:2] == (12.0, 6.0)  # everything before the module: doubled
+assert arrived[2] == 2.0  # the module's own weight gradient: unchanged
 assert not hasattr(after, "grad_input")
 
-# %% [markdown]
-# Return a **tuple** with one entry for each entry of `grad_input`. Of a bare tensor, the rows are taken for the entries:
-
-# %% tags=["claim-S2.5", "field", "field-backward-return"]
-def returns_a_tensor(rows: int) -> None:
-    with after.register_full_backward_hook(lambda module, grad_input, grad_output: 2 * grad_input[0]):
-        after(torch.ones(rows, 1, requires_grad=True)).sum().backward()
-
-
-messages = [error_of(returns_a_tensor, 3), error_of(returns_a_tensor, 1)]
-print(*messages, sep="\n")
-assert messages[0].endswith("invalid number of grad_input, got 3, but expected 1")
-assert "has changed the size of value" in messages[1]
-
 # %% [markdown] tags=["exercise"]
-# ### Exercise 5.2 · A brake
-# ●●○ · 5 minutes
+# ### Exercise 5.2 · A factor for the gradient that leaves
+# ●●○ · 6 minutes
 #
-# Make a layer pass back `factor` times the gradient of its inputs, in every pass. Its own parameters, and the layers after
-# it, must not notice. Return the handle. The layer may take several arguments, and some of them may not be tensors.
+# Make a layer pass `factor` times the gradient back to its inputs, in every pass. The gradients of its own parameters and
+# of the layers after it must not change. Return the handle. The layer may take several arguments, and some of them may not
+# be tensors. You'll train a network with this function in a moment.
 #
 # <details><summary>Hint: "invalid number of grad_input"</summary>
 #
@@ -358,35 +348,46 @@ assert "has changed the size of value" in messages[1]
 # </details>
 # <details><summary>Hint: "unsupported operand type(s) for *: 'NoneType' and 'float'"</summary>
 #
-# An argument that is no tensor has no gradient. What stands in its place must stay in its place.
+# An argument that isn't a tensor has no gradient. Its entry is `None`, and must stay `None`.
 # </details>
 
 # %% tags=["solution"]
 def scale_input_gradient(layer: nn.Module, factor: float) -> RemovableHandle:
-    """Scale what the layer passes back to its inputs; return the handle of the hook."""
+    """Multiply the gradient that the layer passes to its inputs; return the handle."""
     ### BEGIN SOLUTION
-    def brake(module, grad_input, grad_output):
+    def scale(module, grad_input, grad_output):
         return tuple(None if grad is None else factor * grad for grad in grad_input)
 
-    return layer.register_full_backward_hook(brake)
+    return layer.register_full_backward_hook(scale)
     ### END SOLUTION
 
 # %% tags=["check"]
 check("5.2", scale_input_gradient)
 
 # %% [markdown]
-# ## Two lines of hook, two domains
+# ## A factor of −1, and two domains
 #
 # You have images from two scanners, and labels for only one of them. Will a network that learns from scanner 0 also work on
 # scanner 1? This is *transfer learning* (S2 mentions it), and the two scanners are called *domains*. Our toy version has two
 # domains with two classes each, and labels in domain 0 only.
 #
 # The network has three parts. `features` turns each point into two numbers. From these two, `classes` predicts the class, and
-# `domains` predicts the domain. We train all three together: `classes` on the labels of domain 0, `domains` on all points,
-# and `features` on the gradients from both.
-#
-# Then we train a second network with one difference: `turn_around` is registered on `domains`. The parameters of `domains`
-# get their usual gradients. The gradient that leaves `domains` towards `features` has its sign flipped.
+# `domains` predicts the domain. We train all three together.
+
+# %% tags=["figure"]
+plots.show(
+    figures.two_domains_and_three_parts(),
+    "Left: points of two domains, side by side, each with two classes. "
+    "Right: features feeds classes and domains, and gets gradients from both.",
+)
+
+# %% [markdown]
+# Then we train a second network, with one difference: your hook from 5.2 is on `domains`, with `factor=-1`. The parameters of
+# `domains` get their usual gradients, so this part still learns to predict the domain. But the gradient that it passes to
+# `features` has its sign flipped.
+
+# %%
+scale_or_ready = yours_or("5.2", scale_input_gradient, transfer.scale_input_gradient)
 
 # %%
 predict("5.c")
@@ -395,13 +396,13 @@ predict("5.c")
 plain = transfer.train(transfer.Network())
 
 turned = transfer.Network()
-with turned.domains.register_full_backward_hook(turn_around):
+with scale_or_ready(turned.domains, -1.0):
     transfer.train(turned)
 
 right = [transfer.classes_right(network) for network in (plain, turned)]
 print("What came out:")
-for name, share in zip(("without the hook", "with it"), right, strict=True):
-    print(f"more than 9 in 10 right in domain 1, {name}: {share > 0.9}")
+for name, share in zip(("without your hook", "with it"), right, strict=True):
+    print(f"right in domain 1, {name}: {share:.0%}")
 
 # %%
 reveal("5.c", right)
@@ -410,11 +411,12 @@ assert right[0] < 0.8 and right[1] > 0.95, (
 )
 
 # %% [markdown]
-# What has the hook done to the features? We draw them, and let each point ask its five nearest neighbours for their domain.
+# What has your hook done to the features? Below, both networks' features are drawn. Under each picture is how many points
+# have mostly neighbours from their own domain, among their five nearest.
 
 # %% tags=["figure", "folded"]
 print("What came out:")
-networks = {"features, no hook": plain, "features, with the hook": turned}
+networks = {"features, no hook": plain, "features, with your hook": turned}
 plots.show(figures.two_domains(networks), figures.TWO_DOMAINS)
 
 x, _, domain = transfer.two_domains()
@@ -431,30 +433,29 @@ same = [
     ((one(place)[0] > 0) == (one(further_right)[0] > 0)).float().mean()
     for one in (plain, turned)
 ]
-assert same[0] < 0.8 and same[1] > 0.95  # the answers of the second do not mind
+assert same[0] < 0.8 and same[1] > 0.95  # the second network ignores the shift
 
 # %% [markdown]
-# *What to see:* the colours are the domains, the marks are the classes. On the left the points as they go in, then the features
-# of each network: where do the domains lie, and where the classes?
+# *What to see:* colours are domains, marks are classes. Which picture keeps the domains apart, and which keeps only the
+# classes apart?
 #
 # This is **gradient reversal**, the heart of
-# [domain-adversarial training](https://arxiv.org/abs/1505.07818). It needed no extra layer and no change to the network's code.
-# (The docstring of `transfer.train` says what keeps the two parts from chasing each other in circles.)
+# [domain-adversarial training](https://arxiv.org/abs/1505.07818). With a hook, it needs no extra layer and no change to the
+# network's code.
 
 # %% [markdown]
-# ## Change what comes in
+# ## Change the gradient that arrives
 #
-# So far, no hook has changed the gradients of the module's own parameters. What if you want to change these? One document looks
-# for them in `grad_input`:
+# So far, the gradients of the module's own parameters have stayed the same. What if you want to change those? S3 looks for
+# them in `grad_input`:
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 5.3 · Mend it: the documents' hook
-# ●●○ · 5 minutes
+# ### Exercise 5.3 · Fix it: the documents' hook
+# ●●○ · 6 minutes
 #
-# This script wants to multiply the gradient of the layer's weight by `weight_factor`, that of its bias by `bias_factor`,
-# and to leave everything else alone. It is one document's hook, registered in today's way, and it is broken: try it.
-# Mend it, for any layer with a `weight` and a `bias`, and any input. The bias may be `None`. Return a list of the
-# handles.
+# This function should multiply the gradient of the layer's weight by `weight_factor` and the gradient of its bias by
+# `bias_factor`, and change nothing else. It's S3's hook, registered with today's method, and it doesn't work: try it.
+# Fix it, for any layer with a `weight` and a `bias`, and any input. The bias may be `None`. Return a list of the handles.
 #
 # ```python
 # def scale_parameter_gradients(layer, weight_factor, bias_factor):
@@ -466,7 +467,7 @@ assert same[0] < 0.8 and same[1] > 0.95  # the answers of the second do not mind
 #
 # <details><summary>Hint: which entry of grad_input is the weight?</summary>
 #
-# None. A parameter is a leaf tensor. Which hook does a tensor have?
+# None. A parameter is a leaf tensor. Which hook can a tensor have?
 # </details>
 # <details><summary>Hint: "'NoneType' object has no attribute 'register_hook'"</summary>
 #
@@ -474,7 +475,9 @@ assert same[0] < 0.8 and same[1] > 0.95  # the answers of the second do not mind
 # </details>
 
 # %% tags=["solution"]
-def scale_parameter_gradients(layer: nn.Module, weight_factor: float, bias_factor: float) -> list[RemovableHandle]:
+def scale_parameter_gradients(
+    layer: nn.Module, weight_factor: float, bias_factor: float
+) -> list[RemovableHandle]:
     """Multiply the gradients of layer.weight and layer.bias; return the handles."""
     ### BEGIN SOLUTION
     handles = [layer.weight.register_hook(lambda grad: weight_factor * grad)]
@@ -487,9 +490,10 @@ def scale_parameter_gradients(layer: nn.Module, weight_factor: float, bias_facto
 check("5.3", scale_parameter_gradients)
 
 # %% [markdown]
-# So a single parameter's gradient needs no hook of the module. To change **all that follows from what comes in**, the
-# parameters' gradients and `grad_input` alike, there is the **full backward pre-hook**, at the second door:
-# `hook(module, grad_output)`. What it returns replaces `grad_output`, before the module computes anything from it.
+# So you don't need a module hook for a single parameter. What if you want to change everything that the module computes in
+# the backward pass, its parameters' gradients and `grad_input` alike? Then change the gradient where it arrives, at the
+# output border, with a **full backward pre-hook**: `hook(module, grad_output)`. What it returns replaces `grad_output` before
+# the module computes anything from it.
 
 # %% tags=["claim-S3.11"]
 def ten_times(module, grad_output):
@@ -504,32 +508,143 @@ with (
 ):
     layer(x).sum().backward()
 
+weight, bias = layer.weight, layer.bias
 print("grad_output seen by the full hook:", numbers(seen[0][1]))
-print("x.grad:", x.grad.tolist(), "  weight.grad:", layer.weight.grad.tolist(), "  bias.grad:", layer.bias.grad.item())
+print("x.grad:", x.grad.tolist(), "  weight.grad:", weight.grad.tolist())
 assert numbers(seen[0][1]) == (10.0,)
 assert x.grad.tolist() == [[20.0, 30.0]]
-assert layer.weight.grad.tolist() == [[10.0, 40.0]] and layer.bias.grad.item() == 10.0
+assert weight.grad.tolist() == [[10.0, 40.0]] and bias.grad.item() == 10.0
+
+# %% [markdown]
+# ## Which one do I use?
+#
+# The border has a price. It turns `None` into zero, as you've seen. And it returns a **view**, a tensor that shares its
+# memory with another one. PyTorch doesn't allow an in-place change of this view. So if the next module works in place, the
+# *forward pass* fails: **"Output 0 of BackwardHookFunction is a view and is being modified inplace"**.
+# ([A thread about it](https://github.com/pytorch/pytorch/issues/61519))
+#
+# You can switch to `inplace=False`. Or you do it without a border: a forward hook (lesson 3) gets the output and registers
+# a **tensor hook** (lesson 2) on it.
+
+# %% tags=["field", "field-44"]
+def hook_the_output(module, args, output):
+    output.register_hook(lambda grad: seen.append(grad.tolist()))
+    # no return here: a returned handle would replace the output
+
+
+first, last = linear([[1.0, 0.0], [0.0, -1.0]]), linear([[3.0, 4.0]])
+inplace_model = nn.Sequential(first, nn.ReLU(inplace=True), last)
+x, seen, refused = torch.ones(1, 2), [], []
+for module in inplace_model:
+    with module.register_full_backward_hook(look):
+        refused.append(error_of(inplace_model, x).split(". ")[0])
+with first.register_forward_hook(hook_the_output):
+    torch.sum(inplace_model(x)).backward()
+
+print("a full hook on each of the three:", *refused, sep="\n    ")
+print("a tensor hook on the output of the first:", *seen)
+inplace_view = "is a view and is being modified inplace"
+assert [inplace_view in words for words in refused] == [True, True, False]
+assert refused[2] == "no error"
+assert seen == [[[3.0, 0.0]]]  # the ReLU's second input was negative: gradient 0
+
+# %% [markdown]
+# | you want to | use |
+# |---|---|
+# | read the gradient of a parameter | nothing: `parameter.grad` |
+# | change the gradient of a parameter | `parameter.register_hook` |
+# | read the gradient of a layer's output | a tensor hook from a forward hook, or `hooklab.capture(…, grads=True)` |
+# | change the gradient of a layer's output, and of its parameters with it | the same tensor hook, returning a new gradient; or `register_full_backward_pre_hook` |
+# | read or change the gradient that a module passes to its inputs | `register_full_backward_hook` |
+#
+# Don't use `register_backward_hook`, the legacy hook, in new code. ("If you want more" shows why.)
+
+# %% [markdown] tags=["recap"]
+# ## Recap
+#
+# `grad_output` is the gradient of a module's output, `grad_input` the gradient of its inputs. A module with backward hooks has
+# a border: two nodes, which it adds to the graph in the forward pass. The full backward pre-hook runs at the output border,
+# where gradients arrive, and may replace `grad_output`. The full backward hook runs at the input border, where they leave, and
+# may replace `grad_input`.
+#
+# | the documents say | today |
+# |---|---|
+# | a backward hook cannot change data, but returns new gradients, found in `Module.grad_input` (S2) | the returned tuple replaces `grad_input`; there is no such attribute |
+# | `grad_input` and `grad_output` can be tuples (S2) | they always are, even empty ones |
+# | `grad_in` may be changed, `grad_out` may not; unpack three gradients (S3) | the full hook gets one for each positional argument, the legacy hook those of the last node; `register_full_backward_pre_hook` changes `grad_output` |
+# | remove the hook after `backward()` (S3) | that's safe; but the hook must be registered *before the forward pass*, which the document's own code doesn't do: 0 calls |
+# | ↓ the hook is on the `grad_fn` of the output and can influence the flow (S4) | true of the legacy hook; the full hook is at both ends of the module |
+# | ↓ a hook that returns ones makes `a.grad` all ones (S4) | true of both, but the legacy hook also overwrites the gradients of weight and bias |
+#
+# | term | 中文 | in a sentence |
+# |---|---|---|
+# | backward hook | 反向钩子 | called with a module's gradients in the backward pass |
+# | full backward hook | 完整反向钩子 | gets the gradients at both ends of a module; its return value replaces `grad_input` |
+# | full backward pre-hook | 完整反向预钩子 | runs before the module's backward pass; its return value replaces `grad_output` |
+# | legacy backward hook | 旧版反向钩子 | is on the last autograd node only |
+# | `grad_input` | 输入梯度 | tuple: gradients of a module's positional arguments |
+# | `grad_output` | 输出梯度 | tuple: gradients of a module's outputs |
+# | autograd node | 计算图节点 | one recorded operation; `grad_fn` of its result |
+# | gradient reversal | 梯度反转 | a part passes on minus its gradient, so the layers before it learn the opposite |
+# | view | 视图 | a tensor that shares its memory with another one |
+#
+# (↓ comes below, in "If you want more".)
+
+# %% [markdown] tags=["quiz"]
+# ### Three questions
+#
+# **1.** A full backward hook on `nn.Linear(8, 4)` returns a tuple of zeros. Does the layer still learn?
+#
+# <details><summary>Answer</summary>
+#
+# Yes. `grad_input` is what leaves the layer. Its own weight and bias get their gradients from `grad_output`. The layers
+# before it get zeros and don't change (unless their optimizer uses weight decay, as you've seen).
+# </details>
+#
+# **2.** A colleague adds a full backward hook to a block, right before `loss.backward()`. It never runs, and there's no
+# error. Why?
+#
+# <details><summary>Answer</summary>
+#
+# The block puts its two border nodes into the graph in the forward pass, and only if it has a backward hook by then.
+# Register before the forward pass.
+# </details>
+#
+# **3.** You want to log the gradient of each block's output in a network full of in-place ReLUs, in a training loop. Which
+# hook?
+#
+# <details><summary>Answer</summary>
+#
+# A tensor hook on the output, registered by a forward hook: it needs no border. With a full backward hook, the forward pass
+# would fail.
+# </details>
+
+# %%
+progress(5)
+
+# %% [markdown]
+# ## If you want more
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 5.4 · A fuse
-# ●●○ · 5 minutes
+# ●●○ · 6 minutes
 #
-# One huge gradient can spoil a step. Protect a layer: in every pass, clip every number of the gradient that **comes in** to
-# the range from `-limit` to `limit`, so that its parameters and everything before it get what follows from the clipped
-# gradient. Return the handle. The layer may have several outputs, some of them unused.
+# One huge gradient can spoil a training step. Protect a layer: in every pass, clip every number of the gradient that
+# **arrives** to the range from `-limit` to `limit`. The layer's parameters, and everything before it, then get gradients
+# computed from the clipped one. Return the handle. The layer may have several outputs, some of them unused.
 #
 # <details><summary>Hint: the input's gradient is right, the weight's is not</summary>
 #
-# A full backward hook runs when the weight's gradient has been computed. Which hook runs earlier?
+# When a full backward hook runs, the weight's gradient has already been computed. Which hook runs earlier?
 # </details>
 # <details><summary>Hint: "clamp(): argument 'input' must be Tensor, not NoneType"</summary>
 #
-# An output that the loss does not use has no gradient.
+# An output that the loss doesn't use has no gradient.
 # </details>
 
 # %% tags=["solution"]
 def clip_incoming_gradient(layer: nn.Module, limit: float) -> RemovableHandle:
-    """Clip the gradients that come in at the layer's outputs; return the handle."""
+    """Clip the gradients that arrive at the layer's outputs; return the handle."""
     ### BEGIN SOLUTION
     def clip(grad):
         return None if grad is None else grad.clamp(-limit, limit)
@@ -544,178 +659,29 @@ def clip_incoming_gradient(layer: nn.Module, limit: float) -> RemovableHandle:
 check("5.4", clip_incoming_gradient)
 
 # %% [markdown]
-# ## Why three? The old hook
-#
-# Where did that document get three gradients from? It uses `register_backward_hook`, the **legacy hook**, which still exists.
-# The hook doubles the second gradient and triples the third. We put it on three layers with a single weight, 5, and
-# send four ones through each: the true gradients are 5 for an input, 4 for the weight and 4 for the bias.
-
-# %% tags=["claim-S3.11"]
-def unpack_three(module, gin, gout):
-    got.append(shapes(gin))
-    gin0, gin1, gin2 = gin
-    return gin0, gin1 * 2, gin2 * 3
-
-
-got, legacy = [], "register_backward_hook"
-came = {
-    "convolution": gradients_with(legacy, unpack_three, nn.Conv2d(1, 1, 1), (1, 1, 2, 2)),
-    "linear, 2-D": gradients_with(legacy, unpack_three, nn.Linear(1, 1), (4, 1)),
-    "linear, 3-D": gradients_with(legacy, unpack_three, nn.Linear(1, 1), (2, 2, 1)),
-}
-print("gradient of       [input, weight, bias]")
-for name, result in came.items():
-    print(f"    {name:<13} {result}")
-
-assert came["convolution"] == [5.0, 8.0, 12.0]  # weight doubled, bias tripled
-assert came["linear, 2-D"] == [10.0, 12.0, 4.0]  # input doubled, weight tripled
-assert came["linear, 3-D"] == "ValueError: not enough values to unpack (expected 3, got 1)"
-assert got[0] == [(1, 1, 2, 2), (1, 1, 1, 1), (1,)]  # input, weight, bias
-assert got[1] == [(1,), (4, 1), (1, 1)]  # bias, input, weight
-
-# %% [markdown]
-# The same hook doubles the weight's gradient in the first layer, the input's in the second, and fails in the third. For it is
-# registered on the `grad_fn` of the output (S4 knows). So it sits on **one node**, the last one, and what it is given are the
-# gradients that leave *that node*. A node takes hooks as well. Hook it by hand, and you get the same:
-
-# %% tags=["claim-S4.3", "figure"]
-layer, x, leaving = linear([[5.0, 7.0]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True), []
-y = layer(x)
-with y.grad_fn.register_hook(lambda grad_inputs, grad_outputs: leaving.extend(grad_inputs)):
-    y.sum().backward()
-
-named = dict(zip(("bias", "input", "weight, transposed"), leaving, strict=True))
-plots.show(
-    figures.edges(y.grad_fn, torch.ones(2, 1), named),
-    "One node, AddmmBackward0, with one arrow in and three out: to the bias, the input and the transposed weight.",
-)
-
-assert len(y.grad_fn.next_functions) == 3
-assert shapes(leaving) == [layer.bias.shape, x.shape, layer.weight.T.shape]
-
-# %% [markdown]
-# *What to see:* `AddmmBackward0` is a matrix product plus a sum in one node. Three things went into it, so three edges lead
-# out: to the bias, to the input, and to the node that transposes the weight back. That is all there is to "three". A
-# convolution's node has its three in another order; a linear layer with a three-dimensional input ends in a reshape, which
-# has one. (More of the old hook's ways, for readers of old code, stand behind the recap.)
-
-# %% [markdown]
-# ## Which one do I use?
-#
-# The two doors have a price. They turn `None` into zero, as you have seen. And a door hands on a **view**, a tensor that shares
-# another one's memory, which must not be changed in place. So beside a module that works in place, the *forward* fails:
-# **"Output 0 of BackwardHookFunction is a view and is being modified inplace"**.
-# ([A thread about it](https://github.com/pytorch/pytorch/issues/61519)) The mend is `inplace=False`. Or do without doors: a
-# forward hook (lesson 3) gets the output, and puts a **tensor hook** (lesson 2) on it.
-
-# %% tags=["field", "field-44"]
-def hook_the_output(module, args, output):
-    output.register_hook(lambda grad: seen.append(grad.tolist()))
-    # no return here: a returned handle would replace the output
-
-
-first, last = linear([[1.0, 0.0], [0.0, -1.0]]), linear([[3.0, 4.0]])
-inplace_model, x, seen = nn.Sequential(first, nn.ReLU(inplace=True), last), torch.ones(1, 2), []
-refused = []
-for module in inplace_model:
-    with module.register_full_backward_hook(look):
-        refused.append(error_of(inplace_model, x).split(". ")[0])
-with first.register_forward_hook(hook_the_output):
-    torch.sum(inplace_model(x)).backward()
-
-print("a full hook on each of the three:", *refused, sep="\n    ")
-print("a tensor hook on the output of the first:", *seen)
-assert all("is a view and is being modified inplace" in words for words in refused[:2]) and refused[2] == "no error"
-assert seen == [[[3.0, 0.0]]]  # the second unit was negative: no gradient passes the ReLU
-
-# %% [markdown]
-# | you want to | use |
-# |---|---|
-# | read the gradient of a parameter | nothing: `parameter.grad` |
-# | change the gradient of a parameter | `parameter.register_hook` |
-# | read the gradient of a layer's output | a tensor hook from a forward hook, or `hooklab.capture(…, grads=True)` |
-# | change it, parameters included | the same tensor hook, returning; or `register_full_backward_pre_hook` |
-# | read or change what a module passes back to its inputs | `register_full_backward_hook` |
-#
-# `register_backward_hook`, the legacy hook, has no place in new code.
-
-# %% [markdown] tags=["recap"]
-# ## Recap
-#
-# `grad_output` belongs to what a module put out, `grad_input` to what was put in. The full backward hook sits at the door
-# where gradients leave and may replace `grad_input`; the pre-hook sits where they arrive and may replace `grad_output`. Both
-# join a pass in its forward.
-#
-# | the documents say | today |
-# |---|---|
-# | a backward hook cannot change data, but returns new gradients, found in `Module.grad_input` (S2) | the returned tuple replaces `grad_input`; there is no such attribute |
-# | `grad_input` and `grad_output` can be tuples (S2) | they always are, even empty ones |
-# | `grad_in` may be changed, `grad_out` may not; unpack three gradients (S3) | the full hook gives one for each positional argument, the legacy hook those of the last node; `register_full_backward_pre_hook` changes `grad_output` |
-# | remove the hook after `backward()` (S3) | a safe place; what counts is that it is registered *before the forward*, which the document's own code does not do: 0 calls |
-# | the hook sits on the `grad_fn` of the output and can influence the flow (S4) | true of the legacy hook; the full hook sits at both ends of the module |
-# | a hook that returns ones makes `a.grad` all ones (S4) | true of both, but the legacy hook also overwrites the gradients of weight and bias (shown below) |
-#
-# | term | 中文 | in a sentence |
-# |---|---|---|
-# | backward hook | 反向钩子 | called with a module's gradients while they flow back |
-# | full backward hook | 完整反向钩子 | sits at both ends of a module; its return value replaces `grad_input` |
-# | full backward pre-hook | 完整反向预钩子 | runs before the module's backward; its return value replaces `grad_output` |
-# | legacy backward hook | 旧版反向钩子 | sits on the last autograd node only |
-# | `grad_input` | 输入梯度 | tuple: gradients of a module's positional arguments |
-# | `grad_output` | 输出梯度 | tuple: gradients of a module's outputs |
-# | autograd node | 计算图节点 | one recorded operation; `grad_fn` of its result |
-# | gradient reversal | 梯度反转 | a part passes back minus its gradient, so what is before it learns the opposite |
-# | view | 视图 | a tensor that shares another one's memory |
-
-# %% [markdown] tags=["quiz"]
-# ### Three questions
-#
-# **1.** A full backward hook on `nn.Linear(8, 4)` returns a tuple of zeros. Does the layer still learn?
-#
-# <details><summary>Answer</summary>
-#
-# Yes. `grad_input` is what leaves the layer; its own weight and bias have their gradients from `grad_output`. The layers before
-# it get zeros and stand still. (Unless their optimizer has a weight decay, as you have seen.)
-# </details>
-#
-# **2.** A program unpacks `b, x, w = grad_input` in a legacy hook on a linear layer, and has worked for years. Somebody feeds
-# the layer with sequences, shape (batch, time, features). What happens?
-#
-# <details><summary>Answer</summary>
-#
-# The last node is now a reshape with a single input, so there is one entry and the unpacking fails.
-# </details>
-#
-# **3.** You must log the gradient of each block's output in a network full of in-place ReLUs, in a training loop. Which hook?
-#
-# <details><summary>Answer</summary>
-#
-# A tensor hook on the output, registered by a forward hook: it needs no door. A full backward hook would stop the forward
-# with an error.
-# </details>
-
-# %%
-progress(5)
-
-# %% [markdown]
-# ## If you want more
-#
 # ### How deep does a gradient reach?
 #
-# Twenty layers, 32 numbers wide, with PyTorch's own starting weights, not yet trained; the digits of lesson 3 go in, and a loss
-# comes out. How much of the gradient that the last layer receives is left at the first one, a half? A tenth? A pre-hook on
-# each layer notes the norm of what comes in. We try sigmoids and ReLUs, each with and without batch normalisation.
+# Twenty layers, 32 numbers wide, with PyTorch's own initial weights and no training. Lesson 3's digits go in. How much of the
+# gradient that the last layer receives is left at the first one: a half? A tenth? A pre-hook on each layer records the norm of
+# the gradient that arrives. We try sigmoids and ReLUs, each with and without batch normalisation.
 
 # %% tags=["hook-full-backward-pre"]
 def received(activation, norm) -> tuple[float, list[float]]:
-    """Return the loss, and the norm of the gradient that arrives at each of twenty layers, first layer first."""
+    """Return the loss, and the gradient's norm at each layer, first layer first."""
     torch.manual_seed(0)
-    layers = [nn.Sequential(nn.Linear(64 if i == 0 else 32, 32), norm(32), activation()) for i in range(20)]
+    widths = [64] + 20 * [32]
+    layers = [
+        nn.Sequential(nn.Linear(*pair), norm(32), activation())
+        for pair in itertools.pairwise(widths)
+    ]
     model, norms = nn.Sequential(*layers, nn.Linear(32, 10)), []
-    data = digits()
     for layer in layers:
-        layer.register_full_backward_pre_hook(lambda module, grad_output: norms.append(grad_output[0].norm().item()))
-    loss = nn.functional.cross_entropy(model(data.train_images.flatten(1)), data.train_labels)
+        layer.register_full_backward_pre_hook(
+            lambda module, grad_output: norms.append(grad_output[0].norm().item())
+        )
+    data = digits()
+    scores = model(data.train_images.flatten(1))
+    loss = nn.functional.cross_entropy(scores, data.train_labels)
     loss.backward()
     return loss.item(), norms[::-1]
 
@@ -734,27 +700,28 @@ networks = {
 # %% tags=["figure"]
 plots.show(
     figures.depth({name: norms for name, (_, norms) in networks.items()}),
-    "Norm of the gradient at twenty layers: sigmoids lose almost all, ReLUs most, both hold it when normalised.",
+    "Norm of the gradient at twenty layers: sigmoids lose almost all, ReLUs most, "
+    "both hold it when normalised.",
 )
 
 share = {name: norms[0] / norms[-1] for name, (_, norms) in networks.items()}
 assert share["sigmoid"] < 1e-12 and 1e-10 < share["ReLU"] < 1e-6
-assert 0.5 < share["sigmoid, normalised"] < 10 and share["ReLU, normalised"] > 10
-assert all(2.2 < loss < 2.5 for loss, _ in networks.values())  # the loss of guessing is log(10) = 2.3
+assert 0.5 < share["sigmoid, normalised"] < 10 < share["ReLU, normalised"]
+assert all(2.2 < loss < 2.5 for loss, _ in networks.values())  # log(10), as by guessing
 
 # %% [markdown]
-# *What to see:* one line a network, from the last layer on the right to the first; from tick to tick of the axis it is a
-# factor of a hundred. Behind twenty sigmoids less than a trillionth is left. ReLUs are said to mend this; with these starting
-# weights, they let less than a millionth through. Normalised, the sigmoids pass the gradient on, and the ReLUs pass on
-# *more* than they get: on its way back, the gradient grows. The loss knows nothing of all this. It is the same for all
-# four, that of guessing.
+# *What to see:* one line for each network. Read it from right to left, as the gradient flows. From tick to tick, the axis goes
+# up by a factor of 100. After twenty sigmoids, less than a trillionth of the gradient is left. ReLUs are said to fix this, but
+# with these initial weights they let less than a millionth through. With batch normalisation, the sigmoids pass the gradient
+# on, and with the ReLUs it even *grows* on its way to the first layer. The loss shows none of this: for all four networks it's
+# about 2.3, as by guessing.
 
 # %% [markdown]
 # ### "On the first layer I get `(None,)`, and a warning"
 #
-# Here is the third of the recorded steps once more, in code. The mend: return `None` there, and ask the data for a gradient if you want
-# it. ([A thread about it](https://github.com/pytorch/pytorch/issues/100528); in
-# [PyTorch 1.8](https://github.com/pytorch/pytorch/issues/56380) the hook did not run at all.)
+# This is the third of the recorded steps above, in code. Let the hook return `None` there. If you want the gradient of the data,
+# call `requires_grad_()` on it. ([A thread about it](https://github.com/pytorch/pytorch/issues/100528); in
+# [PyTorch 1.8](https://github.com/pytorch/pytorch/issues/56380) the hook didn't run at all.)
 
 # %% tags=["field", "field-45"]
 def backward_of(x, hook):
@@ -763,21 +730,26 @@ def backward_of(x, hook):
         layer(x).sum().backward()
 
 
+def returns_a_gradient(module, grad_input, grad_output):
+    return (torch.ones(1, 2),)
+
+
 data, seen = torch.ones(1, 2), []
-print(warning_of(backward_of, data, look).split(". ")[0])
-print(error_of(backward_of, data, lambda *args: (torch.ones(1, 2),)))  # it has to return None there
+warned = warning_of(backward_of, data, look)
+refused = error_of(backward_of, data, returns_a_gradient)  # it has to return None there
 backward_of(data.requires_grad_(), look)
 
+print(warned.split(". ")[0], refused, sep="\n")
 print("grad_input:", *[numbers(grad_input) for grad_input, _ in seen])
-assert "Full backward hook is firing" in warning_of(backward_of, torch.ones(1, 2), look)
-assert [numbers(grad_input) for grad_input, _ in seen[:2]] == [(None,), ([[1.0, 2.0]],)]
-assert "should always return None" in error_of(backward_of, torch.ones(1, 2), lambda *args: (data,))
+assert "Full backward hook is firing" in warned
+assert [numbers(grad_input) for grad_input, _ in seen] == [(None,), ([[1.0, 2.0]],)]
+assert "should always return None" in refused
 
 # %% [markdown]
 # ### "My hook never runs on a model that returns a dict"
 #
-# A door can be put behind a tensor or a tuple of tensors. For a dict or a list PyTorch warns, in the forward, and the hook
-# stays silent in the backward. ([A thread about it](https://github.com/pytorch/pytorch/issues/87540))
+# The output border can take a tensor or a tuple of tensors. With a dict or a list, PyTorch warns in the forward pass, and the
+# hook doesn't run in the backward pass. ([A thread about it](https://github.com/pytorch/pytorch/issues/87540))
 
 # %% tags=["field", "field-48"]
 class TwoHeads(nn.Module):
@@ -799,12 +771,13 @@ assert seen == [] and x.grad.item() == 2.0
 assert "should be a Tensor or a tuple of Tensors but received <class 'dict'>" in message
 
 # %% [markdown]
-# The mend is the tensor hook: of a dict, hook each tensor.
+# Use a tensor hook instead, one for each tensor in the dict.
 #
 # ### "I differentiate from an output that I kept, and the backward hook stays silent"
 #
-# A forward hook stands in front of the second door: what it keeps has not gone through. Start from what the caller gets.
-# ([A thread about it](https://github.com/pytorch/pytorch/issues/57157), from the days when this was an error)
+# A forward hook runs before the output border, so the output that it keeps hasn't crossed the border. Call `backward()` on what
+# the module returned to its caller. ([A thread about it](https://github.com/pytorch/pytorch/issues/57157), from the days when
+# this was an error)
 
 # %% tags=["field", "field-180"]
 layer, x = linear([[1.0, 2.0]]), torch.ones(1, 2, requires_grad=True)
@@ -816,15 +789,16 @@ for start in (kept[0], y):
     torch.autograd.grad(start.sum(), x, retain_graph=True)
     ran.append(len(seen))
 
-print("calls of the hook, from the kept output:", ran[0], "  from the returned one:", ran[1])
+print("calls of the hook, from the kept output:", ran[0])
+print("calls of the hook, from the returned output:", ran[1])
 assert ran == [0, 1]
 
 # %% [markdown]
-# ### What a tensor hook can do, and what not
+# ### What a tensor hook can do, and what it can't
 #
-# A tensor hook may also *return* a gradient. Then it does what a backward pre-hook does. And it puts nothing in the way: the
-# spare branch stays where it was. What it does not give you is the gradient of an input that asks for none. And where
-# an output is itself a view, of a `Flatten` say, and is then changed in place, the tensor hook on it stays silent.
+# A tensor hook may also *return* a gradient. On a layer's output, it then does the same as a backward pre-hook. It adds no
+# nodes, so the spare branch keeps its weight of 1. What it can't do: it gets no gradient of an input that doesn't require grad.
+# And if the output is itself a view (of a `Flatten`, say) and is changed in place later, the tensor hook on it never runs.
 
 # %%
 def ten_times_the_output(module, args, output):
@@ -837,7 +811,8 @@ with layer.register_forward_hook(ten_times_the_output):
     layer(x).sum().backward()
 
 print("as with the pre-hook:", x.grad.tolist(), layer.weight.grad.tolist())
-assert x.grad.tolist() == [[20.0, 30.0]] and layer.weight.grad.tolist() == [[10.0, 40.0]]
+assert x.grad.tolist() == [[20.0, 30.0]]
+assert layer.weight.grad.tolist() == [[10.0, 40.0]]
 
 seen = []
 spare_weight = train(hook_the_output, "register_forward_hook")
@@ -853,25 +828,32 @@ assert seen == []
 # ### Exercise 5.5 · Gradients at any output
 # ●●● · 10 minutes
 #
-# Watch the gradients of a layer's output. After every backward they are in the dictionary `seen`: under `"output"` if the
-# layer returns a tensor; if it returns a dict, under that dict's own keys. It must work beside in-place modules, for dicts that
-# also hold other things than tensors, and it must leave a pass without gradients in peace. Return one handle.
+# Watch the gradients of a layer's output. After every backward pass, the dictionary `seen` must hold them: under `"output"` if
+# the layer returns a tensor, and under the dict's own keys if it returns a dict. Your hook must
+#
+# - work next to in-place modules,
+# - ignore the dict's entries that aren't tensors,
+# - do nothing in a pass that records no gradients.
+#
+# Return one handle.
 #
 # <details><summary>Hint: "cannot register a hook on a tensor that doesn't require gradient"</summary>
 #
-# Under `no_grad`, or with frozen layers, there is nothing to watch. Labels have no gradient either.
+# Under `no_grad`, or with frozen layers, there is no gradient to watch. Labels have none either.
 # </details>
 # <details><summary>Hint: "'RemovableHandle' object has no attribute …"</summary>
 #
 # Your forward hook returns something, and that replaces the output.
 # </details>
-# <details><summary>Hint: all gradients land under the last key</summary>
+# <details><summary>Hint: all gradients end up under the last key</summary>
 #
 # A function made in a loop looks its variable up when it *runs* (lesson 2).
 # </details>
 
 # %% tags=["solution"]
-def watch_output_gradients(layer: nn.Module, seen: dict[str, torch.Tensor]) -> RemovableHandle:
+def watch_output_gradients(
+    layer: nn.Module, seen: dict[str, torch.Tensor]
+) -> RemovableHandle:
     """Write the gradients of the layer's output into `seen`; return the handle."""
     ### BEGIN SOLUTION
     def watch(name, value):
@@ -890,7 +872,7 @@ def watch_output_gradients(layer: nn.Module, seen: dict[str, torch.Tensor]) -> R
 check("5.5", watch_output_gradients)
 
 # %% [markdown]
-# `hooklab.capture` works in this way. With `grads=True` it keeps the gradients of the outputs, for any structure, and removes
+# `hooklab.capture` works the same way. With `grads=True` it keeps the gradients of the outputs, for any structure, and removes
 # its hooks at the end of the block.
 
 # %%
@@ -899,21 +881,58 @@ with hooklab.capture(inplace_model, "0", "1", grads=True) as captured:
 
 print("gradient of the ReLU's output:  ", captured.grad("1").tolist())
 print("gradient of the linear's output:", captured.grad("0").tolist())
-assert captured.grad("1").tolist() == [[3.0, 4.0]] and captured.grad("0").tolist() == [[3.0, 0.0]]
+assert captured.grad("1").tolist() == [[3.0, 4.0]]
+assert captured.grad("0").tolist() == [[3.0, 0.0]]
 assert all(len(module._forward_hooks) == 0 for module in inplace_model.modules())
+
+# %% [markdown]
+# ### A keyword, a list, a bare tensor
+#
+# In the main part, `grad_input` had one entry for each positional argument. So what if the only argument is passed by keyword,
+# or is a list of tensors?
+
+# %% tags=["claim-S2.6"]
+class First(nn.Module):
+    def forward(self, tensors):
+        return tensors[0] * 2
+
+
+seen, x, first = [], torch.ones(1, 1, requires_grad=True), First()
+with five.register_full_backward_hook(look), first.register_full_backward_hook(look):
+    five(input=x).sum().backward()
+    first([x, x]).sum().backward()
+
+print("called by keyword:", seen[0][0], "  called with a list:", seen[1][0])
+assert seen[0][0] == () and seen[1][0] == (None,)
+assert all(type(tuples) is tuple for one in seen for tuples in one)
+
+# %% [markdown]
+# If a hook returns a bare tensor instead of a tuple, PyTorch takes its rows for the entries:
+
+# %% tags=["claim-S2.5", "field", "field-backward-return"]
+def returns_a_tensor(rows: int) -> None:
+    x = torch.ones(rows, 1, requires_grad=True)
+    with after.register_full_backward_hook(lambda module, grads, _: grads[0]):
+        after(x).sum().backward()
+
+
+messages = [error_of(returns_a_tensor, 3), error_of(returns_a_tensor, 1)]
+print(*messages, sep="\n")
+assert messages[0].endswith("invalid number of grad_input, got 3, but expected 1")
+assert "has changed the size of value" in messages[1]
 
 # %% [markdown]
 # ### Three hooks around one module
 #
-# One document (S2) puts a backward hook beside two others that you know. There is a module with a 3×1 parameter, a value $y$ in
-# front of it, a tensor hook on $y$, a forward hook, and the backward hook. With $y = (2, 1, 3)$ and the weight $(1, 2, 3)$, $z = 13$.
+# This is S2's example: a module with a 3×1 parameter, a value $y$ before it, a tensor hook on $y$, a forward hook and a backward
+# hook. With $y = (2, 1, 3)$ and the weight $(1, 2, 3)$, $z = 13$.
 
 # %% tags=["claim-S2.7"]
 model, grad_list, outputs, seen = linear([[1.0, 2.0, 3.0]]), [], [], []
 y = torch.tensor([[1.0, 0.0, 2.0]], requires_grad=True) + 1
 with (
     y.register_hook(grad_list.append),
-    model.register_forward_hook(lambda module, args, output: outputs.append(output.item())),
+    model.register_forward_hook(lambda m, args, output: outputs.append(output.item())),
     model.register_full_backward_hook(look),
 ):
     model(y).backward()
@@ -928,10 +947,10 @@ assert numbers(grad_list) == numbers(seen[0][0]) == ([[1.0, 2.0, 3.0]],)
 # %% [markdown]
 # ### One ReLU, used twice
 #
-# *"My rule for a ReLU's backward needs the ReLU's input. I stored it on the module, and the maps are wrong."* A rule such as
-# guided backpropagation or DeepLift sees each use of a module once on the way forward and once on the way back. The forward
-# hook's `module.input = …` keeps the last use only. A **stack** pairs them: what went through last comes back first.
-# ([A thread about it](https://github.com/jmschrei/tangermeme/issues/54))
+# *"My rule for a ReLU's backward pass needs the ReLU's input. I stored it on the module, and the maps are wrong."* A rule such as
+# guided backpropagation or DeepLift needs the input of each use of a module when that use's gradient comes. But
+# `module.input = …` in a forward hook keeps only the last input. A **stack** pairs them correctly: the backward pass visits the
+# last use first. ([A thread about it](https://github.com/jmschrei/tangermeme/issues/54))
 
 # %% tags=["field", "field-23", "field-123"]
 class Twice(nn.Module):
@@ -953,24 +972,84 @@ def pair(module, grad_input, grad_output):
 
 
 twice, stack, pairs = Twice(), [], []
-with twice.relu.register_forward_hook(keep_input), twice.relu.register_full_backward_hook(pair):
-    twice(torch.tensor([-2.0, 0.5], requires_grad=True)).sum().backward()
+relu, x = twice.relu, torch.tensor([-2.0, 0.5], requires_grad=True)
+with relu.register_forward_hook(keep_input), relu.register_full_backward_hook(pair):
+    twice(x).sum().backward()
 
-for (stored, own), grad_output in pairs:
-    print(f"stored on the module {stored}, from the stack {own}, gradient {grad_output[0]}")
-assert [stored for (stored, _), _ in pairs] == [[1.0, 0.5], [1.0, 0.5]]  # twice the last use
+for (stored, own), (grad,) in pairs:
+    print(f"on the module {stored}, from the stack {own}, gradient {grad}")
+assert [stored for (stored, _), _ in pairs] == [[1.0, 0.5], [1.0, 0.5]]  # the last use
 assert [own for (_, own), _ in pairs] == [[1.0, 0.5], [-2.0, 0.5]] and stack == []
 
 # %% [markdown]
-# `F.relu` has no module at all, so no hook either: such a rule skips it in silence.
+# `F.relu` isn't a module, so it has no hooks, and such a rule skips it without an error.
 
 # %% [markdown]
-# ### More of the old hook
+# ### Why three gradients? The old hook
 #
-# (Should you read S3: its heading `register_backward_hook(module, grad_in, grad_out)` has the arguments of the hook, not of the method.)
+# Where did S3 get three gradients from? It uses `register_backward_hook`, the **legacy hook**, which still exists. Here is a
+# hook that doubles the second gradient and triples the third. We register it on three layers with a single weight, 5, and
+# pass four ones through each. The true gradients are 5 for an input, 4 for the weight and 4 for the bias.
+
+# %% tags=["claim-S3.11"]
+def unpack_three(module, gin, gout):
+    got.append(shapes(gin))
+    gin0, gin1, gin2 = gin
+    return gin0, gin1 * 2, gin2 * 3
+
+
+got, legacy = [], "register_backward_hook"
+came = {
+    name: gradients_with(legacy, unpack_three, layer, shape)
+    for name, layer, shape in (
+        ("convolution", nn.Conv2d(1, 1, 1), (1, 1, 2, 2)),
+        ("linear, 2-D", nn.Linear(1, 1), (4, 1)),
+        ("linear, 3-D", nn.Linear(1, 1), (2, 2, 1)),
+    )
+}
+print("gradient of       [input, weight, bias]")
+for name, result in came.items():
+    print(f"    {name:<13} {result}")
+
+assert came["convolution"] == [5.0, 8.0, 12.0]  # weight doubled, bias tripled
+assert came["linear, 2-D"] == [10.0, 12.0, 4.0]  # input doubled, weight tripled
+assert "not enough values to unpack (expected 3, got 1)" in came["linear, 3-D"]
+assert got[0] == [(1, 1, 2, 2), (1, 1, 1, 1), (1,)]  # input, weight, bias
+assert got[1] == [(1,), (4, 1), (1, 1)]  # bias, input, weight
+
+# %% [markdown]
+# The same hook doubles the weight's gradient in the first layer, the input's gradient in the second, and fails in the third.
+# That's because PyTorch registers a legacy hook on the output's `grad_fn` (S4 says so). So the hook is on **one node**, the last
+# one, and it gets the gradients that leave *that node*. You can register a hook on the node yourself, and you'll get the same:
+
+# %% tags=["claim-S4.3", "figure"]
+layer, leaving = linear([[5.0, 7.0]]), []
+x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+y = layer(x)
+with y.grad_fn.register_hook(lambda grad_inputs, _: leaving.extend(grad_inputs)):
+    y.sum().backward()
+
+named = dict(zip(("bias", "input", "weight, transposed"), leaving, strict=True))
+plots.show(
+    figures.edges(y.grad_fn, torch.ones(2, 1), named),
+    "One node, AddmmBackward0, with one arrow in and three out: "
+    "to the bias, the input and the transposed weight.",
+)
+
+assert len(y.grad_fn.next_functions) == 3
+assert shapes(leaving) == [layer.bias.shape, x.shape, layer.weight.T.shape]
+
+# %% [markdown]
+# *What to see:* `AddmmBackward0` is a matrix product plus a sum, in one node. It has three inputs, so three edges lead out of it:
+# to the bias, to the input, and to the node that transposes the weight. That's where "three" comes from. A convolution's node
+# has its three in a different order. A linear layer with a three-dimensional input ends in a reshape, which has only one.
+
+# %% [markdown]
+# (A reading note for S3: its heading `register_backward_hook(module, grad_in, grad_out)` shows the arguments of the hook, not of
+# the method.)
 #
-# Is what a legacy hook is given ever the gradient of the module's own input? Yes, where an argument goes straight into the
-# last node. And the last node of *what*, if there are several outputs? Of the first tensor in them.
+# Does a legacy hook ever get the gradient of the module's own input? Yes, if the input goes straight into the last node. And if
+# the module has several outputs, the hook is on the last node of the first one.
 
 # %% tags=["hook-legacy-backward"]
 class ExpTimes(nn.Module):
@@ -978,20 +1057,22 @@ class ExpTimes(nn.Module):
         return a.exp() * b  # two nodes: the product is the last one
 
 
-seen, a, b = [], torch.zeros(1, requires_grad=True), torch.full((1,), 3.0, requires_grad=True)
+seen, a = [], torch.zeros(1, requires_grad=True)
+b = torch.full((1,), 3.0, requires_grad=True)
 module, two = ExpTimes(), TwoHeads()
 module.register_backward_hook(look)
 two.register_backward_hook(look)
 module(a, b).backward()
 two(a)["triple"].backward()  # calls no hook
 
-print("grad_input:", numbers(seen[0][0]), "  calls for the second output:", len(seen) - 1)
+print("grad_input:", numbers(seen[0][0]))
+print("calls for the second output:", len(seen) - 1)
 assert numbers(seen[0][0]) == (3.0, 1.0)  # of a.exp(), which is inside; and of b itself
 assert len(seen) == 1
 
 # %% [markdown]
-# One more document has a hook that returns ones for all gradients, and prints `a.grad`: all ones, as expected. It did not
-# look at the weight. With a batch of three twos, its true gradient is 2 + 2 + 2 = 6, the bias's 3.
+# S4's example has a hook that returns ones for all gradients, and prints `a.grad`: all ones, as expected. It didn't look at the
+# weight. With a batch of three rows of twos, the weight's true gradient is 2 + 2 + 2 = 6 everywhere, and the bias's is 3.
 
 # %% tags=["claim-S4.4"]
 def ones(module, grad_in, grad_out):
@@ -1003,26 +1084,28 @@ for register in ("register_full_backward_hook", legacy):
     layer, a = nn.Linear(10, 20), torch.full((3, 10), 2.0, requires_grad=True)
     with getattr(layer, register)(ones):
         torch.sum(layer(a)).backward()
-    values[register] = [tensor.grad.unique().tolist() for tensor in (a, layer.weight, layer.bias)]
+    watched = (a, layer.weight, layer.bias)
+    values[register] = [tensor.grad.unique().tolist() for tensor in watched]
     print(f"{register:<28} a.grad, weight.grad, bias.grad:", *values[register])
 
 assert values["register_full_backward_hook"] == [[1.0], [6.0], [3.0]]
-assert values[legacy] == [[1.0], [1.0], [1.0]]  # the next step of training would use these
+assert values[legacy] == [[1.0], [1.0], [1.0]]  # a training step would use these
 
 # %% [markdown]
-# So PyTorch warns about such a hook. And when you mend it: **"Cannot use both regular backward hooks and full backward
-# hooks."** A module that has had a legacy hook refuses a full one for good, even after `remove()`. The mend is a new module
-# with the old weights. ([A thread about wrong legacy gradients](https://github.com/pytorch/pytorch/issues/598))
+# S4's hook has overwritten the weight's gradient, so the layer would learn something else. That's why PyTorch warns about such
+# hooks. If you then register a full hook instead, you may meet **"Cannot use both regular backward hooks and full backward
+# hooks."** A module that has ever had a legacy hook refuses a full one, even after `remove()`. Make a new module and load the old
+# weights. ([A thread about wrong legacy gradients](https://github.com/pytorch/pytorch/issues/598))
 
 # %% tags=["field", "field-46"]
 layer, x = linear([[1.0]]), torch.ones(1, 1, requires_grad=True)
 with layer.register_backward_hook(ones):
     warning = warning_of(lambda: layer(x).sum().backward())
-assert len(layer._backward_hooks) == 0  # it is gone
+assert len(layer._backward_hooks) == 0  # the hook is gone
 message = error_of(layer.register_full_backward_hook, look).split(". ")[0]
 print(warning.split(". ")[1] + ".", message, sep="\n")
 assert warning.startswith("FutureWarning") and "missing some grad_input" in warning
-assert message.startswith("RuntimeError: Cannot use both regular backward hooks and full backward hooks")
+assert "Cannot use both regular backward hooks and full" in message
 
 fresh = linear([[0.0]])
 fresh.load_state_dict(layer.state_dict())
@@ -1032,8 +1115,8 @@ with fresh.register_full_backward_hook(look):
 # %% [markdown]
 # ### Module by module
 #
-# `compare_hooks` of this course runs a module with either kind of hook, looks for each entry among the true gradients by
-# its values, and gives its name.
+# `compare_hooks` runs a module with both kinds of hook. For each entry of `grad_input`, it finds the true gradient with the same
+# values and prints its name.
 
 # %% tags=["figure", "claim-S3.11"]
 makers = {
@@ -1043,20 +1126,24 @@ makers = {
     "batch norm": (nn.BatchNorm1d(3), (4, 3)),
     "Sequential": (nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)), (4, 3)),
 }
-comparisons = {name: figures.compare_hooks(module, shape) for name, (module, shape) in makers.items()}
+comparisons = {name: figures.compare_hooks(*one) for name, one in makers.items()}
 plots.show(
     figures.reports(comparisons),
-    "Five modules: the legacy hook's entries are of parameters, inputs and inner values, the full hook's always the input's.",
+    "Five modules: the legacy hook's entries are parameters, inputs and inner values, "
+    "the full hook's always the input's.",
 )
 
 for comparison in comparisons.values():
     assert [entry.of for entry in comparison.full.grad_input] == ["input"]
-legacy = {name: [entry.of for entry in comparison.legacy.grad_input] for name, comparison in comparisons.items()}
+legacy = {
+    name: [entry.of for entry in comparison.legacy.grad_input]
+    for name, comparison in comparisons.items()
+}
 assert legacy["linear, 2-D"] == ["bias", "input", "weight transposed"]
 assert legacy["convolution"] == legacy["batch norm"] == ["input", "weight", "bias"]
 assert "input" not in legacy["linear, 3-D"] and "input" not in legacy["Sequential"]
 
 # %% [markdown]
-# *What to see:* the full column is the input's gradient (vermilion), every time. The legacy column mixes in the gradients of
-# parameters (green) and of values inside the module (grey); for a 3-D linear layer and for the whole `Sequential` the
-# input's gradient is missing.
+# *What to see:* in the full column, there's always the input's gradient (orange). The legacy column also has gradients of
+# parameters (green) and of values inside the module (grey). For a 3-D linear layer and for the whole `Sequential`, the input's
+# gradient is missing.

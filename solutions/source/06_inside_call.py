@@ -1,14 +1,16 @@
 # %% [markdown]
 # # 6 · How does `__call__` run hooks? Build it yourself
 #
-# **Time** 58 minutes, and 25 for the ●●● exercise and what stands behind the recap &nbsp;·&nbsp; **You need** lessons 3 to 5
+# **Time** 60 minutes, and 47 for the ●●● exercise and the extras after the recap &nbsp;·&nbsp; **You need** lessons 3 to 5
 #
 # After this lesson you can
 #
-# - say, in order, what stands between `module(x)` and `module.forward(x)`;
-# - write a class that runs hooks as PyTorch does, and let random programs tell where it does not;
-# - keep a pair of hooks in step when something raises;
-# - read PyTorch's own `_call_impl` without fear.
+# - say, in order, what happens between `module(x)` and `module.forward(x)`;
+# - write a class that runs hooks as PyTorch does, and let random programs find out where it doesn't;
+# - read PyTorch's own `_call_impl`, line by line.
+#
+# PyTorch's documentation of [`nn.Module`](https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html) describes each
+# register method. Here you'll build the code behind them.
 
 # %% tags=["setup"]
 import inspect
@@ -20,23 +22,40 @@ import torch
 from IPython.display import display
 from torch import nn
 from torch.nn.modules._functions import BackwardHookFunction
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
 
 import hooklab
 from hooklab import check, predict, progress, reveal
 from hooklab.course import one_call
 from hooklab.course.errors import error_of
-from hooklab.course.lesson06 import border, explorer, figures, reading, scripts
+from hooklab.course.exercises.ready import yours_or
+from hooklab.course.lesson06 import border, explorer, figures, reading, ready, scripts
 from hooklab.course.lesson06.duel import beside_torch
 from hooklab.course.lesson06.tables import ReadyTables
 
 torch.set_num_threads(1)
 
 # %% [markdown]
+# ## The goal
+#
+# You're going to write `nn.Module`'s `__call__` yourself. Who decides whether it's right? Chance: hundreds of small random
+# programs run with your class and with PyTorch's, and each writes a log. Every square below is one program, and it's filled if
+# the two logs are the same.
+
+# %% tags=["figure"]
+display(figures.draw_duels([beside_torch(one) for one in ready.goal()]))
+
+# %% [markdown]
+# Each row is a class that you'll write, from top to bottom. By the end, the grid will be drawn with yours. And look at the last
+# row: a few squares stay empty. You'll find out who is right there, you or PyTorch.
+#
 # ## Which line runs the hook?
 #
-# You write `layer(x)`, and a hook runs. But no `forward` that you have written says a word about hooks. So which line runs them?
-# Below, one layer gets a hook, a new `forward` and a new `__call__`.
+# You write `layer(x)`, and a hook runs. But your `forward` doesn't mention hooks. So which line runs them? Below, one layer gets
+# a hook, a new `forward` and a new `__call__`.
 
 # %%
 predict("6.a")
@@ -62,7 +81,7 @@ assert nn.Module.__call__ is nn.Module._wrapped_call_impl, (
 )
 
 # %% [markdown]
-# The lines that you are looking for are in `nn.Module`. If there were no hooks, all of them would be this:
+# The lines that run hooks are in `nn.Module`. Without hooks, it would need only these:
 
 # %%
 class Bare:
@@ -70,34 +89,12 @@ class Bare:
         return self.forward(*args)
 
 # %% [markdown]
-# Exercise by exercise it grows, until random programs can hardly tell it from PyTorch's.
+# This class will grow, exercise by exercise.
 #
-# ## One call in slow motion
+# ## Where hooks are stored
 #
-# Go through a call, step by step: the module multiplies by 3, and it gets a 2.
-
-# %% tags=["explorer"]
-one_call.moving_call()
-
-# %% tags=["figure"]
-for picture in one_call.positions():  # without a kernel: two of its positions
-    display(picture)
-
-replaced = one_call.record_call("return args[0] * 10", "return output + 1")
-assert replaced.values[-1] == [2.0, 20.0, 20.0, 60.0, 61.0, 61.0]
-in_place = one_call.record_call("args[0].mul_(10)", "return None", backward=True)
-assert in_place.values[-1][0] == 20.0 and "".join(in_place.memory) == "AAABBB"
-
-# %% [markdown]
-# *What to see:* what a hook returns goes on in place of what was there; `None` lets it be. A hook that writes in place
-# changes all that shares the memory, your own tensor too. With a backward hook, the tensors are *wrapped*: another tensor,
-# the same memory.
-
-# %% [markdown]
-# ## Where hooks wait
-#
-# Registering puts a function into an **ordered dictionary** of the module, under the id of its **handle**. `remove()` takes
-# it out. There is a dictionary for each kind of hook.
+# Registering stores the function in an **ordered dictionary** of the module, under the id of its **handle**. `remove()` deletes
+# that entry. There is one dictionary for each kind of hook.
 
 # %% tags=["claim-S1.3"]
 layer = nn.Identity()
@@ -106,21 +103,27 @@ registered = dict(layer._forward_hooks)
 handle.remove()
 
 print("registered:", len(registered), "  after remove():", len(layer._forward_hooks))
-assert isinstance(layer._forward_hooks, OrderedDict) and registered == {handle.id: print} and not layer._forward_hooks
-assert "self._forward_pre_hooks[handle.id] = hook" in inspect.getsource(nn.Module.register_forward_pre_hook)
+assert isinstance(layer._forward_hooks, OrderedDict)
+assert registered == {handle.id: print} and not layer._forward_hooks
+source = inspect.getsource(nn.Module.register_forward_pre_hook)
+assert "self._forward_pre_hooks[handle.id] = hook" in source
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 6.1 · A handle
-# ●○○ · 6 minutes
+# ●○○ · 8 minutes
 #
-# Write the handle. Making one puts `hook` into the ordered dictionary `table`, last, or first with `prepend=True`, under the
-# handle's `id`: a number that no other handle has or ever had, in any table. `remove()` takes out this one registration,
-# and does nothing if it is gone already. In a `with` block, `as` gives the handle; at the end it removes the hook, whatever
-# happens inside, and an exception goes on to the caller.
+# Write the handle.
 #
-# <details><summary>Hint: after a removal, another hook vanishes</summary>
+# 1. `Handle(table, hook)` puts `hook` into the ordered dictionary `table`: at the end, or at the front with `prepend=True`. The
+#    key is the handle's `id`, a number that no other handle has or ever had, in any table.
+# 2. `remove()` deletes this one entry. If it's already gone, `remove()` does nothing.
+# 3. In a `with` block, `as` gives the handle. At the end, the hook is removed, even if the block raises, and the exception
+#    reaches the caller.
 #
-# `len(table)` comes again after a removal. `next(itertools.count())` of a counter that all handles share never does.
+# <details><summary>Hint: after I remove a hook, another hook vanishes</summary>
+#
+# `len(table)` gives the same number again after a removal. `next(…)` of an `itertools.count()` that all handles share never
+# does.
 # </details>
 # <details><summary>Hint: prepending does nothing</summary>
 #
@@ -128,12 +131,12 @@ assert "self._forward_pre_hooks[handle.id] = hook" in inspect.getsource(nn.Modul
 # </details>
 # <details><summary>Hint: the error in my block vanishes</summary>
 #
-# What `__exit__` returns matters: something true means "I have dealt with the error".
+# Look at what `__exit__` returns. A true value means "I have handled the error".
 # </details>
 
 # %% tags=["solution"]
 class Handle:
-    """The way to take one hook out of its table again."""
+    """Knows the table and the id of one hook, and can remove it."""
 
     ids = itertools.count()
 
@@ -162,43 +165,50 @@ class Handle:
 check("6.1", Handle)
 
 # %% [markdown]
-# With it, registering is a line:
+# With your handle, registering takes one line. (If you're stuck in an exercise, go on: a ready class runs instead of yours.)
+
+# %%
+TheHandle = yours_or("6.1", Handle, ready.Handle)
 
 # %%
 class Tables(Bare):
-    """Where hooks wait."""
+    """The tables of hooks, and the ways to register one."""
 
     def __init__(self):
         self.pre_hooks, self.forward_hooks = OrderedDict(), OrderedDict()
         self.backward_hooks, self.always_called = OrderedDict(), set()
 
     def register_forward_pre_hook(self, hook, prepend=False):
-        return Handle(self.pre_hooks, hook, prepend)
+        return TheHandle(self.pre_hooks, hook, prepend)
 
-    def register_forward_hook(self, hook, prepend=False, always_call=False):  # always_call waits for exercise 6.4
-        handle = Handle(self.forward_hooks, hook, prepend)
-        if always_call:
+    def register_forward_hook(self, hook, prepend=False, always_call=False):
+        handle = TheHandle(self.forward_hooks, hook, prepend)
+        if always_call:  # used in exercise 6.4
             self.always_called.add(handle.id)
         return handle
 
     def register_full_backward_hook(self, hook, prepend=False):
-        return Handle(self.backward_hooks, hook, prepend)
+        return TheHandle(self.backward_hooks, hook, prepend)
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 6.2 · Around forward
-# ●●○ · 8 minutes
+# ●●○ · 11 minutes
 #
-# Write the call. Each pre-hook is called with the module and `args`, a tuple, as the hook before has left it. A pre-hook's
-# value that is no tuple becomes the one argument, a list too. Then `forward`; then each forward hook, with the module, the
-# arguments that `forward` got, and the output as the hook before has left it. `None` changes nothing, all else replaces.
+# Write the call.
+#
+# 1. Call each pre-hook with the module and `args`, a tuple. If it returns a tuple, that's the new `args`. If it returns
+#    something else, even a list, that becomes the only argument: `(new,)`.
+# 2. Call `forward` with these arguments.
+# 3. Call each forward hook with the module, the arguments that `forward` got, and the output. What it returns is the new output.
+# 4. If a hook returns `None`, nothing changes. Each hook gets what the previous one left.
 #
 # <details><summary>Hint: forward() argument after * must be an iterable</summary>
 #
-# A pre-hook has returned one bare value. Put it into a tuple.
+# A pre-hook has returned a value that isn't a tuple. Put it into one.
 # </details>
 # <details><summary>Hint: the check says that a 0 was lost</summary>
 #
-# `if new:` is false for 0 and for `()`, and it fails for a tensor of several numbers. What do you really want to know?
+# `if new:` is false for 0 and for `()`, and it fails for a tensor with several numbers. What do you really want to know?
 # </details>
 
 # %% tags=["solution"]
@@ -223,48 +233,20 @@ class WithHooks(Tables):
 check("6.2", WithHooks)
 
 # %% [markdown]
-# ## Three eras
+# ## Your class and PyTorch's
 #
-# You have just written PyTorch of 2019. There was an era before (document S4 prints its `__call__`), in which a hook may only
-# look: what a pre-hook returns is thrown away, and a forward hook that returns anything **raises**. Release 1.2 turned the rule
-# around: a returned value **replaces**. The third era is today's.
-
-# %% tags=["claim-S4.1"]
-class FirstEra(ReadyTables):  # your Tables, with a handle that is written already
-    """Hooks may look, and that is all."""
-
-    def __call__(self, *args):
-        for hook in self.pre_hooks.values():
-            hook(self, args)
-        output = self.forward(*args)
-        for hook in self.forward_hooks.values():
-            if hook(self, args, output) is not None:
-                raise RuntimeError("forward hooks should never return any values")
-        return output
-
-
-for era in (FirstEra, nn.Module):  # 1 goes in, forward multiplies by 3, one hook returns 100
-    print(f"{era.__name__:>9}:", scripts.hooks_that_return_100(era))
-
-assert scripts.hooks_that_return_100(FirstEra) == {"pre-hook": 3, "forward hook": "RuntimeError"}
-assert scripts.hooks_that_return_100(nn.Module) == {"pre-hook": 300, "forward hook": 100}
-
-# %% [markdown]
-# ## Beside torch
-#
-# What does your class still lack? Ask chance.
-#
-# `beside_torch` draws small programs: a few hooks on a module, a few calls. Some hooks look, some replace, some take each
-# other off while they run. Each program runs on your class and on PyTorch's, and all that a hook or the caller could see is
-# written into a log. The logs are compared line by line.
+# `beside_torch` makes up small programs: a few hooks on a module, and a few calls. Some hooks read, some replace values, some
+# remove each other while they run. Each program runs with your class and with PyTorch's. Everything that a hook or the caller
+# can see goes into a log, and the logs are compared line by line. What is still missing in your class?
 
 # %%
-duel = beside_torch(WithHooks, ["look", "replace", "come and go"])
+Hooks = yours_or("6.2", WithHooks, ready.hooks(Tables))
+duel = beside_torch(Hooks, ["look", "replace", "come and go"])
 print(duel)
 
 # %% [markdown]
-# Is your third number smaller than the others? Exercise 6.2 has not said everything. What does PyTorch do when a hook takes off
-# another one, in the middle of the loop?
+# Is your third number smaller than the others? Then exercise 6.2 left something open. What does PyTorch do if one hook removes
+# another one in the middle of the loop?
 
 # %%
 predict("6.b")
@@ -285,21 +267,22 @@ reveal("6.b", len(runs))
 assert runs == ["second"], "With the page's two calls, the second hook runs once."
 
 # %% [markdown]
-# And this is the first program in which your class and PyTorch differ:
+# This is the first program in which your class and PyTorch differ (if there is one):
 
 # %%
 print(duel.first_difference())
 
 # %% [markdown]
-# Make your class do what PyTorch does: in exercise 6.2, put `list(…)` around what your two loops go through, and run the
-# programs again. (A loop over a dictionary that changes in the meantime is an error in Python.)
+# To do what PyTorch does, put `list(…)` around what your two loops in 6.2 go through, and run the cells from there again. (In
+# Python, a loop over a dictionary that changes during the loop raises an error.)
 
 # %% [markdown]
-# ## Both ends
+# ## The border
 #
-# Where is the place for a backward hook? It wants the gradients at both ends of the module. A tensor hook would do; but on
-# *which* tensor, if `x` goes to other modules as well? So PyTorch makes new ones, the *wrap* of the picture: the inputs
-# **cross** an extra node before `forward`, the output crosses another one behind it. (In lesson 5: the doors.)
+# Where does a backward hook get the gradients at both ends of the module? Tensor hooks won't do: `x` may go to other modules,
+# too, and then a hook on `x` would see their gradients as well. So PyTorch makes new tensors. You know the picture from lesson 5:
+# the inputs **cross** an extra node before `forward`, and the output crosses another one at the end. Together the two nodes are
+# the module's border. What crosses when?
 
 # %% tags=["claim-S1.4"]
 class Watch(nn.Module):
@@ -309,8 +292,12 @@ class Watch(nn.Module):
 
 
 log, watch, mine = [], Watch(), torch.ones(2, requires_grad=True)
-watch.register_forward_pre_hook(lambda m, args: log.append(f"pre-hook got x: {args[0] is mine}"))
-watch.register_forward_hook(lambda m, args, out: log.append(f"hook got {out.grad_fn.name()}"))
+watch.register_forward_pre_hook(
+    lambda m, args: log.append(f"pre-hook got x: {args[0] is mine}")
+)
+watch.register_forward_hook(
+    lambda m, args, out: log.append(f"hook got {out.grad_fn.name()}")
+)
 watch.register_full_backward_hook(lambda m, grad_input, grad_output: None)
 log.append(f"caller got {watch(mine).grad_fn.name()}")
 
@@ -321,8 +308,8 @@ assert log[2:] == ["hook got MulBackward0", "caller got BackwardHookFunctionBack
 # %% [markdown]
 # So the order is: pre-hooks, *inputs cross*, `forward`, forward hooks, *output crosses*.
 #
-# Here is such a node, ready to use. `cross` sends the tensors of a tuple through it. When their gradients come back there, it
-# calls your function, and what that returns goes on.
+# `border.cross` makes such a node for you. It sends the tensors of a tuple through the node. In the backward pass, it calls your
+# function with their gradients, and what the function returns replaces them.
 
 # %%
 x = torch.tensor([2.0], requires_grad=True)
@@ -331,15 +318,21 @@ x = torch.tensor([2.0], requires_grad=True)
 
 print("x.grad =", x.grad.item())
 assert x.grad.item() == 300.0
-assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # another tensor, the same memory
+assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # the same memory
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 6.3 · Both ends
-# ●●○ · 10 minutes
+# ●●○ · 16 minutes
 #
 # Make backward hooks work: put one node before `forward` and one after it, both with `self.cross(values, function)`. It sends
 # the values through a new node and returns them as a tuple. In the backward pass it calls `function` with a tuple of their
-# gradients; if `function` returns something other than `None`, that replaces the gradients.
+# gradients. If `function` returns something other than `None`, that replaces the gradients.
+#
+# ```text
+# x ──► pre-hooks ──► input border ──► forward ──► forward hooks ──► output border ──► y
+#                          │                                               │
+#    ◄── grad_input ◄── backward hooks ◄─────────────────────────── arrived.append ◄── grad_output
+# ```
 #
 # 1. **Output.** After all forward hooks, send the output through `cross`. In the backward pass this node runs first. Store the
 #    gradients that it receives, `grad_output`, in the list `arrived`.
@@ -347,10 +340,10 @@ assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # another tensor
 #    you have both tuples. Call each hook as `hook(self, grad_input, grad_output)`.
 # 3. If a hook returns something other than `None`, that replaces `grad_input`, for the next hook and for everything before
 #    the module.
+# 4. When the call ends, or raises, none of your own hooks may still be registered.
 #
-# However the call ends, nothing of yours may stay registered. Step 2 is the tricky one. The inputs must cross after the last
-# pre-hook has run and before `forward`, but `WithHooks.__call__` does both in one go. How can you slip in between without
-# copying that loop?
+# Step 2 is the tricky one. The inputs must cross after the last pre-hook has run and before `forward`, but the class that you
+# build on does both in one call. How can you slip in between without copying its loop?
 #
 # <details><summary>Hint: how do I get in between? (Or: grad_input is wrong when a pre-hook changes x.)</summary>
 #
@@ -367,7 +360,7 @@ assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # another tensor
 # </details>
 
 # %% tags=["solution"]
-class WithBorder(WithHooks):
+class WithBorder(Hooks):
     """Backward hooks, between two crossings."""
 
     cross = staticmethod(border.cross)
@@ -383,7 +376,10 @@ class WithBorder(WithHooks):
                 grad_input = grad_input if new is None else new
             return grad_input
 
-        with self.register_forward_pre_hook(lambda m, args: self.cross(args, at_the_inputs)):
+        def inputs_cross(module, args):
+            return self.cross(args, at_the_inputs)
+
+        with self.register_forward_pre_hook(inputs_cross):
             output = super().__call__(*args)
         (output,) = self.cross((output,), arrived.append)
         return output
@@ -393,11 +389,11 @@ class WithBorder(WithHooks):
 check("6.3", WithBorder)
 
 # %% [markdown]
-# ## Whatever happens
+# ## When something raises
 #
-# A pre-hook loads weights, a forward hook unloads them. Such a pair gets out of step when something raises in between. For the
-# second half there is `always_call=True`. When `forward` raises, such a hook gets `None` as the output. But `forward` is not all
-# that can raise:
+# A pre-hook loads weights, and a forward hook unloads them. If something raises in between, the weights stay loaded. The
+# option `always_call=True` of a forward hook is for this case: the hook runs even then. If `forward` raises, the hook gets `None`
+# as the output. But other things can raise, too:
 
 # %%
 predict("6.c")
@@ -422,29 +418,34 @@ reveal("6.c", got)
 assert got == [[0.0, 5.0]], "With the page's input, the hook gets 0 and 5."
 
 # %% [markdown]
-# An `always_call` hook is there to clean up, not to rescue: the error goes on to the caller.
+# An `always_call` hook is for cleaning up. It doesn't rescue the call: the error still reaches the caller.
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 6.4 · Whatever happens
-# ●●● · 12 minutes
+# ### Exercise 6.4 · Hooks that always run
+# ●●● · 20 minutes
 #
-# Write the call of 6.2 again, with `always_call`; copy each table when its loop begins. When a pre-hook, `forward` or a forward hook raises an
-# `Exception` (an interrupt isn't one), those forward hooks run whose id is in `self.always_called` and whose turn had not come yet, in the order of
-# the table, with `args` and `output` as they are by then (`None`, if there is no output yet); what they return replaces the output, for the next of
-# them. If one of these raises, that becomes a warning (`warnings.warn`). Then the first error goes to the caller.
+# Write the call of 6.2 again, with `always_call`. (You can skip this: a ready class stands in.)
+#
+# 1. Loop over copies of the tables.
+# 2. If a pre-hook, `forward` or a forward hook raises an `Exception`, some forward hooks still run: those whose id is in
+#    `self.always_called` and that haven't had their turn yet, in the order of the table. (An interrupt isn't an `Exception`.)
+# 3. They get `args` and `output` as they are by then. `output` is `None` if there isn't one yet. What such a hook returns replaces
+#    the output for the next one.
+# 4. If one of them raises, turn that into a warning (`warnings.warn`).
+# 5. At the end, the first error goes to the caller.
 #
 # <details><summary>Hint: a hook runs twice</summary>
 #
-# Write down each hook's id *before* you call it. One that raises has had its turn.
+# Store each hook's id *before* you call the hook. A hook that raises has had its turn.
 # </details>
-# <details><summary>Hint: the caller gets no error, or another one</summary>
+# <details><summary>Hint: the caller gets no error, or a different one</summary>
 #
-# At the end of the `except` block, `raise` alone sends the same error on.
+# At the end of the `except` block, `raise` alone raises the same error again.
 # </details>
 
 # %% tags=["solution"]
-class WithAlways(WithHooks):
-    """Forward hooks that run whatever happens."""
+class WithAlways(Hooks):
+    """Forward hooks that run even if something raises."""
 
     def __call__(self, *args):
         ### BEGIN SOLUTION
@@ -460,14 +461,15 @@ class WithAlways(WithHooks):
                 new = change(self, args, output)
                 output = output if new is None else new
             return output
-        except Exception:
+        except Exception:  # an interrupt isn't one
             for key, change in list(self.forward_hooks.items()):
                 if key in self.always_called - reached:
                     try:
                         new = change(self, args, output)
                         output = output if new is None else new
                     except Exception as second:
-                        warnings.warn(f"a hook raised after another error: {second}", stacklevel=2)
+                        message = f"a hook raised after another error: {second}"
+                        warnings.warn(message, stacklevel=2)
             raise
         ### END SOLUTION
 
@@ -475,35 +477,39 @@ class WithAlways(WithHooks):
 check("6.4", WithAlways)
 
 # %% [markdown]
-# ## All of it beside torch
+# ## The grid, with your classes
 #
-# Your class in one piece. (If 6.4 is for another day: `class Mine(WithBorder)`. If you have changed an earlier class, run the
-# cells of those built on it again.) Each square below is a random program, filled where your log is PyTorch's.
+# `Mine` combines your border with the hooks that always run. If you change a class above, run the cells after it again.
 
 # %%
-class Mine(WithBorder, WithAlways):
+Border = yours_or("6.3", WithBorder, ready.border(Hooks))
+Always = yours_or("6.4", WithAlways, ready.always(Hooks))
+
+
+class Mine(Border, Always):
     """All of it."""
 
 
-duels = [beside_torch(one) for one in (FirstEra, WithHooks, WithBorder, Mine)]
+duels = [beside_torch(one) for one in (Hooks, Border, Mine)]
 print(duels[-1])
 
 # %% tags=["figure"]
 display(figures.draw_duels(duels))
 
 # %% [markdown]
-# *What to see:* from row to row the class learns a kind of program. The first era knows only hooks that look. In the last
-# row, a few squares stay empty: under *go back*, and one under *everything*. What is left?
+# *What to see:* each row passes one more kind of program. In the last row, a few squares are still empty, under *go back* and
+# under *everything*. What is the difference?
 
 # %%
 print(duels[-1].first_difference())
 
 # %% [markdown]
-# All the differences that are left are of this kind: `y` needs no gradient, `x` does. `forward` gives three times the sum. Your hook
-# says that the gradient of `y` is 3, PyTorch's says 0. Who is right?
+# All the remaining differences are of this kind: `x` requires grad, and `y` doesn't. `forward` returns three times the sum. Your
+# hook reports 3 as the gradient of `y`, PyTorch's hook reports 0. Who is right?
 #
-# You are. It is the zero of lesson 5, and here it is made: PyTorch's node marks what needs no gradient as *not differentiable*, so
-# that nothing is computed for it in vain, and fills in a zero. With such a node, no program finds a difference:
+# You are. It's the false zero from lesson 5, and here you can see where it comes from. PyTorch's border node marks a tensor that
+# doesn't require grad as *non-differentiable*. That saves computing its gradient, and the hook gets a zero instead. With such a
+# node, your class agrees with PyTorch in every program:
 
 # %%
 class LikeTorch(Mine):
@@ -511,28 +517,42 @@ class LikeTorch(Mine):
 
 
 print(beside_torch(LikeTorch))
-assert "mark_non_differentiable" in inspect.getsource(BackwardHookFunction.forward)
+source = inspect.getsource(BackwardHookFunction.forward)
+assert "mark_non_differentiable" in source
 
 # %% [markdown]
 # ## Read the real one
 #
-# `nn.Module.__call__` is `_wrapped_call_impl`, which asks whether the module was compiled, and goes on to `_call_impl`. That one is
-# longer than yours, for keyword arguments, global hooks and compilers, but its parts come in your order. (All of it:
-# `nn.Module._call_impl??`.)
+# First yours, in one piece. These two methods do it all:
+
+# %%
+for part in (WithBorder, WithAlways):
+    print(inspect.getsource(part.__call__))
+
+# %% [markdown]
+# And this is PyTorch's, also in one piece: `_call_impl`, which `nn.Module.__call__` runs. It's longer, because it also handles
+# keyword arguments, global hooks, the legacy hook and compilers. The numbers on the left mark ten places. Don't read every line:
+# find the numbers, and then read on below.
+
+# %%
+reading.show_whole()
+
+# %% [markdown]
+# Now the ten places, one after the other:
 
 # %%
 reading.show(1, 2, 3)
 
 # %% [markdown]
-# 1 is your `Bare`. 2 is your first loop: the tuple, and `is not None`. 3 is your `self.cross`, written in line instead of as
+# 1 is your `Bare`. 2 is your first loop: the tuple, and `is not None`. 3 is your `self.cross`, written right there instead of as
 # a pre-hook.
 
 # %%
 reading.show(4, 5, 6, 7)
 
 # %% [markdown]
-# 5 is the copy. **Global hooks** (`register_module_forward_hook`) stand in front: they sit on no module and run for all of
-# them. 6 is your second loop, 7 the way out.
+# 4 is `forward`. 5 copies the tables, like your `list(…)`. The **global hooks** (`register_module_forward_hook`) come first. They
+# aren't registered on a module, and they run for all modules. 6 is your second loop, and 7 sends the output through the border.
 
 # %%
 reading.show(8, 9, 10)
@@ -540,31 +560,114 @@ reading.show(8, 9, 10)
 # %% [markdown]
 # 8 is the legacy hook of lesson 5. 9 and 10 are exercise 6.4.
 
-# %% [markdown]
-# ## In the field
+# %% [markdown] tags=["recap"]
+# ## Recap
 #
-# **"A hook of one model fires for all models."** It is a global one. It lives in the process until its handle is removed, so
-# a notebook that forgets it changes every later cell.
-# ([The change that added them](https://github.com/pytorch/pytorch/pull/38972))
+# | the documents say | today |
+# |---|---|
+# | registering stores the hook in an ordered dict under the handle's id (S1) | true, and `remove()` deletes it |
+# | `__call__` runs pre-hooks, `forward`, forward hooks, then attaches backward hooks (S1, S4) | the order holds; full backward hooks use two extra nodes: the inputs cross before `forward`, the output after the hooks |
+# | ↓ pre-hooks must not change the input; a forward hook that returns anything raises (S4) | true before release 1.2; since then a returned value replaces |
+#
+# | term | 中文 | in a sentence |
+# |---|---|---|
+# | `__call__` | 调用 | what Python runs for `module(x)`, taken from the class; it runs the hooks |
+# | handle | 句柄 | knows the table and the id of one hook |
+# | `always_call` | 始终调用 | run the hook even if a pre-hook, `forward` or another hook has raised |
+# | global hook | 全局钩子 | runs for every module of the process |
+# | prepend | 前置 | register at the front of the queue |
+#
+# (↓ comes below, in "If you want more".)
+
+# %% [markdown] tags=["quiz"]
+# ### Three questions
+#
+# **1.** Your profiler calls `model.forward(x)`. Which hooks don't run?
+#
+# <details><summary>Answer</summary>
+#
+# Those of the outermost module. Its `forward` calls the inner modules as usual, so their hooks run.
+# </details>
+#
+# **2.** An `always_call` hook gets `None` as the output. What has happened?
+#
+# <details><summary>Answer</summary>
+#
+# A pre-hook or `forward` has raised (or `forward` returned `None`). If a forward hook had raised, there would be an output.
+# </details>
+#
+# **3.** A `forward` tests `x is self.last_x`. It works until you register a full backward hook on the module. Why?
+#
+# <details><summary>Answer</summary>
+#
+# The inputs cross the border, so `forward` gets a new tensor that shares the memory of yours. "If you want more" shows which
+# inputs cross.
+# </details>
+
+# %%
+progress(6)
+
+# %% [markdown]
+# ## If you want more
+
+# %% [markdown]
+# ### Three eras
+#
+# You have written PyTorch as of 2019. Before that, hooks were only allowed to read. S4 prints that version of `__call__`: what a
+# pre-hook returns is ignored, and a forward hook that returns anything **raises**. Release 1.2 reversed the rule: a returned value
+# **replaces**. The third era is today's.
+
+# %% tags=["claim-S4.1"]
+class FirstEra(ReadyTables):
+    """Hooks may read, nothing else."""
+
+    def __call__(self, *args):
+        for hook in self.pre_hooks.values():
+            hook(self, args)
+        output = self.forward(*args)
+        for hook in self.forward_hooks.values():
+            if hook(self, args, output) is not None:
+                raise RuntimeError("forward hooks should never return any values")
+        return output
+
+
+for era in (FirstEra, nn.Module):  # input 1, forward times 3, a hook returns 100
+    print(f"{era.__name__:>9}:", scripts.hooks_that_return_100(era))
+
+first, today = (scripts.hooks_that_return_100(one) for one in (FirstEra, nn.Module))
+assert first == {"pre-hook": 3, "forward hook": "RuntimeError"}
+assert today == {"pre-hook": 300, "forward hook": 100}
+
+# %% [markdown]
+# ### "A hook of one model runs for all models"
+#
+# It's a global hook. It stays registered until its handle is removed, so if a notebook forgets to remove it, it changes every
+# later cell. ([The change that added them](https://github.com/pytorch/pytorch/pull/38972))
 
 # %% tags=["field", "field-36", "hook-global-forward"]
 seen = []
-with register_module_forward_hook(lambda module, args, out: seen.append(type(module).__name__)):
+with register_module_forward_hook(
+    lambda module, args, out: seen.append(type(module).__name__)
+):
     nn.Linear(1, 1)(torch.ones(1, 1))
     nn.Sequential(nn.ReLU())(torch.ones(1))
 nn.ReLU()(torch.ones(1))
 
 print(seen)
-assert seen == ["Linear", "ReLU", "Sequential"]  # the inner module ends before the outer one
+assert seen == ["Linear", "ReLU", "Sequential"]  # the inner module finishes first
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 6.5 · Mend it: a trace of all calls
-# ●●○ · 6 minutes
+# ### Exercise 6.5 · Fix it: a trace of all calls
+# ●●○ · 8 minutes
 #
-# This script writes down every call in `model(x)`, indented by its depth: `["Sequential", "  Linear", "  ReLU"]`. It works on
-# the first try. Then its users report: "my other models have become slow", "my model tries a part, catches its error and
-# takes another part, and that one stands too far to the right". Mend it. It still calls `model(x)` once, as it is: an
-# exception goes on to the caller, and other people's hooks run and stay.
+# This function records every call in `model(x)`, indented by its depth: `["Sequential", "  Linear", "  ReLU"]`. It works on the
+# first try. Then its users report two problems:
+#
+# - "My other models have become slow."
+# - "My model tries a part, catches its error and uses a different part. That part is indented too far."
+#
+# Fix it. It must still call `model(x)` once. An exception must reach the caller, and hooks that were already there must run and
+# stay.
 #
 # ```python
 # def trace(model, x):
@@ -587,16 +690,16 @@ assert seen == ["Linear", "ReLU", "Sequential"]  # the inner module ends before 
 #
 # <details><summary>Hint: after an error of the whole model, my hooks are still there</summary>
 #
-# A handle works in a `with` block, which may have several.
+# A handle works in a `with` statement, and one statement can hold several.
 # </details>
-# <details><summary>Hint: lines stand too far to the right</summary>
+# <details><summary>Hint: some lines are indented too far</summary>
 #
-# `enter` ran for the part that raised, `leave` did not.
+# `enter` ran for the part that raised, and `leave` didn't.
 # </details>
 
 # %% tags=["solution"]
 def trace(model: nn.Module, x: torch.Tensor) -> list[str]:
-    """Return a line for each call in model(x), indented by two spaces for each level."""
+    """Return a line for each call in model(x), indented by two spaces a level."""
     ### BEGIN SOLUTION
     lines, depth = [], 0
 
@@ -620,63 +723,41 @@ def trace(model: nn.Module, x: torch.Tensor) -> list[str]:
 # %% tags=["check"]
 check("6.5", trace)
 
-# %% [markdown] tags=["recap"]
-# ## Recap
+# %% [markdown]
+# ### One call in slow motion
 #
-# | the documents say | today |
-# |---|---|
-# | registering stores the hook in an ordered dict under the handle's id (S1) | true, and `remove()` takes it out |
-# | `__call__` runs pre-hooks, `forward`, forward hooks, then attaches backward hooks (S1, S4) | the order holds; full backward hooks sit on two extra nodes: the inputs cross before `forward`, the output after the hooks |
-# | pre-hooks must not change the input; a forward hook that returns anything raises (S4) | the first era; since 1.2 a returned value replaces |
-#
-# | term | 中文 | in a sentence |
-# |---|---|---|
-# | `__call__` | 调用 | what Python runs for `module(x)`, taken from the class; the home of hooks |
-# | handle | 句柄 | knows the table and the id of one hook |
-# | `always_call` | 始终调用 | run the hook even if a pre-hook, `forward` or another hook has raised |
-# | global hook | 全局钩子 | runs for every module of the process |
-# | prepend | 前置 | register at the front of the line |
+# Step through one call. The module multiplies by 3, and its input is 2.
 
-# %% [markdown] tags=["quiz"]
-# ### Three questions
-#
-# **1.** Your profiler calls `model.forward(x)`. Which hooks are silent?
-#
-# <details><summary>Answer</summary>
-#
-# Those of the outermost module. Its `forward` calls the inner ones as ever, and they run theirs.
-# </details>
-#
-# **2.** An `always_call` hook gets the output `None`. What has happened?
-#
-# <details><summary>Answer</summary>
-#
-# A pre-hook or `forward` has raised (or `forward` returned `None`). If a forward hook had raised, the output would be there.
-# </details>
-#
-# **3.** A `forward` asks `x is self.last_x`, and works, until somebody puts a full backward hook on the module. What has happened?
-#
-# <details><summary>Answer</summary>
-#
-# The inputs cross, so `forward` gets another tensor with the same memory. Which inputs do, is shown below.
-# </details>
+# %% tags=["explorer"]
+one_call.moving_call()
 
-# %%
-progress(6)
+# %% tags=["figure"]
+for picture in one_call.positions():  # without a kernel: two of its positions
+    display(picture)
+
+replaced = one_call.record_call("return args[0] * 10", "return output + 1")
+assert replaced.values[-1] == [2.0, 20.0, 20.0, 60.0, 61.0, 61.0]
+in_place = one_call.record_call("args[0].mul_(10)", "return None", backward=True)
+assert in_place.values[-1][0] == 20.0 and "".join(in_place.memory) == "AAABBB"
 
 # %% [markdown]
-# ## If you want more
-#
-# **Which inputs cross?** As soon as one tensor argument requires a gradient, all positional tensors do. If none does, or under
-# `no_grad`, `forward` gets your own. Keyword arguments never cross.
+# *What to see:* what a hook returns replaces the value, and `None` changes nothing. A hook that writes in place changes
+# everything that shares the memory, including your own tensor. With a backward hook, the values cross the module's **border**
+# (lesson 5): `forward` and the caller get new tensors, which share the old ones' memory.
+
+# %% [markdown]
+# **Which inputs cross?** As soon as one tensor argument requires grad, all positional tensors cross. If none does, or under
+# `no_grad`, `forward` gets the tensors that you passed. Keyword arguments never cross.
 
 # %% tags=["field", "field-183"]
 class Same(nn.Module):
     def forward(self, *args, key=None):
-        return args[0] * 1, [one is other for one, other in zip((*args, key), passed, strict=True)]
+        pairs = zip((*args, key), passed, strict=True)
+        return args[0] * 1, [one is other for one, other in pairs]
 
 
-x, mask, key = torch.ones(1, requires_grad=True), torch.ones(1), torch.ones(1, requires_grad=True)
+x, key = (torch.ones(1, requires_grad=True) for _ in range(2))
+mask = torch.ones(1)
 same = Same()
 same.register_full_backward_hook(lambda m, grad_input, grad_output: None)
 passed = (x, mask, key)
@@ -688,62 +769,71 @@ passed = (mask, mask, key)
 assert same(mask, mask, key=key)[1] == [True, True, True]
 
 # %% [markdown]
-# **Who runs when**, with everything at once? In the explorer, `first → second` is the net, and all hooks sit on `first`.
+# **The order, with everything at once.** In the explorer, the network is `first → second`, and all hooks are on `first`.
 
 # %% tags=["explorer"]
 explorer.call_order()
 
 # %% tags=["figure", "field", "field-36"]
-forward_hooks = {"pre": True, "hook": True, "prepended": True, "always": True, "everywhere": True}
+kinds = ("pre", "hook", "prepended", "always", "everywhere")
+forward_hooks = dict.fromkeys(kinds, True)
 for raises_too in (False, True):  # without a kernel: two of its positions
     moments = explorer.record_order(raises=raises_too, **forward_hooks)
     display(explorer.draw_order(moments))
     print(" → ".join(moment.text for moment in moments if moment.kind == "hook"))
 
-assert [moment.text for moment in moments if moment.kind == "hook"] == ["pre-hook", "forward hook, always_call"]
+ran = [moment.text for moment in moments if moment.kind == "hook"]
+assert ran == ["pre-hook", "forward hook, always_call"]
 moments = explorer.record_order(**forward_hooks)
-order = [moment.text.removeprefix("forward hook, ") for moment in moments if moment.kind == "hook"]
-assert order == ["pre-hook", "global forward hook", "prepend", "forward hook", "always_call"]
+hooks = [one.text for one in moments if one.kind == "hook"]
+order = [text.removeprefix("forward hook, ") for text in hooks]
+first, *others = "pre-hook", "global forward hook", "prepend", "forward hook"
+assert order == [first, *others, "always_call"]
 
 # %% [markdown]
-# *What to see:* the global hook first, then the prepended one, then the order of registration. When `first.forward` raises,
-# only the `always_call` hook is left.
+# *What to see:* the global hook runs first, then the prepended one, then the others in the order of registration. If
+# `first.forward` raises, only the `always_call` hook still runs.
 
 # %% [markdown]
-# **"My `always_call` hook gets `None` in place of the output."** Then a pre-hook or `forward` has raised, and there is none yet.
-# ([The thread in which people asked for the option](https://github.com/pytorch/pytorch/issues/103997))
+# **"My `always_call` hook gets `None` instead of the output."** Then a pre-hook or `forward` has raised, and there is no output
+# yet. ([The thread in which people asked for the option](https://github.com/pytorch/pytorch/issues/103997))
 
 # %% tags=["field"]
 layer, got = nn.ReLU(), []
 layer.register_forward_pre_hook(lambda module, args: raises(module, args, None))
-layer.register_forward_hook(lambda m, args, output: got.append(output), always_call=True)
+layer.register_forward_hook(
+    lambda m, args, output: got.append(output), always_call=True
+)
 print(error_of(layer, torch.ones(1)), "  the hook got", got)
 assert got == [None]
 
 # %% [markdown]
-# **"I stop the forward half-way, and offloaded layers stay loaded."** Hooks load a layer's weights before it runs and unload
-# them afterwards. Stop the pass by an exception, as feature extractors do, and the closing hooks of every module around the
-# stop are skipped. ([A thread of this kind](https://github.com/pytorch/pytorch/issues/180425))
+# **"I stop the forward pass half-way, and offloaded layers stay loaded."** Here, hooks load a layer's weights before it runs and
+# unload them afterwards. Feature extractors often stop a forward pass with an exception. Then the unloading hooks of every
+# module around that place are skipped. ([A thread of this kind](https://github.com/pytorch/pytorch/issues/180425))
 
 # %% tags=["field", "field-132"]
 def still_loaded(**options):
-    """Stop a pass behind the first of two inner layers; return what is loaded afterwards."""
+    """Stop a pass after the first inner layer; return what is loaded afterwards."""
     model, loaded = nn.Sequential(nn.Sequential(nn.ReLU(), nn.Tanh())), set()
     for name, module in model.named_modules():
         module.register_forward_pre_hook(lambda m, args, name=name: loaded.add(name))
-        module.register_forward_hook(lambda m, args, out, name=name: loaded.discard(name), **options)
+        module.register_forward_hook(
+            lambda m, args, out, name=name: loaded.discard(name), **options
+        )
     hooklab.run_until(model, "0.0", torch.ones(1))
     return sorted(loaded)
 
 
-print("plain hooks:", still_loaded(), "  with always_call=True:", still_loaded(always_call=True))
+print("plain hooks:          ", still_loaded())
+print("with always_call=True:", still_loaded(always_call=True))
 assert still_loaded() == ["", "0"] and still_loaded(always_call=True) == []
 
 # %% [markdown]
-# **What becomes of an error in a hook?** Older threads report crashes and swallowed errors. Today it travels unchanged to
-# whoever called the module or `backward()`. But `backward()` stops in the middle: some `.grad` may be filled, others not, and
-# an optimizer would take the half for the whole. PyTorch's own complaints name the hook, if it has a name.
-# ([The thread](https://github.com/pytorch/pytorch/issues/37672))
+# **What happens to an error in a hook?** Older threads report crashes and lost errors. Today the error reaches the caller of the
+# module, or of `backward()`, unchanged. But `backward()` stops in the middle: some `.grad` may already be filled and others not, and
+# an optimizer step would use half of the gradients. When PyTorch itself complains about a hook, it prints the hook's name, if it
+# has one. ([The thread](https://github.com/pytorch/pytorch/issues/37672))
 
 # %% tags=["field", "field-43"]
 from functools import partial
@@ -756,20 +846,22 @@ def bad(grad):
 w, x = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
 with x.register_hook(bad):
     print("from backward():", error_of((w * (x * 2)).sum().backward))
-assert w.grad.item() == 2.0 and x.grad is None  # one has its gradient, the other has none
+assert w.grad.item() == 2.0 and x.grad is None  # only one has its gradient
 
 layer = nn.Identity()
 layer.register_forward_hook(lambda module, args, output: 1 / 0)
 print("from the call:  ", error_of(layer, x))
 assert error_of(layer, x) == "ZeroDivisionError: division by zero"
 
-x.register_hook(partial(lambda factor, grad: grad.repeat(factor), 2))  # a partial has no name
+nameless = partial(lambda factor, grad: grad.repeat(factor), 2)
+x.register_hook(nameless)
 print("from a partial: ", error_of((x * 2).sum().backward))
-assert error_of((x * 2).sum().backward) == "RuntimeError: hook '<unknown>' has changed the size of value"
+message = error_of((x * 2).sum().backward)
+assert message == "RuntimeError: hook '<unknown>' has changed the size of value"
 
 # %% [markdown]
-# **A corner where yours is the better one.** After an error PyTorch goes through the table itself, without a copy. Let an
-# `always_call` hook take itself off there, and the caller gets another error than the one that came:
+# **A case where your class does better.** After an error, PyTorch loops over the table itself, without a copy. If an
+# `always_call` hook removes itself there, the caller gets a different error than the first one:
 
 # %%
 class Fails(nn.Module):
@@ -786,32 +878,9 @@ assert message.startswith("RuntimeError: OrderedDict mutated")
 assert error_of(Fails(), torch.ones(1)) == "ValueError: the real reason"
 
 # %% [markdown]
-# **The branch for tracing.** Both old listings print it: `if tracing: self._slow_forward(…)`. It is still there. While
-# `torch.jit.trace` records a model, `_slow_forward` stands in for `forward`, so that each operation gets its module's name.
-
-# %%
-class Traced(nn.Module):
-    def _slow_forward(self, *args, **kwargs):
-        used.append("_slow_forward")
-        return super()._slow_forward(*args, **kwargs)
-
-    def forward(self, x):
-        return x * 2
-
-
-used, traced = [], Traced()
-traced(torch.ones(1))
-assert used == []
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # torch.jit is on its way out
-    torch.jit.trace(traced, torch.ones(1), check_trace=False)
-print(used)
-assert "_slow_forward" in used
-
-# %% [markdown]
-# **`hooklab.mini`** is the whole machinery again, tensors and autograd included, in five small files without a line of torch.
-# Where your class leaves something out (keyword arguments, global hooks, several outputs, inputs that need no gradient), mini
-# has it. Its tests run ten thousand random programs in it and in torch. This is the heart of its call:
+# **`hooklab.mini`** is the whole machinery once more, tensors and autograd included, in five small files that don't import torch.
+# It has what your class leaves out: keyword arguments, global hooks, several outputs, inputs that don't require grad. Its tests
+# run ten thousand random programs with it and with PyTorch. This is the main part of its call:
 
 # %%
 from hooklab import mini
@@ -838,4 +907,5 @@ def program(base, tensor):
 
 
 assert program(mini.Module, mini.Tensor) == program(nn.Module, torch.tensor)
-assert program(nn.Module, torch.tensor) == (["forward", "first", "second", "backward"], [3.0, 3.0])
+log, gradient = program(nn.Module, torch.tensor)
+assert log == ["forward", "first", "second", "backward"] and gradient == [3.0, 3.0]

@@ -70,7 +70,8 @@ def _draft(course: Course, number: int) -> Draft:
 def solution_cells(made: Draft, id: str) -> tuple[str, str, str]:
     """Return what comes before an exercise's solution cell, that cell, and the name that its check is called with.
 
-    Before it are the lesson's imports and its cells of definitions: an answer may be built on them.
+    Before it are the lesson's imports and its cells of definitions: an answer may be built on them, and on an earlier
+    answer by the name that the page goes on with: `find = yours_or("8.1", first_nonfinite, ready.first_nonfinite)`.
     """
     exercise = next(one for one in made.exercises if one.id == id)
     cells = [(cell, cell.parsed().body) for cell in made.cells]
@@ -79,8 +80,16 @@ def solution_cells(made: Draft, id: str) -> tuple[str, str, str]:
     for cell, body in cells[: exercise.solution.number - 1]:
         if cell.kind == "code" and all(isinstance(line, ast.ClassDef | ast.FunctionDef) for line in body):
             before.append(cell.text)
+        before += [text for line in body if (text := _goes_on_with(line))]
     (call,) = [node for node in ast.walk(exercise.check.parsed()) if isinstance(node, ast.Call)]
     return "\n".join(before), exercise.solution.text, ast.unparse(call.args[1])
+
+
+def _goes_on_with(line: ast.stmt) -> str:
+    """Return `name = answer` for the line `name = yours_or(id, answer, ready)`, and nothing for any other."""
+    if isinstance(line, ast.Assign) and isinstance(line.value, ast.Call) and ast.unparse(line.value.func) == "yours_or":
+        return f"{ast.unparse(line.targets[0])} = {ast.unparse(line.value.args[1])}"
+    return ""
 
 
 def record(exercise: Exercise, reference: Any, programs: Mapping[str, Any]) -> Records:

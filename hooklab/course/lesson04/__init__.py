@@ -1,1 +1,1 @@
-"""What is lesson 4's own. How do I see and change what goes in?"""
+"""What is lesson 4's own. How do I see and change a module's input?"""

@@ -97,7 +97,7 @@ def passes(layer: nn.Module, training: bool = True) -> Generator[tuple[str, str 
 
 @exercise(
     "4.1",
-    "Double what goes in",
+    "Fix it: double the input",
     worlds=((torch.float32, True), (torch.float64, False), (torch.bfloat16, True)),
     verified="the layer gets 2·x in every pass, your x is untouched, and handle.remove() ends it",
 )
@@ -302,7 +302,7 @@ def refusal(trial: Trial, module: Any, call: str) -> str:
 
 @exercise(
     "4.4",
-    "First in the line",
+    "First in the queue",
     worlds=((1.0, 10.0, True), (-2.0, 3.0, False), (0.5, -4.0, True)),
     verified="the new hook runs first, the old ones are still there, and the handle removes yours alone",
 )
@@ -370,7 +370,7 @@ def why_not_handed_on(got: Any) -> str | None:
 
 @exercise(
     "4.5",
-    "Weight norm by a pre-hook",
+    "Weight norm with a pre-hook",
     worlds=(
         (2, 3, True, torch.float32, True),
         (3, 2, False, torch.float64, False),

@@ -1,4 +1,4 @@
-"""The figures of lesson 4: a tensor on its way through a pre-hook, and what decides when two passes are mixed."""
+"""The figures of lesson 4: digits on both kinds of paper, and what decides when two passes are mixed."""
 
 from __future__ import annotations
 
@@ -14,67 +14,33 @@ from torch import Tensor, nn
 from hooklab.course import plots
 
 
-def values_through_a_pre_hook(
-    layer: nn.Module, x: Tensor, hook: Callable[[nn.Module, tuple[Any, ...]], Any]
-) -> dict[str, float]:
-    """Return what the caller holds, what `forward` receives and what comes out, for one number.
-
-    Args:
-        layer: a module that takes one tensor of one element.
-        x: shape (1, 1).
-        hook: a forward pre-hook, registered for this one call.
-    """
-    received: list[float] = []
-    with (
-        torch.no_grad(),
-        layer.register_forward_pre_hook(hook),
-        layer.register_forward_pre_hook(lambda module, args: received.append(args[0].item())),
-    ):
-        output = layer(x)
-    return {"caller": x.item(), "received": received[0], "output": output.item()}
-
-
-def input_through_a_pre_hook(layer: nn.Module, x: Tensor, hook: Callable[[nn.Module, tuple[Any, ...]], Any]) -> Figure:
-    """Draw x, the pre-hook, the layer and its output; the numbers are `values_through_a_pre_hook`'s."""
-    values = values_through_a_pre_hook(layer, x, hook)
-    changed = plots.CHANGED if values["received"] != values["caller"] else plots.FORWARD
+def both_papers(images: Tensor, inverted: Tensor) -> Figure:
+    """Draw images of shape (N, 1, height, width) in a row, and below each its inverted one."""
     with plots.style():
-        figure, axes = plt.subplots(figsize=(8.4, 1.9))
-        axes.set(xlim=(-0.5, 3.5), ylim=(-0.6, 0.7))
-        axes.axis("off")
-        stations = [
-            (f"x = {values['caller']:g}\nthe caller's", plots.REST),
-            ("pre-hook", plots.CHANGED),
-            ("forward", plots.FORWARD),
-            (f"output\n{values['output']:g}", plots.FORWARD),
-        ]
-        for place, (text, colour) in enumerate(stations):
-            plots.box(axes, place, 0.0, text, colour)
-        labels = [(f"{values['caller']:g}", plots.FORWARD), (f"{values['received']:g}", changed)]
-        labels.append((f"{values['output']:g}", plots.FORWARD))
-        for place, (text, colour) in enumerate(labels):
-            plots.arrow(axes, (place + 0.34, 0.0), (place + 0.66, 0.0), colour)
-            axes.text(place + 0.5, 0.12, text, ha="center", color=colour)
+        figure, axes = plt.subplots(2, len(images), figsize=(1.2 * len(images), 2.6))
+        for row, pictures in zip(axes, (images, inverted), strict=True):
+            for place, picture in zip(row, pictures, strict=True):
+                _picture(place, picture[0])
         return figure
 
 
 def swapped(
     model: nn.Module,
     layer: str,
-    take_rows: Callable[[Tensor, int], Callable[[nn.Module, tuple[Any, ...]], Any]],
+    take: Callable[[Tensor, int], Callable[[nn.Module, tuple[Any, ...]], Any]],
     images: Tensor,
     labels: Tensor,
 ) -> list[dict[str, float]]:
-    """Put rows of one pass into another at the door of a layer; count whose answer comes out.
+    """Put rows, or channels, of one pass into another at the door of a layer; count whose answer comes out.
 
     Args:
         model: gives scores of shape (N, classes) for images.
-        layer: name of a module that takes maps of shape (N, channels, 8, width).
-        take_rows: makes a pre-hook from what the layer took in for the other images, and a number of rows.
-        images, labels: the first half is run, the second half gives the rows; pairs of the same label are left out.
+        layer: name of a module whose input has 8 rows, or 8 channels.
+        take: makes a pre-hook from the layer's input for the other images, and the number of rows or channels to take.
+        images, labels: the first half is run, the second half is taken from; pairs with the same label are left out.
 
     Returns:
-        For 0 to 8 rows the shares of the answers: the `first` image's label, the `other`'s, or `neither`.
+        For 0 to 8 rows or channels the shares of the answers: the `first` image's label, the `other`'s, or `neither`.
     """
     (first, own), (other, others) = _pairs(images, labels)
     module, stored = model.get_submodule(layer), []
@@ -82,8 +48,8 @@ def swapped(
     with torch.no_grad():
         with module.register_forward_pre_hook(lambda module, args: stored.append(args[0])):
             model(other)
-        for rows in range(9):
-            with module.register_forward_pre_hook(take_rows(stored[0], rows)):
+        for count in range(9):
+            with module.register_forward_pre_hook(take(stored[0], count)):
                 answers = model(first).argmax(dim=1)
             share = {"first": (answers == own), "other": (answers == others)}
             counted = {name: one.float().mean().item() for name, one in share.items()}
@@ -101,10 +67,10 @@ class ThirdDigit(NamedTuple):
 
 
 def third_digits(model: nn.Module, images: Tensor, labels: Tensor, count: int = 3) -> list[ThirdDigit]:
-    """Return mixed pictures that the model takes for a third digit, each for another one, the surest first.
+    """Return mixed pictures that the model reads as a third digit, each as a different one, the surest first.
 
-    The upper half comes from the other picture of a pair: at the door of the first layer, that is what swapping half
-    of the rows makes. Arguments as for `swapped`.
+    The upper half comes from the other picture of a pair, which is what swapping half of the rows does at the door of
+    the first layer. Arguments as for `swapped`.
     """
     (first, own), (other, others) = _pairs(images, labels)
     middle = images.shape[2] // 2
@@ -120,7 +86,7 @@ def third_digits(model: nn.Module, images: Tensor, labels: Tensor, count: int = 
 
 
 def _pairs(images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """The first half of the images and the second one with their labels, without the pairs that have one label."""
+    """The two halves of the images with their labels, without the pairs that have the same label."""
     half = len(images) // 2
     unlike = labels[:half] != labels[half : 2 * half]
     return [(images[part][unlike], labels[part][unlike]) for part in (slice(half), slice(half, 2 * half))]
@@ -130,7 +96,7 @@ def flips(shares: Mapping[str, Sequence[Mapping[str, float]]], third: Sequence[T
     """Draw whose answer comes out against the number of rows that were swapped, and pictures with a third answer.
 
     Args:
-        shares: name of the layer -> what `swapped` gave; the first is drawn solid, the second dashed.
+        shares: name of the layer -> what `swapped` returned; the first is drawn solid, the second dashed.
         third: pictures to show on the right.
     """
     colours = {"first": plots.FORWARD, "other": plots.CHANGED, "neither": plots.REST}
@@ -160,8 +126,12 @@ def flips(shares: Mapping[str, Sequence[Mapping[str, float]]], third: Sequence[T
 
 
 def _halves(axes: Axes, one: ThirdDigit) -> None:
-    axes.imshow(one.picture.numpy(), cmap="Greys", vmin=0, vmax=1)
+    _picture(axes, one.picture)
     axes.axhline(len(one.picture) / 2 - 0.5, color=plots.CHANGED, linewidth=1.5)
+
+
+def _picture(axes: Axes, picture: Tensor) -> None:
+    axes.imshow(picture.numpy(), cmap="Greys", vmin=0, vmax=1)
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set(visible=True, color=plots.REST, linewidth=0.6)

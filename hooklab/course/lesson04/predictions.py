@@ -6,8 +6,8 @@ from hooklab.course.exercises.predict import Choice, prediction
 
 inverted_digits = prediction(
     "4.a",
-    "The network was trained on dark ink and is fed white ink on black paper. How many of the pictures does it read "
-    "right?",
+    "The network was trained on dark ink. Now it gets white ink on black paper. How many of these pictures does it "
+    "read correctly?",
     Choice(
         "nearly all: the shapes are the same",
         lambda came: came > 0.8,
@@ -28,8 +28,8 @@ inverted_digits = prediction(
     Choice(
         "hardly any",
         lambda came: came <= 0.02,
-        "It's worse than guessing. What was paper is ink now, with the same weights: where ink was evidence for a "
-        "digit, paper is now, so the right answer is voted down.",
+        "It's worse than guessing. The weights count ink as evidence for a digit, and now the ink is everywhere the "
+        "digit isn't. So the evidence speaks against the right answer.",
     ),
 )
 
@@ -46,13 +46,14 @@ in_place_twice = prediction(
     Choice(
         "12 and 12",
         lambda came: came == [12.0, 12.0],
-        "You may have thought that each call stands alone; but both get the same tensor, and the first call has "
-        "changed it.",
+        "You may have thought that the two calls are independent; but both get the same tensor, and the first call "
+        "has changed it.",
     ),
     Choice(
         "12 and 24",
         lambda came: came == [12.0, 24.0],
-        "The first call leaves 4 in the caller's tensor, and the second doubles that. Return a new tensor instead.",
+        "The first call leaves 4 in the caller's tensor, and the second call doubles that. The caller's tensor holds 8 "
+        "afterwards. Return a new tensor instead.",
     ),
 )
 
@@ -80,7 +81,37 @@ arguments_by_name = prediction(
     Choice(
         "20, then an error: the hook has nothing to double",
         lambda came: len(came) == 1,
-        "You may have expected an error for an empty `args`; but an empty tuple is a fine answer: it replaces no "
-        "argument.",
+        "You may have expected an error because `args` is empty; but the hook returns an empty tuple, and that's "
+        "allowed: it replaces no argument.",
+    ),
+)
+
+third_digit = prediction(
+    "4.d",
+    "The top four rows come from another digit, the other four from the first. How many of these pictures does the "
+    "network read as a third digit, which is in neither half?",
+    Choice(
+        "hardly any: one of the two digits wins",
+        lambda came: came <= 0.05,
+        "You may have thought that the network picks the stronger half; but it doesn't know about halves. It adds up "
+        "evidence from the whole picture, and that can fit a third digit best.",
+    ),
+    Choice(
+        "about one in ten",
+        lambda came: 0.05 < came <= 0.2,
+        "You may have thought that a third digit needs an unlucky pair; but it isn't rare at all: the strokes of two "
+        "halves often fit together.",
+    ),
+    Choice(
+        "about one in three",
+        lambda came: 0.2 < came <= 0.5,
+        "The two digits get about a third each, and a third digit gets the rest. Evidence from the two halves adds up, "
+        "and often fits a third digit best.",
+    ),
+    Choice(
+        "more than half",
+        lambda came: came > 0.5,
+        "You may have thought that a mixed picture makes no sense to the network; but each half still gives a lot of "
+        "evidence for its own digit.",
     ),
 )

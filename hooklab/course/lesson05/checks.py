@@ -186,13 +186,13 @@ World = tuple[Callable[[], Setting], tuple[float, ...]]  # and what the answer i
 
 
 def passes(trial: Trial, world: World, many: bool = False) -> Pairs:
-    """Pairs about passes with the answer's hook: what the layer puts out, and which gradients arrive."""
+    """Pairs about passes with the answer's hook: the layer's output, and which gradients arrive."""
     make, given = world
     setting, bare = make(), make()
     with no_warnings(), trial.watch(setting.layer, by_handle=True):
         a_pass(bare)
         handles = yield from registered(trial, setting.layer, given, many)
-        evaluates = given[0] >= 1  # in some worlds the second pass is one, so that "works once" is told from it
+        evaluates = given[0] >= 1  # in some worlds the second pass is one, so that "works once" is distinguished
         second = ", in a second pass, in evaluation mode" if evaluates else ", in a second pass"
         for when, mode in (("", True), (second, not evaluates)):
             sent = None if setting.sent is None else setting.sent.clone()
@@ -359,7 +359,7 @@ def with_other_arguments() -> Setting:
 
 @exercise(
     "5.2",
-    "A brake",
+    "A factor for the gradient that leaves",
     worlds=(
         (partial(in_a_chain, 2, 3), (-2.5,)),
         (partial(in_a_chain, 2, 2, 3, dtype=torch.float64), (0.0,)),
@@ -400,7 +400,7 @@ def on_a(words: str, make: Callable[[], nn.Module], *shape: int, dtype: torch.dt
 
 @exercise(
     "5.3",
-    "Mend it: the documents' hook",
+    "Fix it: the documents' hook",
     worlds=(
         (partial(on_a, "a linear layer and 2-D input", partial(nn.Linear, 3, 2), 2, 3), (2.0, 3.0)),
         (partial(on_a, "a linear layer and 3-D input", partial(nn.Linear, 3, 2), 2, 2, 3), (-1.0, 0.0)),

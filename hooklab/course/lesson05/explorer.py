@@ -1,7 +1,7 @@
-"""The border of a module: `record_border` runs one call and its backward and notes what happens; `border` shows it.
+"""The border of a module: `record_border` runs a forward and a backward pass step by step; `border` shows them.
 
-The layer has the weights 2 and 3, its input is [1, 4]. Every step comes from the run: the layer's own forward, the
-hooks on it, and hooks on the nodes of the graph write down what they are given.
+The layer has the weights 2 and 3, its input is [1, 4]. Every step comes from the run: the layer's forward, the hooks
+on it, and hooks on the nodes of the graph record what they get.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from torch.utils.hooks import RemovableHandle
 from hooklab.course import plots
 from hooklab.course.explorers import Explorer, canvas, panel, stepper
 
-DOOR = "BackwardHookFunctionBackward"
-# The places on the way back, from right to left: where a gradient can be.
-PLACES = ("y", "behind the second door", "before the first door", "x")
+BORDER_NODE = "BackwardHookFunctionBackward"
+# Where a gradient can be in the backward pass, from right to left.
+PLACES = ("y", "inside the output border", "inside the input border", "x")
 # In the picture: the middle of each one's arrow, and half its length.
 _WAY = dict(zip(PLACES, ((7.65, 0.75), (6.08, 0.5), (2.92, 0.5), (1.35, 0.75)), strict=True))
 
 
 @dataclass(frozen=True)
 class Step:
-    """One moment of a call and its backward.
+    """One moment of a forward and a backward pass.
 
     Attributes:
         text: what happens, in a sentence.
-        active: the part that is at work: "first door", "layer", "second door", or "".
-        doors: whether the two doors are in the graph by now, the one at the input and the one at the output.
+        active: the part that is at work: "input border", "layer", "output border", or "".
+        borders: whether the input border and the output border are in the graph by now.
         gradients: place -> the gradient that has been there, for those of PLACES that one has reached.
         kept: name -> `.grad`, for "x", "weight" and "bias", as far as they have one.
         hook: what the hook that runs has been given, in words; "" if none runs.
@@ -46,7 +46,7 @@ class Step:
 
     text: str
     active: str
-    doors: tuple[bool, bool]
+    borders: tuple[bool, bool]
     gradients: dict[str, list[float]]
     kept: dict[str, list[float]]
     hook: str = ""
@@ -74,29 +74,29 @@ def record_border(asks: bool = True, pre: bool = False, reverses: bool = False, 
     Args:
         asks: whether the input requires grad.
         pre: give the layer a full backward pre-hook that returns ten times what it gets.
-        reverses: let the full backward hook return minus what it gets; otherwise it only looks.
+        reverses: let the full backward hook return minus what it gets; otherwise it only reads.
         late: register both after the call instead of before it.
 
     Example:
         >>> [step.active for step in record_border()]
-        ['', 'first door', 'layer', 'second door', 'second door', 'layer', 'first door', '']
-        >>> record_border(late=True)[-1].doors
+        ['', 'input border', 'layer', 'output border', 'output border', 'layer', 'input border', '']
+        >>> record_border(late=True)[-1].borders
         (False, False)
     """
     layer, x = _Layer(), torch.tensor([[1.0, 4.0]], requires_grad=asks)
     steps: list[Step] = []
     gradients: dict[str, list[float]] = {}
-    doors = [False, False]
+    borders = [False, False]
 
     def note(text: str, active: str = "", hook: str = "", changed: bool = False) -> None:
         named = {"x": x, "weight": layer.weight, "bias": layer.bias}
         kept = {name: _plain(one.grad) for name, one in named.items() if one.grad is not None}
-        steps.append(Step(text, active, (doors[0], doors[1]), dict(gradients), kept, hook, changed))
+        steps.append(Step(text, active, (borders[0], borders[1]), dict(gradients), kept, hook, changed))
 
     def pre_hook(module: nn.Module, grad_output: Any) -> Any:
         note(
             "the pre-hook gets grad_output and returns ten times as much",
-            "second door",
+            "output border",
             f"pre-hook: grad_output = ({_text(grad_output[0])},)  →  ({_text(10 * grad_output[0])},)",
             changed=True,
         )
@@ -106,9 +106,9 @@ def record_border(asks: bool = True, pre: bool = False, reverses: bool = False, 
         turned = reverses and grad_input[0] is not None
         result = f"  →  ({_text(-grad_input[0])},)" if turned else ""
         given = f"hook: grad_output = ({_text(grad_output[0])},)   grad_input = ({_text(grad_input[0])},){result}"
-        early = "" if asks else "x asks for no gradient, so at once "
-        does = "returns minus grad_input" if turned else "looks, and returns None"
-        note(f"{early}the full hook runs: it {does}", "first door" if asks else "second door", given, turned)
+        early = "" if asks else "x doesn't require grad, so right away "
+        does = "returns minus grad_input" if turned else "reads, and returns None"
+        note(f"{early}the full hook runs; it {does}", "input border" if asks else "output border", given, turned)
         return (-grad_input[0],) if turned else None
 
     handles: list[RemovableHandle] = []
@@ -120,22 +120,23 @@ def record_border(asks: bool = True, pre: bool = False, reverses: bool = False, 
 
     if not late:
         register()
-    note("before the call: nothing is recorded" + ("; the hooks are on the layer" if not late else ""))
+    note("before the call: nothing is recorded yet" + ("; the hooks are registered" if not late else ""))
     y = layer(x)
     node, inner = y.grad_fn, layer.made.grad_fn
-    doors[0] = layer.given is not x
-    note(
-        "the call sends x through the first door" if doors[0] else "the call hands x to forward as it is", "first door"
-    )
+    borders[0] = layer.given is not x
+    note("x crosses the input border" if borders[0] else "the call passes x to forward unchanged", "input border")
     note("forward runs, and its operations are recorded", "layer")
-    doors[1] = node is not inner
-    note("the output goes through the second door" if doors[1] else "the output goes out as it is", "second door")
+    borders[1] = node is not inner
+    note(
+        "the output crosses the output border" if borders[1] else "the call returns the output unchanged",
+        "output border",
+    )
     if late:
         register()
-        note("only now the hooks are registered: too late for this pass, its graph is made")
+        note("only now are the hooks registered: too late for this pass, its graph has been recorded")
     handles += _follow(layer, x, y, gradients, note)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a hook on a layer whose input asks for no gradient warns
+        warnings.simplefilter("ignore")  # a hook on a layer whose input doesn't require grad warns
         y.sum().backward()
     note("after backward()" + ("" if any(step.hook for step in steps) else ": no hook has run"))
     # Hooks on nodes hold the layer, and the layer holds its output with the nodes: a circle through C++, which Python's
@@ -155,7 +156,7 @@ def _follow(layer: _Layer, x: Tensor, y: Tensor, gradients: dict[str, list[float
     def arrived(grads: Sequence[Tensor]) -> None:
         gradients["y"] = _plain(grads[0])
         if y.grad_fn is not inner:
-            note("backward() arrives with the gradient of y", "second door")
+            note("the gradient of y arrives at the output border", "output border")
 
     def inside(grads: Sequence[Tensor]) -> None:
         gradients[PLACES[1]] = _plain(grads[0])
@@ -163,7 +164,7 @@ def _follow(layer: _Layer, x: Tensor, y: Tensor, gradients: dict[str, list[float
     def passed(out: Sequence[Tensor | None], into: Sequence[Tensor]) -> None:
         if out[1] is not None:  # bias, input, transposed weight
             gradients[PLACES[2]] = _plain(out[1])
-        note("the layer's own node runs: gradients of the input, of the weight, of the bias", "layer")
+        note("the layer's own node runs: it computes the gradients of the input, the weight and the bias", "layer")
 
     handles = [y.grad_fn.register_prehook(arrived), inner.register_prehook(inside), inner.register_hook(passed)]
     if x.requires_grad:
@@ -181,8 +182,8 @@ def draw_border(steps: Sequence[Step], number: int) -> Figure:
         _box(axes, 4.5, 1.85, 1.0, 0.55, plots.INK if at_work else plots.REST)
         axes.text(4.5, 1.98, "the layer", ha="center", va="center", weight="bold" if at_work else "normal")
         axes.text(4.5, 1.7, "AddmmBackward0", ha="center", va="center", fontsize=9, color=plots.REST)
-        for name, x, is_there in zip(("first door", "second door"), (2.35, 6.65), step.doors, strict=True):
-            _door(axes, x, name, is_there, step.active == name)
+        for name, x, is_there in zip(("input border", "output border"), (2.35, 6.65), step.borders, strict=True):
+            _node(axes, x, name, is_there, step.active == name)
         _forward_arrows(axes, steps, number)
         for place, (x, half) in _WAY.items():
             if place in step.gradients:
@@ -228,13 +229,14 @@ def border() -> Explorer:
         lambda **values: draw_border(*steps_of(**values)),
         lambda **values: describe_border(*steps_of(**values)),
         {**switches, "step": slider},
-        intro="Try this: play it from step 0. Then let x require no grad: where does the hook run? Register too late.",
+        intro="Try this: go back to step 0 and press play. Then switch off 'x requires grad': where does the hook run? "
+        "Then register it too late.",
         rows=[list(switches.values()), [play, slider]],
     )
 
 
 def _forward_arrows(axes: Axes, steps: Sequence[Step], number: int) -> None:
-    """Draw the way forward as far as the call has come: it takes steps 1 to 3."""
+    """Draw the forward pass as far as the call has come: it takes steps 1 to 3."""
     for (x, half), needed, text in zip(reversed(_WAY.values()), (1, 2, 3, 3), ("[1, 4]", "", "", "14"), strict=True):
         if number >= needed:
             plots.arrow(axes, (x - half, 2.1), (x + half, 2.1), plots.FORWARD)
@@ -242,16 +244,16 @@ def _forward_arrows(axes: Axes, steps: Sequence[Step], number: int) -> None:
 
 
 def _was_changed(gradients: dict[str, list[float]], place: str) -> bool:
-    """Whether a hook at the door on the right of this place has changed the gradient."""
+    """Whether a hook at the border on the right of this place has changed the gradient."""
     right_of_it = {PLACES[1]: PLACES[0], PLACES[3]: PLACES[2]}.get(place)
     return right_of_it is not None and gradients.get(right_of_it) != gradients[place]
 
 
-def _door(axes: Axes, x: float, label: str, is_there: bool, is_active: bool) -> None:
+def _node(axes: Axes, x: float, label: str, is_there: bool, is_active: bool) -> None:
     if is_there:
         axes.plot([x, x], [1.1, 2.6], color=plots.INK, linewidth=6 if is_active else 3)
         axes.text(x, 2.98, label, ha="center", fontsize=10, weight="bold" if is_active else "normal")
-        axes.text(x, 2.74, DOOR, ha="center", fontsize=7.5, color=plots.REST)
+        axes.text(x, 2.74, BORDER_NODE, ha="center", fontsize=7.5, color=plots.REST)
     else:
         axes.plot([x, x], [1.1, 2.6], color=plots.REST, linewidth=1, linestyle=":")
 

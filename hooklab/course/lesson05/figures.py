@@ -18,7 +18,17 @@ from hooklab.course.lesson05.transfer import Network, domain_readable
 from hooklab.course.lesson05.transfer import two_domains as _two_domains
 from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, style
 
-__all__ = ["Comparison", "around", "compare_hooks", "depth", "edges", "nodes_inside", "reports", "two_domains"]
+__all__ = [
+    "Comparison",
+    "around",
+    "compare_hooks",
+    "depth",
+    "edges",
+    "nodes_inside",
+    "reports",
+    "two_domains",
+    "two_domains_and_three_parts",
+]
 
 DOMAINS = ("#56B4E9", "#E69F00")  # two colours that mean nothing else in the course
 DEPTH_LINES = ((INK, "-"), (REST, "-"), (INK, "--"), (REST, "--"))
@@ -27,19 +37,17 @@ _STEP = 1.72  # from one entry of a tuple to the next, in the table
 
 # for readers who do not see the figures
 AROUND = (
-    "A linear layer: x goes in, y comes out; grad_output comes in at the side of y, grad_input leaves at that of x."
+    "A linear layer: x goes in, y comes out; grad_output arrives at the side of y, grad_input leaves at the side of x."
 )
-TWO_DOMAINS = (
-    "Points of two domains: side by side as they go in and in the plain features, on top of each other with the hook."
-)
+TWO_DOMAINS = "Features of two domains: side by side without the hook, on top of each other with it."
 
 
 def around(layer: nn.Linear, x: Tensor, grad_input: Tensor, grad_output: Tensor) -> Figure:
     """Draw a linear layer with the values that go through it, and the gradients that go in, out and into `.grad`.
 
     Args:
-        layer: after a backward, so that its parameters have a `.grad`; a few numbers only.
-        x: shape (batch, in_features), what went in.
+        layer: after a backward pass, so that its parameters have a `.grad`; a few numbers only.
+        x: shape (batch, in_features), its input.
         grad_input: the shape of x.
         grad_output: shape (batch, out_features).
     """
@@ -93,31 +101,65 @@ def edges(node: Node, arriving: Tensor, leaving: Mapping[str, Tensor]) -> Figure
         return figure
 
 
+def two_domains_and_three_parts() -> Figure:
+    """Draw the points of both domains, and beside them the network's parts with the labels that each one gets."""
+    x, classes, domains = _two_domains()
+    with style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9.2, 3.5), width_ratios=(3, 5))
+        _points(left, x, classes, domains)
+        left.set(title="the points", xticks=[], yticks=[])
+        _legend(figure, left)
+        right.set(xlim=(0, 10), ylim=(0, 5))
+        right.axis("off")
+        for at, y, name, told in ((2.6, 2.5, "features", ""), *_HEADS):
+            _box(right, at, y, 1.15, 0.45, "white", INK)
+            right.text(at, y, name, ha="center", va="center", weight="bold")
+            right.text(at, y - 0.85, told, ha="center", va="center", color=REST, fontsize=9)
+        _arrow(right, (0.2, 2.5), (1.3, 2.5), FORWARD)
+        for _, y, _, _ in _HEADS:
+            lift = 0.3 if y > 2.5 else -0.3
+            _arrow(right, (3.9, 2.5 + lift), (5.8, y), FORWARD)
+            _arrow(right, (5.8, y - lift), (3.9, 2.5), BACKWARD)
+        right.text(4.8, 4.6, "values", ha="center", color=FORWARD)
+        right.text(4.8, 0.3, "gradients", ha="center", color=BACKWARD)
+        return figure
+
+
 def two_domains(networks: Mapping[str, Network]) -> Figure:
-    """Draw the points that go in, and beside them the features that each network makes of them.
+    """Draw the features that each network computes from the points.
 
     Args:
         networks: title -> network. Colours are domains, marks are classes.
     """
     x, classes, domains = _two_domains()
     with torch.no_grad():
-        mixed = torch.arange(len(x)).reshape(2, -1).T.flatten()  # one of each domain in turn, so that neither is on top
-        panels = {"what goes in": x} | {name: network.features(x) for name, network in networks.items()}
+        panels = {name: network.features(x) for name, network in networks.items()}
     with style():
-        figure, places = plt.subplots(1, len(panels), figsize=(3.1 * len(panels), 3.3))
-        for axes, (title, values) in zip(places, panels.items(), strict=True):
-            for kind, mark in enumerate("ox"):
-                chosen = mixed[classes[mixed] == kind]
-                colours = [DOMAINS[int(one)] for one in domains[chosen]]
-                axes.scatter(*values[chosen].T, s=18, marker=mark, c=colours, alpha=0.75, linewidths=1.2)
+        figure, places = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.5), squeeze=False)
+        for axes, (title, values) in zip(places[0], panels.items(), strict=True):
+            _points(axes, values, classes, domains)
             axes.set(title=title, xticks=[], yticks=[])
-            read = round(10 * domain_readable(values, domains))
-            axes.set_xlabel(f"neighbours tell the domain\nof {read} points in 10")
-        for domain, colour in enumerate(DOMAINS):
-            for kind, mark in enumerate("ox"):
-                places[0].scatter([], [], marker=mark, color=colour, label=f"domain {domain}, class {kind}")
-        figure.legend(loc="outside lower center", ncols=4, fontsize=9, handletextpad=0.1)
+            axes.set_xlabel(f"neighbours of their own domain: {domain_readable(values, domains):.0%}")
+        _legend(figure, places[0][0])
         return figure
+
+
+_HEADS = ((7.0, 3.9, "classes", "labels of domain 0 only"), (7.0, 1.4, "domains", "the domain of every point"))
+
+
+def _points(axes: Axes, values: Tensor, classes: Tensor, domains: Tensor) -> None:
+    mixed = torch.arange(len(values)).reshape(2, -1).T.flatten()  # one of each domain in turn: neither is on top
+    for kind, mark in enumerate("ox"):
+        chosen = mixed[classes[mixed] == kind]
+        colours = [DOMAINS[int(one)] for one in domains[chosen]]
+        axes.scatter(values[chosen, 0], values[chosen, 1], s=18, marker=mark, c=colours, alpha=0.75, linewidths=1.2)
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    for domain, colour in enumerate(DOMAINS):
+        for kind, mark in enumerate("ox"):
+            axes.scatter([], [], marker=mark, color=colour, label=f"domain {domain}, class {kind}")
+    figure.legend(loc="outside lower center", ncols=4, fontsize=9, handletextpad=0.1)
 
 
 def depth(received: Mapping[str, Sequence[float]]) -> Figure:
@@ -142,7 +184,7 @@ def depth(received: Mapping[str, Sequence[float]]) -> Figure:
 def reports(comparisons: Mapping[str, Comparison]) -> Figure:
     """Draw a table: for each module the `grad_input` that the legacy and the full hook report, entry by entry.
 
-    The colour of an entry says what it is the gradient of: vermilion an input, green a parameter, grey anything else.
+    The colour of an entry says what it is the gradient of: orange an input, green a parameter, grey anything else.
 
     Args:
         comparisons: what to call a module -> what `compare_hooks` returned for it; at least one.

@@ -32,10 +32,10 @@ def shapes(grads: Iterable[Tensor | None]) -> list[Any]:
 
 
 def calls(steps: str, register: str = "register_full_backward_hook") -> int:
-    """Take steps with a new layer and a backward hook, in this order, and return how often the hook ran.
+    """Take steps with a new layer and a backward hook, in this order, and return how many times the hook ran.
 
     Args:
-        steps: words from "register", "forward", "backward" and "remove"; "register" stands before "remove".
+        steps: words from "register", "forward", "backward" and "remove"; "register" comes before "remove".
         register: the method that registers the hook.
 
     Example:

@@ -6,19 +6,18 @@ from hooklab.course.exercises.predict import Choice, prediction
 
 shape_of_grad_input = prediction(
     "5.a",
-    "Two rows of three numbers go in, two rows of one number come out, and the gradients travel backwards. Which "
-    "shapes are in `grad_input`?",
+    "The input of the layer has the shape (2, 3), its output (2, 1). Which shapes are in the tuple `grad_input`?",
     Choice(
-        "(2, 1): the gradient that comes in from the loss",
+        "(2, 1): the gradient that arrives from the loss",
         lambda came: came == [(2, 1)],
-        "You may have thought that on the way back the input is what comes from the loss, and that's the most common "
-        "reading of the name; but both names look at the module from its forward side.",
+        "You may have thought that in the backward pass, the input is what arrives from the loss, and that's the most "
+        "common reading of the name; but both names refer to the forward pass.",
     ),
     Choice(
-        "(2, 3): the gradient of what was put in",
+        "(2, 3): the gradient of x",
         lambda came: came == [(2, 3)],
-        "Both names look at the module from its forward side. `grad_input` is the gradient of the input, x: the module "
-        "computes it and passes it on. `grad_output` is the gradient of the output: on the way back, this one arrives. "
+        "Both names refer to the forward pass. `grad_output` is the gradient of the output: it arrives from the loss. "
+        "`grad_input` is the gradient of the input, x: the module computes it and passes it on. "
         "The gradients of the weight and the bias (green) are in neither tuple; you find them in `.grad`.",
     ),
     Choice(
@@ -31,13 +30,13 @@ shape_of_grad_input = prediction(
 
 a_hook_that_only_looks = prediction(
     "5.b",
-    "The spare branch is in no loss, and its weight is 1. AdamW takes ten steps, and its weight decay shrinks weights "
-    "a little in each. Where is the spare weight afterwards?",
+    "The loss doesn't use the spare branch, whose weight is 1. AdamW takes ten steps, and in each its weight decay "
+    "shrinks the weights a little. What is the spare weight afterwards?",
     Choice(
         "at 1, with the hook and without",
         lambda came: came[0] == 1.0 and came[1] == 1.0,
-        "You may have thought that a hook which returns nothing changes nothing, and that's true of a tensor hook; but "
-        "a module's backward hook adds two nodes to the graph, and they do something.",
+        "You may have thought that a hook that returns nothing changes nothing, and that's true of a tensor hook; but "
+        "a module's backward hook adds two nodes to the graph, and those change something.",
     ),
     Choice(
         "below 1, with the hook and without",
@@ -49,7 +48,7 @@ a_hook_that_only_looks = prediction(
         "at 1 without the hook, below 1 with it",
         lambda came: came[0] == 1.0 and came[1] < 1.0,
         "Without the hook, the `.grad` of the spare weight is None, and the optimizer skips it. With the hook it is "
-        "zero: the hook adds a node before the module, and when a gradient comes back for one of the inputs, that "
+        "zero: the hook adds a node before the module, and if a gradient arrives there for one of the inputs, the "
         "node fills in zeros for the others. A weight with a gradient of zero does get weight decay.",
     ),
 )
@@ -65,17 +64,17 @@ who_knows_domain_1 = prediction(
         "the hook changes how the features are trained.",
     ),
     Choice(
-        "the one without the hook, because its features know more",
+        "the one without it, because its features know more",
         lambda right: right[0] > 0.9 >= right[1],
         "You may have thought that more information means better answers; but `classes` may rely on features that "
         "depend on the domain, and it has seen labels from one domain only.",
     ),
     Choice(
-        "the one with the hook, because its features know less",
+        "the one with your hook, because its features know less",
         lambda right: right[1] > 0.9 >= right[0],
-        "The flipped gradient removes from the features whatever distinguishes the two domains: how far to the right a "
-        "point lies, which helps with the classes of domain 0 and misleads in domain 1. What is left is the height, "
-        "and that works in both.",
+        "The flipped gradient removes from the features whatever distinguishes the two domains, which is how far to "
+        "the right a point lies. That helps with the classes of domain 0 and misleads in domain 1. What is left is "
+        "the height, and it works in both.",
     ),
     Choice(
         "neither, because domain 1 has no labels",

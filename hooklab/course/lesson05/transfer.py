@@ -1,10 +1,13 @@
-"""Two domains, and a network that is given the labels of one: `Network`, `train`, and what can be read of it."""
+"""Two domains, and a network that gets labels for one of them: `Network`, `train`, and how well it does."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.hooks import RemovableHandle
 
 POINTS = 150  # in each domain
 STEPS = 400
@@ -13,8 +16,8 @@ STEPS = 400
 def two_domains(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """Return points of shape (300, 2), their classes and their domains, both of shape (300,) with values 0.0 and 1.0.
 
-    Class 1 lies above class 0, and to its right. Domain 1 is domain 0, moved to the right: what tells the classes apart
-    in domain 0 alone may be wrong in domain 1, and height is right in both.
+    Class 1 is above class 0, and to its right. Domain 1 is domain 0, moved to the right. So a rule that separates the
+    classes of domain 0 may fail in domain 1, and the height works in both.
     """
     generator = torch.Generator().manual_seed(seed)
     classes = (torch.arange(POINTS) % 2).float()
@@ -25,7 +28,7 @@ def two_domains(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class Network(nn.Module):
-    """Three parts: `features`, two numbers for each point; `classes` and `domains`, a guess from these two numbers."""
+    """Three parts: `features` computes two numbers for each point; `classes` and `domains` predict from them."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
@@ -36,16 +39,25 @@ class Network(nn.Module):
             self.domains = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
 
     def forward(self, x: Tensor, blur: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
-        """Return the guesses of class and domain, each of shape (n,); `blur` is added to what `domains` is given."""
+        """Return logits for class and domain, each of shape (n,); `blur` is added to the input of `domains`."""
         features = self.features(x)
         return self.classes(features).squeeze(1), self.domains(features + blur).squeeze(1)
+
+
+def scale_input_gradient(layer: nn.Module, factor: float) -> RemovableHandle:
+    """Multiply the gradient that the layer passes to its inputs: what the page runs while exercise 5.2 is open."""
+
+    def scale(module: nn.Module, grad_input: Any, grad_output: Any) -> Any:
+        return tuple(None if grad is None else factor * grad for grad in grad_input)
+
+    return layer.register_full_backward_hook(scale)
 
 
 def train(network: Network, seed: int = 0) -> Network:
     """Train on the domains of all points and the classes of domain 0; return the network.
 
-    Two who work against each other turn in circles easily. So: no momentum, steps that get smaller, a domain part that
-    learns faster and forgets a little, and features that it sees a little blurred.
+    With the hook, `features` and `domains` work against each other, which can make both oscillate. So the optimizer
+    has no momentum and decreasing steps, and `domains` gets a larger learning rate, weight decay and noisy features.
     """
     x, classes, domains = two_domains(seed)
     optimizer = torch.optim.Adam(
@@ -71,14 +83,14 @@ def train(network: Network, seed: int = 0) -> Network:
 
 @torch.no_grad()
 def classes_right(network: Network, seed: int = 0) -> float:
-    """Return the share of domain 1, whose labels nobody has given away, that the network puts into the right class."""
+    """Return the share of the points of domain 1 that the network puts into the right class."""
     x, classes, domains = two_domains(seed)
     right = (network(x)[0] > 0) == (classes == 1)
     return int(right[domains == 1].sum()) / POINTS
 
 
 def domain_readable(values: Tensor, domains: Tensor) -> float:
-    """Return the share of points whose domain is that of most of their five nearest others: 0.5 is guessing.
+    """Return the share of points with mostly neighbours of their own domain among their five nearest; 0.5 is chance.
 
     Args:
         values: shape (n, 2); each column is brought to the same spread first.

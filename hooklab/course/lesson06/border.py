@@ -1,4 +1,4 @@
-"""cross: a node of the autograd graph that changes nothing, and where gradients can be seen and replaced."""
+"""cross: a node of the autograd graph that changes nothing, at which gradients can be read and replaced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Then = Callable[[Grads], Sequence[Any] | None]
 
 
 class Crossing(torch.autograd.Function):
-    """Lets tensors pass unchanged. What comes out is another tensor, which shares its memory with what went in."""
+    """Passes tensors on unchanged: each result is a new tensor that shares its memory with the original."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -25,7 +25,7 @@ class Crossing(torch.autograd.Function):
 
 
 class MarkingCrossing(Crossing):
-    """The same, but what goes in without requiring a gradient requires none when it comes out."""
+    """The same, but a tensor that doesn't require grad doesn't require it afterwards, either."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -40,12 +40,12 @@ def cross(values: Sequence[Any], then: Then, node: type[Crossing] = Crossing) ->
     """Send the tensors among some values through one new node of the graph, and return all values in their order.
 
     Args:
-        values: what may stand in a module's arguments; what is no tensor stays as it is.
-        then: called in the backward pass, when the gradients have come back to the node, with one entry for each
-            value: its gradient, or None for what is no tensor. What it returns, unless None, goes on in their place.
+        values: arguments of a module; those that are not tensors stay unchanged.
+        then: called in the backward pass, when the gradients arrive at the node, with one entry for each value: its
+            gradient, or None if the value is not a tensor. If it returns something, that replaces the gradients.
         node: the kind of node.
 
-    When no gradients are recorded, or no tensor requires one, there is no node, and `then` is never called.
+    Under no_grad, or if no tensor requires grad, there is no node, and `then` is never called.
 
     Example:
         >>> x = torch.tensor([2.0], requires_grad=True)

@@ -279,7 +279,7 @@ REMOVES_LATE = failing("the log of an always_call hook that removes itself", alw
 
 @exercise(
     "6.4",
-    "Whatever happens",
+    "Hooks that always run",
     worlds=(*ALWAYS, at_random(64, "look", "replace", "come and go", "raise"), None),
     verified="always_call hooks run after any Exception, with what is there by then; the first error is the caller's",
 )
@@ -369,7 +369,7 @@ MODELS: dict[str, Callable[[list[Any]], nn.Module]] = {
 
 @exercise(
     "6.5",
-    "Mend it: a trace of all calls",
+    "Fix it: a trace of all calls",
     worlds=MODELS,
     verified="every call has its line, at its depth, whatever raises; no hook stays, and nobody else's is gone",
 )

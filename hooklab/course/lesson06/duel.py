@@ -19,7 +19,7 @@ class Match:
     program: Program
     yours: list[str]
     torchs: list[str]
-    errors: Sequence[Exception] = ()  # of yours, those that are not the program's own
+    errors: Sequence[Exception] = ()  # your class's errors, without those of the program itself
 
     @property
     def is_same(self) -> bool:
@@ -84,7 +84,7 @@ def beside_torch(module_class: type, groups: Sequence[str] | None = None, each: 
             a `__call__` that runs `self.forward`.
         groups: which groups of programs to run, of GROUPS; by default all.
         each: the number of programs of each group.
-        seed: another one draws other programs.
+        seed: of the random programs.
 
     Example:
         >>> print(beside_torch(nn.Module, ["look"], each=5))

@@ -1,6 +1,6 @@
 """Who runs when: `record_order` runs a small net with the hooks of your choice and notes every moment.
 
-The net is `net = first → second`. The chosen hooks sit on `first`; what the other modules do is told by
+The network is `net = first → second`. The chosen hooks are on `first`; the other modules are observed with
 `hooklab.timeline`, so that the hooks stand between the events around them.
 """
 
@@ -117,7 +117,7 @@ def record_order(
             for handle in handles:
                 handle.remove()
         told = [_of_module(event) for event in events if event.kind in _SAYS]
-    # a hook noted when n events were there stands before event number n
+    # a hook that was noted after n events comes before event number n
     merged = sorted([*((place - 0.5, one) for place, one in placed), *enumerate(told)], key=lambda pair: pair[0])
     return [moment for _, moment in merged]
 

@@ -6,14 +6,14 @@ from hooklab.course.exercises.predict import Choice, number, prediction
 
 which_line_runs_it = number(
     "6.a",
-    "On this one layer, `forward` is replaced by `x * 10` and `__call__` by a function that gives 99. Its hook adds 1. "
+    "This layer gets a new `forward`, which returns `x * 10`, and a new `__call__`, which returns 99. Its hook adds 1. "
     "What does `layer(1.0)` give?",
     {
         11: "Python looks up `__call__` in the class, so the 99 on the layer is never used. The class's `__call__`, "
         "`nn.Module.__call__`, looks up `forward` on the layer, finds your `x * 10`, and runs the hook around it.",
-        2: "You may have thought of the layer as its class describes it, the identity and a hook; but `__call__` looks "
-        "up `forward` on the layer itself, and finds yours.",
-        99: "You may have thought that what you set on the object wins over the class, as for ordinary methods; but "
+        2: "You may have thought that the layer is still the identity, with a hook; but `__call__` looks up `forward` "
+        "on the layer itself, and finds yours.",
+        99: "You may have thought that an attribute of the object wins over the class, as for ordinary methods; but "
         "Python takes `__call__` from the class alone.",
         10: "You may have thought that the hook belonged to the old `forward`; but it isn't `forward` that runs hooks.",
         100: "You may have thought that the hook runs around whatever you set on the layer; but Python never calls "
@@ -25,14 +25,14 @@ which_line_runs_it = number(
 
 removed_in_the_loop = number(
     "6.b",
-    "Two forward hooks on one layer. The first removes the second. The layer is called twice. How often does the "
-    "second hook run?",
+    "Two forward hooks on one layer. The first removes the second. The layer is called twice. How many times does "
+    "the second hook run?",
     {
-        1: "Before the first hook runs, PyTorch has copied the table of hooks. A hook that is removed during the call "
-        "still has its turn; in the next call it is gone.",
-        0: "You may have thought that PyTorch reads the table entry by entry, and no longer finds the second hook; but "
-        "it loops over a copy.",
-        2: "You may have thought that the removal comes too late for both calls; but it counts from the next call on.",
+        1: "PyTorch copies the table of hooks before the first one runs. A hook that is removed during the call still "
+        "has its turn. In the next call it's gone.",
+        0: "You may have thought that PyTorch reads the table entry by entry, and doesn't find the second hook any "
+        "more; but it loops over a copy.",
+        2: "You may have thought that the removal comes too late for both calls; but it works from the next call on.",
     },
     otherwise="You may have counted another way; but there are two calls, and in each the second hook runs once or not "
     "at all.",
@@ -40,10 +40,10 @@ removed_in_the_loop = number(
 
 after_an_error = prediction(
     "6.c",
-    "A ReLU gets -1 and 5. Its first forward hook raises. Behind it stands a hook with `always_call=True`. What does "
-    "that one get as the output?",
+    "A ReLU gets -1 and 5. Its first forward hook raises. Its second one has `always_call=True`. What does the second "
+    "hook get as the output?",
     Choice(
-        "it does not run: `forward` went well, and the option is for a `forward` that raises",
+        "it doesn't run: `forward` succeeded, and the option is for a `forward` that raises",
         lambda got: not got,
         "You may have thought that the option is for errors in `forward` alone; but it covers everything that can "
         "raise in a call: pre-hooks, `forward`, and the hooks before this one.",
@@ -57,6 +57,6 @@ after_an_error = prediction(
     Choice(
         "the real output, 0 and 5",
         lambda got: got == [[0.0, 5.0]],
-        "It gets the output as it is by then, and `forward` had returned one before the first hook raised.",
+        "It gets the output as it is at that moment. `forward` had returned one before the first hook raised.",
     ),
 )

@@ -27,8 +27,8 @@ PARTS = [
     Part("a forward hook's turn", "if hook_result is not None:", 2),
     Part("the output crosses", "result = bw_hook.setup_output_hook(result)", 1),
     Part("the legacy hook, on grad_fn", "grad_fn = var.grad_fn", 4),
-    Part("whatever happens", "for hook_id, hook in self._forward_hooks.items():", 2),
-    Part("and the first error goes on", "# raise exception raised in try block", 2),
+    Part("after an error: the hooks that always run", "for hook_id, hook in self._forward_hooks.items():", 2),
+    Part("and the first error reaches the caller", "# raise exception raised in try block", 2),
 ]
 
 
@@ -37,6 +37,14 @@ def show(*numbers: int) -> None:
     for number in numbers:
         part = PARTS[number - 1]
         print(f"# {number} · {part.title}\n{excerpt(part)}\n")
+
+
+def show_whole() -> None:
+    """Print the whole function, with each part's number in the margin."""
+    lines = source_lines()
+    margin = {first_line(part, lines): str(number) for number, part in enumerate(PARTS, start=1)}
+    for place, line in enumerate(textwrap.dedent("\n".join(lines)).split("\n")):
+        print(f"{margin.get(place, ''):>2} {line}".rstrip())
 
 
 def excerpt(part: Part) -> str:

@@ -80,7 +80,7 @@ def mixed_digits(images: Tensor, maps: Mapping[str, Tensor], channels: Sequence[
             grid[0, column].set_title(name, color=INK if column < 2 else CHANGED, fontsize=10.5, loc="center")
         for column, image in enumerate(images):
             grid[0, column].imshow(image.detach().numpy(), cmap="Greys", vmin=0, vmax=1)
-        grid[0, 3].text(0.5, 0.5, "both go in,\nas they are", ha="center", va="center", color=INK, fontsize=10)
+        grid[0, 3].text(0.5, 0.5, "both go in,\nunmixed", ha="center", va="center", color=INK, fontsize=10)
         for axes in grid.flat:
             _frame(axes, visible=bool(axes.images))
         for axes, label in zip(grid[:, 0], ["goes in", *[f"channel {one}" for one in channels]], strict=True):
@@ -214,7 +214,7 @@ def _box(axes: Axes, x: float, y: float, width: float, text: str, colour: str) -
 def by_steps(validation: Sequence[Mapping[str, Any]], places: Sequence[str]) -> Figure:
     """Draw validation error against the number of steps: a row for each scenario, a column for each α.
 
-    Grey is no mixup, the same in each column; the others are sets of places.
+    Grey is without mixup, the same in each column; the others are sets of places.
 
     Args:
         validation: rows with "scenario", "places", "alpha", "steps" and "error".

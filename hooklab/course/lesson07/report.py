@@ -133,10 +133,10 @@ def is_significant(row: Row) -> bool:
 
 
 def verdict(results: Mapping[str, Any], scenario: str, arm: str, against: str, metric: str = "error") -> str:
-    """What a comparison says of ``arm``: "better", "worse", or "not told apart" from ``against``."""
+    """What a comparison says of ``arm``: "better", "worse" or "no clear difference"."""
     wanted = {"scenario": scenario, "arm": arm, "against": against, "metric": metric}
     (row,) = (row for row in results["compared"] if all(row[key] == value for key, value in wanted.items()))
-    return ("better" if row["mean"] < 0 else "worse") if is_significant(row) else "not told apart"
+    return ("better" if row["mean"] < 0 else "worse") if is_significant(row) else "no clear difference"
 
 
 def alike(again: Sequence[Row], stored: Sequence[Row]) -> list[bool]:

@@ -1,34 +1,15 @@
-"""The figure of lesson 4 shows what a run gave."""
+"""The figures of lesson 4 show what a run gave."""
 
 import torch
 from torch import nn
 
 from hooklab.course.lesson04.figures import (
     ThirdDigit,
+    both_papers,
     flips,
-    input_through_a_pre_hook,
     swapped,
     third_digits,
-    values_through_a_pre_hook,
 )
-
-
-def triple():
-    layer = nn.Linear(1, 1, bias=False)
-    nn.init.constant_(layer.weight, 3.0)
-    return layer
-
-
-def test_the_values_are_those_of_a_run_and_no_hook_is_left():
-    layer, x = triple(), torch.tensor([[2.0]])
-    values = values_through_a_pre_hook(layer, x, lambda module, args: args[0] * 2)
-    assert values == {"caller": 2.0, "received": 4.0, "output": 12.0}
-    assert not layer._forward_pre_hooks
-
-
-def test_the_figure_shows_the_changed_value():
-    figure = input_through_a_pre_hook(triple(), torch.tensor([[2.0]]), lambda module, args: args[0] * 2)
-    assert {"2", "4", "12"} <= {text.get_text() for text in figure.axes[0].texts}
 
 
 def test_whose_answer_comes_out_goes_from_the_first_to_the_other_with_the_rows():
@@ -77,3 +58,12 @@ def test_flips_draws_three_lines_for_each_layer_and_says_what_the_pictures_are_m
     assert [list(line.get_ydata()) for line in axes.lines][:3] == [[100.0, 0.0], [0.0, 50.0], [0.0, 50.0]]
     assert len(axes.lines) == 6
     assert [text.get_text() for text in figure.axes[2].texts] == ["of a 3", "of a 7", "read as 9"]
+
+
+def test_each_digit_is_drawn_above_its_inverted_one():
+    images = torch.rand(3, 1, 8, 8)
+    drawn = [axes.images[0].get_array() for axes in both_papers(images, 1 - images).axes]
+    assert all(
+        torch.allclose(torch.tensor(above + below), torch.ones(8, 8))
+        for above, below in zip(drawn[:3], drawn[3:], strict=True)
+    )

@@ -187,9 +187,15 @@ def test_the_picture_of_a_node_has_an_arrow_for_each_edge_with_its_gradient():
 
 def test_the_picture_of_two_domains_draws_every_point_and_says_how_much_can_be_read():
     figure = lesson05.two_domains({"untrained": Network()})
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["what goes in", "untrained"]
-    assert all(sum(len(one.get_offsets()) for one in axes.collections) == 2 * POINTS for axes in figure.axes)
-    assert figure.axes[0].get_xlabel() == "neighbours tell the domain\nof 10 points in 10"
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["untrained"]
+    assert sum(len(one.get_offsets()) for one in figure.axes[0].collections) == 2 * POINTS
+    assert figure.axes[0].get_xlabel() == "neighbours of their own domain: 93%"
+
+
+def test_the_picture_of_the_three_parts_has_every_point_and_the_labels_of_each_part():
+    left, right = lesson05.two_domains_and_three_parts().axes
+    assert sum(len(one.get_offsets()) for one in left.collections) == 2 * POINTS
+    assert {"features", "classes", "labels of domain 0 only"} <= {text.get_text() for text in right.texts}
 
 
 def test_the_picture_of_the_depth_has_a_line_for_each_network_with_its_name():
