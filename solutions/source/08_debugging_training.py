@@ -160,7 +160,7 @@ assert y[0] == 0.0 and x.grad[0].isnan() and x.grad[1] == 0.5, (
 # %% [markdown]
 # With `torch.where`, one fix always works: put a harmless number into the branch that isn't used.
 
-# %%
+# %% tags=["field", "field-170"]
 fixed = torch.tensor([0.0, 2.0], requires_grad=True)
 positive = fixed > 0
 harmless = torch.where(positive, fixed, 1.0)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 9 · What does the network look at, and what if I switch it off?
 #
-# **Time** 60 minutes, and 45 for what comes after the recap and for the hardest exercise &nbsp;·&nbsp; **You need**
+# **Time** 60 minutes, and 48 for what comes after the recap and for the hardest exercise &nbsp;·&nbsp; **You need**
 # lesson 3 (forward hooks) and lesson 5 (backward hooks)
 #
 # After this lesson you can
@@ -61,7 +61,7 @@ assert right >= 0.98
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 9.1 · Grad-CAM
-# ●●○ · 10 minutes
+# ●●○ · 9 minutes
 #
 # Write `grad_cam(model, layer, images, labels)`. `layer` is a layer of `model` that returns feature maps (n,
 # channels, height, width), and `model(images)` returns scores (n, classes). Return one map per image, of shape (n,
@@ -436,7 +436,7 @@ assert second[0][:, torch.arange(17, 23), torch.arange(2, 8)].mean() > 0.6
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 9.3 · The induction score of every head
-# ●●○ · 6 minutes
+# ●●○ · 5 minutes
 #
 # Write `induction_scores(model, names, tokens, period)`. Each module in `names` returns a pattern (n, heads, to,
 # from) when the model runs on `tokens` (n, length). All sequences have the same `period`.
