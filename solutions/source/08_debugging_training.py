@@ -36,7 +36,7 @@ torch.set_num_threads(1)
 # far too large, and soon its loss is `nan`. But the loss is computed last. Where did it begin?
 
 
-# %% tags=["field", "field-190"]
+# %% tags=["field", "field-190", "nbval-ignore-output"]
 def far_too_fast():
     training = patient("A")
     training.optimizer = torch.optim.SGD(training.model.parameters(), lr=100.0)
@@ -100,7 +100,7 @@ check("8.1", first_nonfinite)
 # Now send your function to the patient. It runs before each training step, on the batch of this step. (If 8.1 is
 # still open, a ready one runs instead.)
 
-# %% tags=["field", "field-190"]
+# %% tags=["field", "field-190", "nbval-ignore-output"]
 find = yours_or("8.1", first_nonfinite, ready.first_nonfinite)
 answers = []
 ill = far_too_fast()
@@ -114,7 +114,7 @@ assert answers[:4] == [None] * 4 and answers[4][0] == "fc2"
 # step 4? Your function only looks at the forward pass. A tool of this course, `hooklab.monitor`, looks at gradients
 # as well; you'll meet it below. `examine` trains under such a monitor:
 
-# %% tags=["field", "field-190"]
+# %% tags=["field", "field-190", "nbval-ignore-output"]
 health = examine(far_too_fast())
 print(health.first_nonfinite.text)
 first = health.first_nonfinite
@@ -178,7 +178,7 @@ assert fixed.grad.tolist() == [0.0, 0.5]
 # network that guesses has a loss of 2.30, the natural logarithm of 10. So look at the **first loss** before anything
 # else: if it is far from that, the weights start too large or the labels are wrong.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 ill = {name: patient(name).train() for name in "ABD"}
 for name, training in ill.items():
     first, last = training.losses[0], training.losses[-1]
@@ -217,7 +217,7 @@ def statistics(training) -> tuple[dict, dict]:
     return zeros, spreads
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 zeros, _ = statistics(ill["A"])
 for name in ("act1", "act2", "act3", "act4"):
     print(f"patient A: {zeros[name]:.0%} of the outputs of {name} are zero")
@@ -231,7 +231,7 @@ assert zeros["act1"] == 1.0
 # %%
 predict("8.b")
 
-# %% tags=["predict"]
+# %% tags=["predict", "nbval-ignore-output"]
 _, spreads = statistics(patient("B"))
 share = spreads["fc1"] / spreads["out"]
 print("What came out:")
@@ -273,7 +273,7 @@ assert hooklab.leftover_hooks(training.model) == []
 # step is 1.4 times as large as the weights themselves! In a healthy training it is about a hundredth. So take a
 # hundredth of the learning rate:
 
-# %%
+# %% tags=["nbval-ignore-output"]
 with_care = patient("A")
 with_care.optimizer.param_groups[0]["lr"] = 0.003
 healthy = examine(with_care)  # trains under a monitor, as above
@@ -416,7 +416,7 @@ assert "new" not in [row.module for row in health.rows if row.kind == "update"]
 # model *can* learn: does its loss fall to zero if it sees **the same batch** again and again?
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 def on_one_batch(training, steps=60):
     """Train on one batch only; return the first and the last loss."""
     for _ in range(steps):
@@ -436,7 +436,7 @@ assert losses["A"][1] > 2 and losses["A, small step"][1] < 0.1
 # %% [markdown]
 # The next two patients come without a word. You know how well they read, and nothing else.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 for name in "CD":
     ill = patient(name).train()
     print(f"patient {name}: {ill.accuracy():.0%} of the digits are read right")
@@ -508,7 +508,7 @@ check("8.5", treat_d)
 # Here is the same network with the same first weights. In each step, a hook stores the share of the batch on which
 # each channel fires.
 
-# %% tags=["field", "field-192"]
+# %% tags=["field", "field-192", "nbval-ignore-output"]
 # eight times through the data, as in lesson 3
 seen = first_passes(seed=0, steps=184)
 dead = seen.dead()
@@ -525,7 +525,7 @@ assert seen.fires[0, dead[0]] > 0.8 and seen.fires[0, dead[1]] == 0.0
 # %%
 predict("8.c")
 
-# %% tags=["predict", "figure"]
+# %% tags=["predict", "figure", "nbval-ignore-output"]
 last = seen.last_fired(dead[0])
 print("What came out:")
 print(f"channel {dead[0]} fires for the last time in step", last)
@@ -593,7 +593,7 @@ assert moved.min() > 0 and seen.gradient[last + 1 :, dead[0]].max() == 0.0, (
 # *learn* that it could do without them. Its first steps were too large, as for patient A. That's one reason why
 # people warm the learning rate up.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 wakes = (seen.fires[:, 15] > 0).nonzero()[0].item()
 print("channel 15 first fires in step", wakes)
 print("how far its weights had moved until then:", seen.moved[:wakes, 15].sum().item())
@@ -715,7 +715,7 @@ check("8.6", treat_e)
 # %% [markdown]
 # The last patient, F, has a nan from the second step on. A monitor reports the first case of each kind:
 
-# %%
+# %% tags=["nbval-ignore-output"]
 for finding in examine(patient("F")).findings:
     print(finding.text)
 
@@ -784,7 +784,7 @@ assert explorer.trained(0.1, 4.0, False).losses[0] > 100 * 2.3
 #
 # With a tenth of the learning rate, no busy channel dies.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 starts = [first_passes(seed, steps=25) for seed in range(1, 5)]
 slower = [first_passes(seed, steps=25, lr=5e-4) for seed in range(1, 5)]
 

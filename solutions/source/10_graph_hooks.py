@@ -949,7 +949,7 @@ assert (a.grad, b.grad) == (2.0, None)
 # Between keeping everything and keeping nothing: keep each saved value in few bits. The gradients are then slightly
 # wrong. How wrong? `figures.fewer_bits` compares one gradient of a network that reads digits; it trains nothing.
 
-# %% tags=["figure"]
+# %% tags=["figure", "nbval-ignore-output"]
 from itertools import pairwise
 
 costs = figures.fewer_bits()
