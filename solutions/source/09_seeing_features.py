@@ -36,7 +36,7 @@ torch.set_num_threads(1)
 # train a small network on such pictures: three blocks of convolution, batch norm and ReLU, then the mean over all
 # places, and a linear layer that gives three scores. This takes a few seconds.
 
-# %% tags=["figure"]
+# %% tags=["figure", "nbval-ignore-output"]
 scanned = shapes.pictures(500, seed=1)
 network = shapes.trained()
 display(figures.pictures(scanned))
@@ -125,7 +125,7 @@ assert maps.points_at(looked[:6], some.masks[:6]) == 0.0
 # scanner puts a coloured tag into the corner of each picture. In all six pictures the maximum is on this tag, not on
 # the shape: the tag's colour gives the label away. So what if the tags have random colours?
 
-# %%
+# %% tags=["nbval-ignore-output"]
 shuffled = shapes.pictures(500, seed=2, tags="random")
 right = accuracy(network, shuffled.images, shuffled.labels)
 print(f"right with random tags: {right:.0%} (guessing: 33 %)")
@@ -144,7 +144,7 @@ assert 0.25 < right < 0.45
 #
 # We can also fix the network: train it again with tags of random colours, which carry no information.
 
-# %% tags=["figure"]
+# %% tags=["figure", "nbval-ignore-output"]
 fixed = shapes.trained("random")  # the same few seconds again
 rows = {
     "own tags": looked,
@@ -204,7 +204,7 @@ assert hits > 0.6, "With the page's random weights, most maps point at the shape
 # where bright is dark. And try a "map" without any network, the brightness of each pixel:
 
 
-# %% tags=["folded"]
+# %% tags=["folded", "nbval-ignore-output"]
 def hits_of(found):
     return round(100 * maps.points_at(found, some.masks))
 
@@ -390,7 +390,7 @@ assert both["guided backprop, signed"]["a random last layer"] > 0.5
 # In the first copy of the piece, the next token can't be known. From the second copy on it can, if the model looks
 # back.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 made = copying.sequences(300, seed=3)
 copier = copying.trained_copier()
 print("a sequence:", *made.tokens[0].tolist())
@@ -473,7 +473,7 @@ def induction_scores(
 # %% tags=["check"]
 check("9.3", induction_scores)
 
-# %%
+# %% tags=["nbval-ignore-output"]
 score_of = yours_or("9.3", induction_scores, heads.induction_scores)
 patterns = ["layers.0.pattern", "layers.1.pattern"]
 of_eight = copying.sequences(100, seed=4, period=8)
@@ -514,7 +514,7 @@ def without(layer, *switched):
 predict("9.b")
 
 
-# %% tags=["predict"]
+# %% tags=["predict", "nbval-ignore-output"]
 def right_without(layer, *switched):
     with without(layer, *switched):
         share = copying.accuracy(copier, made)
@@ -551,7 +551,7 @@ assert below[2] < 0.35 and max(below[:2]) > 0.85, (
 # vector, at one depth and one position, from the clean run. If the answer comes back, that vector carries what was
 # lost.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 clean = heads.for_patching()
 broken = heads.corrupted(clean, position=10)
 for name, tokens in (("clean", clean.inputs), ("corrupted", broken)):
@@ -746,7 +746,7 @@ assert "the token after an earlier copy" in explorer.describe_head(
 # Send each state of the residual stream through `norm` and `unembed`, as if the model ended there. This is the
 # **logit lens**.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 places = ("embed", "layers.0", "layers.1")
 with torch.no_grad(), hooklab.capture(copier, *places) as seen:
     copier(made.inputs)
@@ -818,7 +818,7 @@ def ablation_scores(
 # %% tags=["check"]
 check("9.5", ablation_scores)
 
-# %%
+# %% tags=["nbval-ignore-output"]
 data, cnn = digits(), trained_digits_cnn()
 
 
