@@ -1640,7 +1640,7 @@ request, answers = ContextVar("request", default="?"), {}
 async def serve(name, number):
     request.set(name)
     model(torch.tensor(number))
-    await asyncio.sleep(0)  # somebody else's turn
+    await asyncio.sleep(0)  # another task's turn
     return last["output"]
 
 
