@@ -1041,7 +1041,7 @@ def stays_in_memory(pack):
 
 
 print(
-    "stays for ever: returned as it is",
+    "stays in memory: returned unchanged",
     stays_in_memory(lambda tensor: tensor),
     "· detached",
     stays_in_memory(torch.Tensor.detach),
@@ -1173,7 +1173,7 @@ def with_the_same_numbers(function, x):
     return mine(replayed, x)
 
 
-whose = "yours" if mine is checkpoint else "torch's, in place of yours"
+whose = "yours" if mine is checkpoint else "torch's, instead of yours"
 print(f"the same numbers dropped in both runs? {whose}:", same_mask(mine))
 print("with the state put back:", same_mask(with_the_same_numbers))
 assert same_mask(with_the_same_numbers)
@@ -1278,7 +1278,7 @@ def graphs_alive(keep):
 
 
 print(
-    "graphs alive after 4 steps: stored as it is",
+    "graphs alive after 4 steps: stored unchanged",
     graphs_alive(lambda grad: grad),
     "· detached",
     graphs_alive(torch.Tensor.detach),
