@@ -175,7 +175,8 @@ def channels_worth(model: nn.Module, layer: nn.Module, images: Tensor, labels: T
 
     def right(hook: Callable[..., Tensor | None]) -> Tensor:
         with layer.register_forward_hook(hook):
-            return (model(images).argmax(dim=1) == labels).float().mean()
+            says: Tensor = model(images).argmax(dim=1)
+        return (says == labels).float().mean()
 
     def without(channel: int) -> Callable[..., Tensor]:
         return lambda module, args, output: output.index_fill(1, torch.tensor([channel]), 0.0)
