@@ -871,9 +871,8 @@ def with_memory(pack, unpack, gather):
         )
 
         def mean(done):
-            return torch.stack(
-                [unpack(one, wanted.numel()) for one in done.value()]
-            ).mean(dim=0)
+            rows = [unpack(one, wanted.numel()) for one in done.value()]
+            return torch.stack(rows).mean(dim=0)
 
         return gather(message).then(mean)
 
