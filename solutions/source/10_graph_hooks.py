@@ -1,14 +1,15 @@
 # %% [markdown]
 # # 10 · What can I hook when there is no module?
 #
-# **Time** 53 minutes, and 66 for the hardest exercise and what comes after the recap &nbsp;·&nbsp; **You need** lessons 2 and 5 (tensor hooks, `grad_input`)
+# **Time** 56 minutes, and 90 for the hardest exercise and what comes after the recap &nbsp;·&nbsp; **You need**
+# lessons 2 and 5 (tensor hooks, `grad_input`)
 #
 # After this lesson you can
 #
 # - put a hook on any operation, and find the one that makes the first NaN;
 # - say which of the hooks at one place runs first, and what keeps a hook on a weight's node alive;
 # - wait for several gradients at once, and use each gradient the moment it is ready;
-# - decide what the graph keeps between forward and backward, and build checkpointing from two functions.
+# - decide what the graph keeps between the forward and the backward pass, and build checkpointing from two functions.
 
 # %% tags=["setup"]
 import threading
@@ -17,68 +18,82 @@ import weakref
 import matplotlib.pyplot as plt
 import torch
 from torch import nn
-from torch.autograd.graph import get_gradient_edge, register_multi_grad_hook, saved_tensors_hooks
+from torch.autograd.graph import (
+    get_gradient_edge,
+    register_multi_grad_hook,
+    saved_tensors_hooks,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hooklab import check, predict, progress, reveal
 from hooklab.course.errors import error_of
-from hooklab.course.lesson10 import explorer, figures, memory
+from hooklab.course.exercises.ready import yours_or
+from hooklab.course.lesson10 import explorer, figures, helpers, memory
 from hooklab.course.lesson10.helpers import numbers
 
 torch.set_num_threads(1)
 
 # %% [markdown]
-# ## A NaN without a module
+# ## A perfect loss, and a NaN
 #
-# A loss made of functions alone: the square root where `x` is positive, else 0. The loss is fine; one gradient is not.
-
-# %% tags=["field", "field-170"]
-def cautious_root(x):
-    return torch.where(x > 0, x.sqrt(), 0.0)
+# This loss is the angle between two vectors. It is made of functions alone, without any module. The two vectors point
+# in the same direction, so the angle is 0: a perfect result. What happens in the backward pass?
 
 
-x = torch.tensor([0.0, 4.0], requires_grad=True)
-loss = cautious_root(x).sum()
+# %%
+def angle(a, b):
+    return (a / a.norm() * b).sum().acos()
+
+
+a = torch.tensor([2.0, 0.0], requires_grad=True)
+b = torch.tensor([1.0, 0.0])
+loss = angle(a, b)
 loss.backward()
-print("loss:", loss.item(), "  gradient:", x.grad.tolist())
-assert loss.item() == 2.0
-assert x.grad[0].isnan() and x.grad[1] == 0.25
+print("loss:", loss.item(), "  gradient:", a.grad.tolist())
+assert loss.item() == 0.0 and a.grad.isnan().all()
 
 # %% [markdown]
-# Which step made it? There is no layer to hook. But autograd has written down every step: `loss.grad_fn` is the last one's
-# **node**. Its `next_functions` has a pair for each gradient that it makes: the node that gets it, and to which of that node's
-# places. So you can walk through the whole graph:
+# One more training step, and every weight would be NaN. Which operation made it? There is no layer to hook. But
+# autograd has recorded every operation as a **node**: `loss.grad_fn` is the node of the last one. Its
+# `next_functions` list where its gradients go: one pair per gradient, of the node that receives it and a number
+# (which of that node's gradients it is). So you can walk through the whole graph:
+
 
 # %%
 def every_node(loss):
-    """All nodes behind a loss, each once."""
+    """Return all nodes of a loss's graph, each once."""
     found, waiting = [], [loss.grad_fn]
     while waiting:
         node = waiting.pop()
-        if node is not None and node not in found:  # None: nobody needs this gradient
+        if node is not None and node not in found:  # None: b, for example, needs none
             found.append(node)
             waiting += [following for following, _ in node.next_functions]
     return found
 
+
 # %%
 def short(node):
-    """A node's name without the room it is in: torch::autograd::AccumulateGrad → AccumulateGrad."""
-    return "nobody" if node is None else node.name().split("::")[-1]
+    """Return a node's name without its namespace, torch::autograd::."""
+    return "nothing" if node is None else node.name().split("::")[-1]
 
 
-for node in every_node(cautious_root(x).sum()):
-    print(f"{short(node):<14} →", ", ".join(short(following) for following, _ in node.next_functions) or "x.grad")
+for node in every_node(angle(a, b)):
+    receivers = [short(following) for following, _ in node.next_functions]
+    print(f"{short(node):<25} →", ", ".join(receivers) or "a.grad")
 
-assert [short(following) for following, _ in cautious_root(x).grad_fn.next_functions] == ["SqrtBackward0", "nobody"]
-assert [type(node).__name__ for node in every_node(x.sqrt())] == ["SqrtBackward0", "AccumulateGrad"]
+product = (a * b).grad_fn
+assert [short(one) for one, _ in product.next_functions] == [
+    "AccumulateGrad",
+    "nothing",
+]
 
 # %% [markdown]
-# `AccumulateGrad` is the end of the line: the node that adds to a leaf's `.grad`.
+# The last node of each branch is `AccumulateGrad`: it adds the gradient to a leaf's `.grad`.
 #
 # ### Two hooks on a node
 #
-# A node takes the gradients of its **outputs** and makes those of its **inputs**. A pre-hook stands before that work, a hook
-# after it.
+# A node receives the gradients of its operation's **outputs** and computes those of its **inputs**. A node pre-hook
+# runs before this computation, a node hook after it.
 
 # %% tags=["hook-node", "hook-node-prehook"]
 a = torch.tensor(2.0, requires_grad=True)
@@ -101,8 +116,10 @@ with node.register_prehook(before), node.register_hook(after):
 assert (a.grad, b.grad) == (3.0, 2.0)
 
 # %% [markdown]
-# Both may return others. What a node's hook returns is **always a tuple**, with one gradient for each place, as with a module's
-# full backward hook (lesson 5). One tensor alone, which a tensor hook or a forward hook may return, is refused.
+# Both hooks may return other gradients. A hook on a node returns **a tuple**, with one gradient for each entry, like
+# a module's full backward hook (lesson 5). A single tensor, which a tensor hook or a forward hook may return, raises
+# an error.
+
 
 # %% tags=["field", "field-172", "hook-node", "hook-node-prehook"]
 def gradients_with(pre=None, post=None):
@@ -115,14 +132,22 @@ def gradients_with(pre=None, post=None):
     return [a.grad.item(), b.grad.item()]
 
 
-print("pre-hook, times 10:  ", gradients_with(pre=lambda grad_outputs: (10 * grad_outputs[0],)))
-print("hook, only the first:", gradients_with(post=lambda grad_inputs, _: (10 * grad_inputs[0], grad_inputs[1])))
-assert gradients_with(pre=lambda grad_outputs: (10 * grad_outputs[0],)) == [30.0, 20.0]
-assert gradients_with(post=lambda grad_inputs, _: (10 * grad_inputs[0], grad_inputs[1])) == [30.0, 2.0]
+def ten_times(grad_outputs):
+    return (10 * grad_outputs[0],)
 
-# error_of calls a function and returns the error's type and words
-one_tensor = error_of(lambda: gradients_with(pre=lambda grad_outputs: 10 * grad_outputs[0]))
-too_few = error_of(lambda: gradients_with(post=lambda grad_inputs, _: (grad_inputs[0],)))
+
+def only_the_first(grad_inputs, grad_outputs):
+    return (10 * grad_inputs[0], grad_inputs[1])
+
+
+print("pre-hook, times 10:  ", gradients_with(pre=ten_times))
+print("hook, only the first:", gradients_with(post=only_the_first))
+assert gradients_with(pre=ten_times) == [30.0, 20.0]
+assert gradients_with(post=only_the_first) == [30.0, 2.0]
+
+# error_of calls a function and returns the error's type and message
+one_tensor = error_of(lambda: gradients_with(pre=lambda grad_outputs: grad_outputs[0]))
+too_few = error_of(lambda: gradients_with(post=lambda ins, outs: (ins[0],)))
 print(one_tensor, too_few, sep="\n")
 assert one_tensor == "TypeError: expected tuple, but hook returned 'Tensor'"
 assert "incorrect number of values (got 1, but expected 2)" in too_few
@@ -131,22 +156,24 @@ assert "incorrect number of values (got 1, but expected 2)" in too_few
 # ### Exercise 10.1 · Who made the first NaN?
 # ●●○ · 8 minutes
 #
-# Run `loss.backward()` with a hook on every node, and return the `name()` of the **first** node to run that puts out a NaN;
-# `None` if none does. An infinity is no NaN. Take your hooks off again, also when the backward raises. `every_node` from above
-# may help.
+# Write `first_nan(loss)`. Run `loss.backward()` with a hook on every node, and return the `name()` of the **first**
+# node to run that returns a NaN. If none does, return `None`. An infinity isn't a NaN. Remove your hooks, even if the
+# backward pass raises. `every_node` from above may help.
 #
 # <details><summary>Hint: 'NoneType' object has no attribute 'isnan'</summary>
 #
-# A gradient that nobody needs is None in `grad_inputs`.
+# If an input doesn't require grad, its gradient in `grad_inputs` is None.
 # </details>
 # <details><summary>Hint: all my hooks report the same name</summary>
 #
-# The loop's variable has moved on before the hooks run. Make each hook in a function of its own that gets `node`.
+# When the hooks run, the loop is over, and its variable holds the last node. Create each hook in a function that
+# receives `node` as an argument.
 # </details>
+
 
 # %% tags=["solution"]
 def first_nan(loss: torch.Tensor) -> str | None:
-    """Run loss.backward(); return the name of the first node that puts out a NaN, or None."""
+    """Run loss.backward(); return the name of the first node that returns a NaN."""
     ### BEGIN SOLUTION
     names = []
 
@@ -166,37 +193,47 @@ def first_nan(loss: torch.Tensor) -> str | None:
     return names[0] if names else None
     ### END SOLUTION
 
+
 # %% tags=["check"]
 check("10.1", first_nan)
 
 # %% [markdown]
-# On the loss from the beginning it says `SqrtBackward0`. A hook there shows why:
+# Now ask your function about the angle. (If 10.1 is still open, a ready one answers.) And look at what this node
+# receives and returns:
 
 # %% tags=["hook-node"]
-root = x.sqrt()
-made = []
-with root.grad_fn.register_hook(lambda ins, outs: made.extend([*outs, *ins])):
-    torch.where(x > 0, root, 0.0).sum().backward()
-print("SqrtBackward0 gets", made[0].tolist(), "and makes", made[1].tolist())
-assert made[0].tolist() == [0.0, 1.0]
-assert made[1][0].isnan() and made[1][1] == 0.25
+find = yours_or("10.1", first_nan, helpers.first_nan)
+a = torch.tensor([2.0, 0.0], requires_grad=True)
+b = torch.tensor([1.0, 0.0])
+print("the first NaN comes from", find(angle(a, b)))
+assert find(angle(a, b)) == "MulBackward0"
+
+product = a / a.norm() * b
+flow = []
+with product.grad_fn.register_hook(lambda ins, outs: flow.extend([outs[0], ins[0]])):
+    product.sum().acos().backward()
+print("MulBackward0 receives", flow[0].tolist(), "and returns", flow[1].tolist())
+assert flow[0].tolist() == [float("-inf")] * 2
+assert flow[1][0] == float("-inf") and flow[1][1].isnan()
 
 # %% [markdown]
-# At 0 the slope of the root is infinite, and `where` sends it a gradient of 0: the node computes 0 · ∞. The NaN is made in the
-# branch that was *not* taken. So the cure stands before the root: give it a number that it can bear.
+# The slope of `acos` at 1 is infinite, so its node returns −inf. That isn't a NaN yet. The node of the product
+# multiplies by `b`, which has a 0: and 0 · ∞ is NaN. The node that makes the NaN is rarely the one to blame. To fix
+# it, keep the cosine away from 1:
 
 # %%
-x.grad = None
-torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 0.0).sum().backward()
-print("gradient:", x.grad.tolist())
-assert x.grad.tolist() == [0.0, 0.25]
+a.grad = None
+cosine = (a / a.norm() * b).sum().clamp(-0.999999, 0.999999)
+cosine.acos().backward()
+print("gradient:", a.grad.tolist())
+assert a.grad.tolist() == [0.0, 0.0]
 
 # %% [markdown]
 # ## Four at one place
 #
-# `y = 3 * x`. On the way back, `y` has a tensor hook and `retain_grad()`, and its node has a pre-hook and a hook. All of them
-# are waiting for one gradient. (`figures.order_at_two_nodes` does the same with hooks on the leaf as well; each hook writes down
-# what it finds in `.grad`.)
+# `y = 3 * x`. At `y`, four things want the same gradient: `y` has a tensor hook and `retain_grad()`, and its node has
+# a pre-hook and a hook. (The figure also has hooks on the leaf `x`. Each of its hooks prints what it finds in
+# `.grad`.)
 
 # %%
 predict("10.a")
@@ -242,7 +279,8 @@ assert [step.finds for step in steps] == [
 ], "With the page's numbers, y.grad is 5 and x.grad is 15."
 
 # %% [markdown]
-# Look at the leaf's side of the picture, too: a **post-accumulate** hook sits *inside* the leaf's node, after the sum.
+# Look at the leaf's side of the picture, too. A **post-accumulate** hook runs *inside* the leaf's node: after the
+# gradient was added to `.grad`, and before the node's own hook.
 
 # %% [markdown]
 # ## The node of a leaf
@@ -276,7 +314,7 @@ assert seen == ["tensor hook", "tensor hook"], (
 )
 
 # %% [markdown]
-# How long does a node live? Keep it in a variable, use it in two graphs, and then delete all three:
+# How long does a node live? This code keeps a node in a variable, uses it in two graphs, and then deletes all three:
 
 # %% tags=["field", "field-160", "hook-node", "folded"]
 kept = get_gradient_edge(w).node  # a variable keeps the node alive
@@ -304,8 +342,9 @@ assert seen == ["tensor hook"]
 # %% [markdown]
 # ## Several gradients at once
 #
-# "When the gradients of `a`, `b` and `c` are all there, do this." `register_multi_grad_hook` gets a list of tensors, and the
-# hook gets a list of gradients. (With `mode="any"` it does not wait: it gets the gradient that comes first, that one alone.)
+# You want to do something once the gradients of `a`, `b` and `c` are all there. `register_multi_grad_hook` takes a
+# list of tensors and calls your hook once, with the list of their gradients. (With `mode="any"` it doesn't wait: it
+# passes the first gradient that arrives, and only that one.)
 
 # %% tags=["field", "field-20", "hook-multi-grad"]
 a, b, c = (torch.tensor(value, requires_grad=True) for value in (1.0, 2.0, 3.0))
@@ -332,145 +371,97 @@ assert seen == [(6.0, 3.0, 2.0), (2.0, 1.0, None)]
 assert len(first) == 1
 
 # %% [markdown]
-# Once in each backward in which at least one of them takes part, with None for the others; never in one that reaches none. What
-# it returns is ignored.
-#
-# All this was `backward()`. Does it work in `torch.autograd.grad`, too?
-
-# %% tags=["field", "field-20", "hook-multi-grad"]
-def in_autograd_grad(watched, product, **mode):
-    """What the hook was called with, or the error that came."""
-    calls = []
-    with register_multi_grad_hook(watched, calls.append, **mode):
-        error = error_of(lambda: torch.autograd.grad(product, (a, b)))
-    return error if calls == [] else calls
-
-
-inner = [a * 1, b * 1]
-leaf_all = in_autograd_grad((a, b), a * b)
-leaf_any = in_autograd_grad((a, b), a * b, mode="any")
-inner_all = in_autograd_grad(inner, inner[0] * inner[1])
-print("leaf tensors:                ", leaf_all.split(". ")[0])
-print('leaf tensors, mode="any":    ', leaf_any)
-print("non-leaf tensors:            ", [numbers(grads) for grads in inner_all])
-assert leaf_all.startswith("RuntimeError: A leaf node was passed to _will_engine_execute_node")
-assert len(leaf_any) == 1 and leaf_any[0] in (1.0, 2.0)
-assert numbers(inner_all[0]) == (2.0, 1.0)
-
-# %% [markdown]
-# With leaf tensors, `mode="all"`, the one that you get unasked, works in `backward()` only; with non-leaf tensors in both.
-# ([A report](https://github.com/pytorch/pytorch/issues/131753))
+# The hook runs once in each backward pass that reaches at least one of the tensors. If a tensor isn't reached, its
+# entry is None. In a backward pass that reaches none of them, the hook doesn't run. Its return value is ignored.
 
 # %% [markdown]
 # ## What the graph keeps
 #
-# Backward needs values from the forward: for `x * x` both factors, for `exp` its own result, for `+` nothing. Between the two
-# passes they lie in the graph, and they are what fills the memory. Each value goes through two functions, if you set them:
-# **pack**, when it is saved, and **unpack**, when it is needed.
+# The backward pass needs values from the forward pass: `x * x` needs both factors, `exp` its own result, `+` nothing.
+# Until then the graph keeps them, and that is most of the memory that training needs.
+#
+# You can set two functions through which each value passes: **pack** when autograd saves it, and **unpack** when
+# autograd needs it.
+
 
 # %% tags=["hook-saved-tensors"]
 def saved(function):
-    """How many values autograd saves, and with how many numbers."""
-    sizes = []
+    """Return the sizes of the values that autograd saves, and how many are new."""
+    sizes, known = [], {x.data_ptr(), *(one.data_ptr() for one in layer.parameters())}
 
     def pack(tensor):
         sizes.append(tensor.numel())
-        return tensor.detach()  # detached: the tensor itself could make a circle (behind the recap)
+        if tensor.data_ptr() not in known:
+            new.append(tensor.numel())
+        return tensor.detach()  # without detach, a cycle (see "Two more surprises")
 
+    new = []
     with saved_tensors_hooks(pack, lambda packed: packed):
         function()
-    return sizes
+    return sizes, sum(new)
 
 
 x = torch.ones(4, 3, requires_grad=True)
 layer = nn.Linear(3, 2)
-for name, function in {
+operations = {
     "x + x": lambda: x + x,
     "x.exp()": x.exp,
     "x * x": lambda: x * x,
     "layer(x)": lambda: layer(x),
-    "layer(x), x asks for no gradient": lambda: layer(x.detach()),
-}.items():
-    print(f"{name:<34} saves {saved(function)}")
+    "layer(x.detach())": lambda: layer(x.detach()),
+}
+for name, function in operations.items():
+    sizes, new = saved(function)
+    print(f"{name:<18} saves {sizes!s:<9} numbers kept only by the graph: {new}")
 
-assert (saved(lambda: x + x), saved(x.exp), saved(lambda: x * x)) == ([], [12], [12, 12])
-assert (saved(lambda: layer(x)), saved(lambda: layer(x.detach()))) == ([12, 6], [12])
+assert saved(lambda: x + x) == ([], 0) and saved(x.exp) == ([12], 12)
+assert saved(lambda: x * x) == ([12, 12], 0)
+assert saved(lambda: layer(x)) == ([12, 6], 0)
+assert saved(lambda: layer(x.detach())) == ([12], 0)
 
 # %% [markdown]
-# `x * x` saves `x` twice, as often as it is needed. A layer saves its input for the weight's gradient, and the weight for the
-# input's, but the latter only if somebody wants it.
+# `x * x` saves `x` twice, once for each factor. But it saves no copy: both are the memory of `x` itself, so they cost
+# nothing as long as `x` is there anyway. The result of `exp` is new memory. A linear layer saves its input, for the
+# weight's gradient; and its weight, for the input's gradient, unless the input doesn't require grad.
 #
-# Pack may return anything: a number, a file's name. Whatever it returns comes to unpack, which should give back the same tensor.
-# Five ways in which this goes wrong:
-
-# %% tags=["field", "field-55", "hook-saved-tensors"]
-def exp_with(pack, unpack=lambda packed: packed, then=lambda y: None):
-    """The gradient of exp at 0, where 1 is right."""
-    x = torch.zeros(2, 3, requires_grad=True)
-    with saved_tensors_hooks(pack, unpack):
-        y = x.exp()
-    then(y)
-    y.sum().backward()
-    (gradient,) = x.grad.unique().tolist()  # the same in all places
-    return gradient
-
-
-edits = error_of(lambda: exp_with(lambda tensor: tensor.add_(1)))
-no_tensor = error_of(lambda: exp_with(lambda tensor: tensor.tolist()))
-own_error = error_of(lambda: exp_with(lambda tensor: 7, unpack=lambda key: {}[key]))
-print("pack edits:            ", edits.split(". ")[0])
-print("unpack returns a list: ", no_tensor)
-print("unpack raises:         ", own_error)
-assert edits.startswith("RuntimeError: A saved tensor pack hook is modifying its input in place.")
-assert no_tensor == "TypeError: Output of saved tensor unpack_hook expected to be a Tensor but got result of type list"
-assert own_error == "KeyError: 7"  # the hook's own error, as it is
-
-another = exp_with(lambda tensor: None, unpack=lambda nothing: torch.tensor(2.0, dtype=torch.float64))
-print("unpack returns another tensor, of another shape and dtype: the gradient is", another)
-assert another == 2.0
-
-y = torch.tensor(0.0, requires_grad=True).exp()
-y.mul_(7)
-guarded = error_of(y.backward)
-unguarded = exp_with(lambda tensor: tensor.detach(), then=lambda y: y.mul_(7))
-print("written into a saved value: an error without hooks; with hooks the gradient is", unguarded)
-assert "has been modified by an inplace operation" in guarded
-assert unguarded == 49.0  # 7 · exp(0) would be right
-
-# %% [markdown]
-# The last two are silent. That unpack returns a tensor is checked; its numbers, shape and dtype are not, and a single number that
-# broadcasts gives a wrong gradient without a word. And with hooks, autograd does not look any more whether a saved value was
-# changed meanwhile: if somebody may write into it, keep a clone. ([A thread](https://github.com/pytorch/pytorch/pull/62717))
+# `pack` may return anything: a number, a file name. Later `unpack` gets exactly this, and should return the original
+# tensor.
 
 # %% [markdown]
 # ## Keep nothing
 #
-# Now the bold idea: pack keeps **nothing** but a number, "this was the third value". And when the first value is needed, you run
-# the function again, from its input, with a pack that keeps. That is all that *checkpointing* is.
+# Now a bold idea: `pack` keeps **nothing** but a number, "this was the third value". When autograd needs the first
+# value, you run the function again, from its input, and this time `pack` keeps the values. That is all that
+# *checkpointing* does.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 10.2 · Checkpointing from two functions
-# ●●● · 20 minutes
+# ●●● · 30 minutes
 #
-# Return `function(x)`, so that between forward and backward nothing from inside is kept, only `x`. In the backward, `function`
-# runs **once** more, when the first value is asked for, and afterwards nothing of it is left. Gradients are those of
-# `function(x)`, for `x` and for every parameter, also in a second backward pass after one with `retain_graph=True`. It can
-# wait: until it works, torch's own checkpoint stands in for yours below.
+# Write `checkpoint(function, x)`. It returns `function(x)`, and until the backward pass nothing from inside
+# `function` is kept, only `x`. In the backward pass, when autograd asks for the first value, `function` runs **once**
+# more; afterwards nothing of it is left.
+#
+# The gradients of `x` and of every parameter are those of `function(x)`, also in a second backward pass after one
+# with `retain_graph=True`. This exercise can wait: until it works, PyTorch's own checkpoint is used below.
 #
 # <details><summary>Hint: a plan</summary>
 #
-# `pack` counts, and returns the number. `unpack(number)` fills a dictionary by a second run if the number is not in it, and
-# pops the value. The second run stands in a `with saved_tensors_hooks(…)` of its own, whose pack collects detached tensors.
+# `pack` counts, and returns the number. If the number isn't in a dictionary, `unpack(number)` fills the dictionary by
+# a second run; then it pops the value. The second run is inside its own `with saved_tensors_hooks(…)`, whose `pack`
+# collects detached tensors.
 # </details>
 # <details><summary>Hint: the second run saves nothing, or fewer values</summary>
 #
-# A backward runs with recording switched off: `torch.enable_grad()`. And what is saved depends on who asks for a gradient:
-# the second run needs an input with the same `requires_grad` as `x`. A detached one, so that nothing goes on behind it.
+# During a backward pass no graph is recorded: use `torch.enable_grad()`. And what autograd saves depends on what
+# requires grad: give the second run an input with the same `requires_grad` as `x`. It should be detached, so that the
+# second graph ends there.
 # </details>
+
 
 # %% tags=["solution"]
 def checkpoint(function, x: torch.Tensor) -> torch.Tensor:
-    """function(x), whose inner values are computed again in the backward instead of kept."""
+    """Return function(x); compute its inner values again instead of keeping them."""
     ### BEGIN SOLUTION
     count = 0
     values = {}
@@ -498,14 +489,16 @@ def checkpoint(function, x: torch.Tensor) -> torch.Tensor:
         return function(x)
     ### END SOLUTION
 
+
 # %% tags=["check"]
 check("10.2", checkpoint)
 
 # %% [markdown]
-# ### What does it buy?
+# ### What do you gain?
 #
-# Sixteen layers. Without a checkpoint, the forward ends with 16 outputs in memory. Wrap **the whole network** in one
-# checkpoint: the forward ends with next to nothing. And the peak, the most memory that is in use at any moment of both?
+# Take sixteen layers. Without a checkpoint, 16 outputs are in memory at the end of the forward pass. Wrap **the whole
+# network** in one checkpoint, and hardly anything is. But what about the peak, the most memory in use at any moment
+# of both passes?
 
 # %%
 predict("10.c")
@@ -538,8 +531,8 @@ assert abs(whole.peak / plain.peak - 1) < 0.05, (
 assert memory.same_grads(plain.grads, whole.grads), "A checkpoint changes no gradient."
 
 # %% [markdown]
-# Now cut the network into **parts** with a checkpoint each: then one part at a time is computed again, and what stays is the
-# input of each part. How many parts are best?
+# Now cut the network into **parts** with one checkpoint each. Then only one part at a time is computed again, and
+# only the input of each part is kept. How many parts are best?
 
 # %% tags=["explorer"]
 explorer.over_time(mine)
@@ -563,25 +556,29 @@ assert all(
 )
 
 # %% [markdown]
-# *What to see:* left, memory while the operations run: without a checkpoint, with one part (grey), and with four, a row of
-# hills. (The backward begins 16 operations earlier with checkpoints: each `tanh` that keeps its own
-# result needs a `detach` for it, and these keep a number.) Right, the peak: it falls, and rises again.
+# *What to see:* on the left, memory while the operations run: without a checkpoint; with one part (grey); and with
+# four parts, a row of hills. (With checkpoints the backward pass starts 16 operations earlier. Without them, every
+# `tanh` detaches its result to save it.) On the right, the peak: it falls, and rises again.
 #
-# With $k$ parts you keep $k$ inputs and rebuild $16/k$ layers: least at $k = 4$, the root of 16. A network of 100 layers, by the
-# same count, needs the memory of about 20, for one more forward. You have found by experiment what
-# [Chen and others (2016)](https://arxiv.org/abs/1604.06174) call *sublinear memory cost*.
+# With $k$ parts you keep $k$ inputs and rebuild $16/k$ layers. The sum is smallest at $k = 4$, the square root of 16.
+# By the same count, a network of 100 layers needs the memory of about 20, at the price of one more forward pass.
+# You've found by experiment what [Chen and others (2016)](https://arxiv.org/abs/1604.06174) call *sublinear memory
+# cost*.
 
 # %% [markdown]
 # ## Each gradient, the moment it is ready
 #
-# The other thing that fills memory: the gradients. After `backward()` there are as many as there are weights. But once a
-# weight's gradient is finished, nobody needs it but the optimizer. So let the optimizer's step be a hook, and throw the gradient
-# away at once. This is the place of `register_post_accumulate_grad_hook`: its argument is **the parameter**, with `.grad`
-# finished. Take care with hooks that were written for `register_hook`:
+# Gradients fill memory, too. After `backward()` there are as many as there are weights. But once a weight's gradient
+# is complete, only the optimizer needs it. So do the optimizer's step in a hook, and delete the gradient at once.
+#
+# `register_post_accumulate_grad_hook` is made for this. Its hook receives **the parameter**, whose `.grad` is
+# complete. Watch out if you reuse a hook written for `register_hook`:
 
 # %% tags=["field", "field-15", "hook-post-accumulate"]
 w = torch.tensor([1.0, 1.0], requires_grad=True)
-with w.register_post_accumulate_grad_hook(lambda grad: grad.data.mul_(0)):  # meant for the gradient
+with w.register_post_accumulate_grad_hook(
+    lambda grad: grad.data.mul_(0)
+):  # meant for the gradient
     returned = error_of((3 * w).sum().backward)
 print("the weight is now", w.tolist(), "its gradient", w.grad.tolist())
 print(returned)
@@ -589,15 +586,21 @@ assert w.tolist() == [0.0, 0.0] and w.grad.tolist() == [3.0, 3.0]  # it was the 
 assert returned == "RuntimeError: Tensor post accumulate grad hooks should return None."
 
 non_leaf = error_of(lambda: (3 * w).register_post_accumulate_grad_hook(print))
-assert non_leaf == "RuntimeError: post accumulate grad hooks cannot be registered on non-leaf tensors"
+assert (
+    non_leaf
+    == "RuntimeError: post accumulate grad hooks"
+    " cannot be registered on non-leaf tensors"
+)
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 10.3 · Mend it: a step inside the backward
 # ●○○ · 6 minutes
 #
-# This script wants each parameter to take its step of gradient descent, `p - lr * gradient`, as soon as its gradient is
-# ready, and then to throw the gradient away (`.grad` is None). `parameters` may be `model.parameters()`; those that ask for no
-# gradient stay as they are. It is broken in several ways; mend it, and return the handles.
+# This script is meant to let each parameter take its step of gradient descent, `p - lr * gradient`, as soon as its
+# gradient is ready, and then delete the gradient (`.grad` is None). It has several faults. Fix it, and return the
+# handles.
+#
+# `parameters` may be `model.parameters()`. Parameters that don't require grad stay unchanged.
 #
 # ```python
 # def step_in_backward(parameters, lr):
@@ -612,23 +615,32 @@ assert non_leaf == "RuntimeError: post accumulate grad hooks cannot be registere
 #
 # <details><summary>Hint: the gradients are still there</summary>
 #
-# A tensor hook runs before the gradient is stored. Which one runs after?
+# A tensor hook runs before the gradient is stored in `.grad`. Which kind of hook runs after?
 # </details>
 # <details><summary>Hint: one parameter moves several times, the others not at all</summary>
 #
-# `p` is looked up when the hook runs, after the loop. The right kind of hook is given its parameter.
+# The hook looks up `p` when it runs, and by then the loop is over. The right kind of hook receives its parameter.
 # </details>
+
 
 # %% tags=["solution"]
 def step_in_backward(parameters, lr: float) -> list:
-    """Let each parameter take its step when its gradient is ready; return the handles."""
+    """Let each parameter step when its gradient is ready; return the handles."""
+
     ### BEGIN SOLUTION
     def step(parameter):
-        parameter -= lr * parameter.grad  # allowed here: a backward runs with recording switched off
+        parameter -= (
+            lr * parameter.grad
+        )  # allowed here: a backward runs with recording switched off
         parameter.grad = None
 
-    return [one.register_post_accumulate_grad_hook(step) for one in parameters if one.requires_grad]
+    return [
+        one.register_post_accumulate_grad_hook(step)
+        for one in parameters
+        if one.requires_grad
+    ]
     ### END SOLUTION
+
 
 # %% tags=["check"]
 check("10.3", step_in_backward)
@@ -637,18 +649,24 @@ check("10.3", step_in_backward)
 curves = figures.gradient_memory()
 figure = figures.two_ways_to_step(curves)
 plt.show()
-after, inside, one_layer = curves["after"].peak, curves["inside"].peak, 4 * (64 * 64 + 64)  # bytes of one layer's gradients
-print("peak of memory (gradients and saved inputs), all at once against one at a time:", round(after / inside), ": 1")
+after, inside = curves["after"].peak, curves["inside"].peak
+one_layer = 4 * (64 * 64 + 64)  # bytes of one layer's gradients
+print(f"peak with a step after the backward pass: {after / 1000:.0f} kB")
+print(f"peak with a step in the hook:             {inside / 1000:.0f} kB")
 assert round(after / inside) == 11
-assert round(after / 1000) == round(16 * one_layer / 1000) + 1 and 8_000 < inside - one_layer < 8_500
+assert round(after / 1000) == round(16 * one_layer / 1000) + 1
+assert 8_000 < inside - one_layer < 8_500
 
 # %% [markdown]
-# *What to see:* up, the kB in use at each operation. With a step after the backward, sixteen layers' gradients pile up; with the
-# step in the hook, one layer's comes and goes at a time. For the gradients alone that is 16 : 1; the 8 kB of saved inputs, which
-# both have when the backward begins, make 11 : 1 of it.
+# *What to see:* the kB in use at each operation. With a step after the backward pass, the gradients of sixteen layers
+# pile up. With the step in the hook, there is one layer's gradient at a time, a sixteenth. At the start of the
+# backward pass both also hold 8 kB of saved inputs, so the peaks differ by a factor of 11.
 #
-# The price: a hook that steps at once breaks **accumulation** over several backward passes, since the next gradient is computed at
-# weights that have moved. Let the hook count, and step in the last of them. And there is no **clipping by the global norm**, which needs all gradients before the first step: when the last gradient comes, other weights have moved.
+# The price: a hook that steps at once breaks **accumulation** over several backward passes, because the next gradient
+# is computed at weights that have already moved. Let the hook count the passes, and step in the last one. **Clipping
+# by the global norm** doesn't work either: it needs all gradients before the first step, and when the last gradient
+# arrives, other weights have already moved.
+
 
 # %% tags=["field", "field-165", "hook-post-accumulate", "hook-multi-grad"]
 def step(parameter):
@@ -665,7 +683,9 @@ def trained(hook=None):
     w = torch.tensor(1.0, requires_grad=True)
     if hook:
         w.register_post_accumulate_grad_hook(hook)
-    for _ in range(2):  # two halves of a batch, whose gradients should be taken at the same weight
+    for _ in range(
+        2
+    ):  # two halves of a batch, whose gradients should be taken at the same weight
         (w * w).backward()
     return w.item() if hook else w.item() - 0.5 * w.grad.item()
 
@@ -680,7 +700,9 @@ a, b = torch.tensor(1.0, requires_grad=True), torch.tensor(2.0, requires_grad=Tr
 for one in (a, b):
     one.register_post_accumulate_grad_hook(step)
 moved = []
-register_multi_grad_hook((a, b), lambda grads: moved.append([one.item() for one in (a, b)]))
+register_multi_grad_hook(
+    (a, b), lambda grads: moved.append([one.item() for one in (a, b)])
+)
 (a * b).backward()
 print("a and b when both gradients are known:", moved[0], " (they were 1 and 2)")
 assert moved[0] != [1.0, 2.0]
@@ -688,23 +710,26 @@ assert moved[0] != [1.0, 2.0]
 # %% [markdown] tags=["recap"]
 # ## Recap
 #
-# Every operation leaves a node, and every node takes hooks. At one place the kind decides who runs first: tensor hooks,
-# `retain_grad()`, node pre-hooks, the node's work (in a leaf's node: the sum in `.grad`, then the post-accumulate hooks), node
-# hooks. Hook the leaf rather than its node, which lives as long as some graph. What the graph keeps goes through two functions
-# of yours; two such functions are a checkpoint. A post-accumulate hook gets the parameter, and is the place to use a gradient up.
+# Every operation leaves a node, and every node takes hooks. At one place the kind of hook decides the order: tensor
+# hooks, `retain_grad()`, node pre-hooks, the node's work (at a leaf: adding to `.grad`, then the post-accumulate
+# hooks), node hooks. Hook the leaf rather than its node, which lives only as long as a graph keeps it.
+#
+# Every value that the graph keeps passes through two functions that you can set, and two such functions make a
+# checkpoint. A post-accumulate hook receives the parameter: use the gradient there, and delete it.
 #
 # | term | 中文 | in a sentence |
 # |---|---|---|
-# | node | 图节点 | one step of the backward; `grad_fn` is the one that made a tensor |
-# | node hook, node pre-hook | 节点钩子，节点预钩子 | called after, or before, a node makes its gradients |
-# | AccumulateGrad | 梯度累加节点 | the node that adds to a leaf's `.grad`; a leaf does not keep it alive |
+# | node | 图节点 | one step of the backward pass; a tensor's `grad_fn` is the node that made it |
+# | node hook, node pre-hook | 节点钩子，节点预钩子 | called after, or before, a node computes its gradients |
+# | AccumulateGrad | 梯度累加节点 | the node that adds to a leaf's `.grad`; a leaf doesn't keep it alive |
 # | gradient edge ↓ | 梯度边 | a place in the graph, without the tensor |
 # | multi-grad hook | 多梯度钩子 | called when the gradients of several tensors are there |
-# | saved tensors, pack and unpack | 保存的张量，打包与解包 | what backward needs from the forward, and the two functions that it goes through |
-# | checkpointing | 激活检查点 | keep a part's input only, and compute its inside again in the backward |
-# | post-accumulate hook | 梯度累加后钩子 | called with the parameter when its `.grad` is finished |
+# | saved tensors, pack and unpack | 保存的张量，打包与解包 | what the backward pass needs from the forward pass, and the two functions that it passes through |
+# | checkpointing | 激活检查点 | keep only a part's input, and compute its inside again in the backward pass |
+# | post-accumulate hook | 梯度累加后钩子 | called with the parameter when its `.grad` is complete |
 #
-# None of the five documents goes here: they end with the hooks of tensors and modules.
+# (↓ is shown below, in "If you want more".) The five documents end with the hooks of tensors and modules. PyTorch's
+# own page on this topic is [Autograd mechanics](https://docs.pytorch.org/docs/stable/notes/autograd.html).
 
 # %% [markdown] tags=["quiz"]
 # ### Three questions
@@ -713,21 +738,22 @@ assert moved[0] != [1.0, 2.0]
 #
 # <details><summary>Answer</summary>
 #
-# A TypeError: a node's hook returns a tuple with a gradient for every place, or None.
+# A TypeError. A hook on a node returns a tuple with one gradient for every entry, or None.
 # </details>
 #
-# **2.** You register a hook on `get_gradient_edge(w).node` before the training. It is never called. Why?
+# **2.** You register a hook on `get_gradient_edge(w).node` before training starts. It never runs. Why?
 #
 # <details><summary>Answer</summary>
 #
-# No graph keeps that node, so it is gone at once, and the first forward makes a new one. Hook `w`, or keep the node in a variable.
+# Nothing holds a reference to that node, so it's freed at once, and the first forward pass creates a new one without
+# your hook. Hook `w` instead, or keep the node in a variable.
 # </details>
 #
-# **3.** One checkpoint round the whole network does not lower the peak. Why does it help to have several?
+# **3.** One checkpoint around the whole network doesn't lower the peak. Why do several help?
 #
 # <details><summary>Answer</summary>
 #
-# Each backward through a part rebuilds that part only, and throws it away before the next one is rebuilt.
+# The backward pass rebuilds one part at a time, and frees its values before it rebuilds the next.
 # </details>
 
 # %%
@@ -738,15 +764,18 @@ progress(10)
 #
 # ### An old friend
 #
-# Lesson 5 asked why the legacy `register_backward_hook` shows three gradients. Now you can see it from the other side: it is
-# a hook on the node that made the output, and nothing else.
+# Lesson 5 asked why the legacy `register_backward_hook` shows three gradients. Now you can see the reason: it's a
+# hook on the node that made the output, and nothing else.
 
 # %% tags=["hook-node"]
 import warnings
 
 linear, x = nn.Linear(2, 1), torch.ones(1, 2, requires_grad=True)
 seen = {}
-with warnings.catch_warnings(), linear.register_backward_hook(lambda module, *grads: seen.update(module=grads)):
+with (
+    warnings.catch_warnings(),
+    linear.register_backward_hook(lambda module, *grads: seen.update(module=grads)),
+):
     warnings.simplefilter("ignore")
     y = linear(x)
 y.grad_fn.register_hook(lambda *grads: seen.update(node=grads))
@@ -754,27 +783,112 @@ y.sum().backward()
 
 shapes = [[tuple(grad.shape) for grad in grads] for grads in seen["node"]]
 print("node", y.grad_fn.name(), "made", shapes[0], "from", shapes[1])
-assert all(torch.equal(*pair) for place in (0, 1) for pair in zip(seen["module"][place], seen["node"][place], strict=True))
+assert all(
+    torch.equal(*pair)
+    for place in (0, 1)
+    for pair in zip(seen["module"][place], seen["node"][place], strict=True)
+)
+
+# %% [markdown]
+# ### "A multi-grad hook raises an error in `torch.autograd.grad`"
+#
+# So far we called `backward()`. In `torch.autograd.grad` it depends on the tensors:
+
+
+# %% tags=["field", "field-20", "hook-multi-grad"]
+def in_autograd_grad(watched, product, **mode):
+    """Return what the hook was called with, or the error."""
+    calls = []
+    with register_multi_grad_hook(watched, calls.append, **mode):
+        error = error_of(lambda: torch.autograd.grad(product, (a, b)))
+    return error if calls == [] else calls
+
+
+a, b = torch.tensor(1.0, requires_grad=True), torch.tensor(2.0, requires_grad=True)
+inner = [a * 1, b * 1]
+leaf_all = in_autograd_grad((a, b), a * b)
+leaf_any = in_autograd_grad((a, b), a * b, mode="any")
+inner_all = in_autograd_grad(inner, inner[0] * inner[1])
+print("leaf tensors:            ", leaf_all.split(". ")[0])
+print('leaf tensors, mode="any":', leaf_any)
+print("non-leaf tensors:        ", [numbers(grads) for grads in inner_all])
+assert leaf_all.startswith(
+    "RuntimeError: A leaf node was passed to _will_engine_execute_node"
+)
+assert len(leaf_any) == 1 and leaf_any[0] in (1.0, 2.0)
+assert numbers(inner_all[0]) == (2.0, 1.0)
+
+# %% [markdown]
+# With leaf tensors the default, `mode="all"`, only works in `backward()`. With non-leaf tensors it works in both. ([A
+# report](https://github.com/pytorch/pytorch/issues/131753))
+#
+# ### Five ways in which pack and unpack go wrong
+
+
+# %% tags=["field", "field-55", "hook-saved-tensors"]
+def exp_with(pack, unpack=lambda packed: packed, then=lambda y: None):
+    """Return the gradient of exp at 0, where 1 is right."""
+    x = torch.zeros(2, 3, requires_grad=True)
+    with saved_tensors_hooks(pack, unpack):
+        y = x.exp()
+    then(y)
+    y.sum().backward()
+    (gradient,) = x.grad.unique().tolist()  # the same in all places
+    return gradient
+
+
+edits = error_of(lambda: exp_with(lambda tensor: tensor.add_(1)))
+no_tensor = error_of(lambda: exp_with(lambda tensor: tensor.tolist()))
+own_error = error_of(lambda: exp_with(lambda tensor: 7, unpack=lambda key: {}[key]))
+print("pack edits:           ", edits.split(". ")[0])
+print("unpack returns a list:", no_tensor)
+print("unpack raises:        ", own_error)
+assert "A saved tensor pack hook is modifying its input in place." in edits
+assert "expected to be a Tensor but got result of type list" in no_tensor
+assert own_error == "KeyError: 7"  # the hook's own error, unchanged
+
+two = torch.tensor(2.0, dtype=torch.float64)
+another = exp_with(lambda tensor: None, unpack=lambda nothing: two)
+print("unpack returns a tensor of another shape and dtype: the gradient is", another)
+assert another == 2.0
+
+y = torch.tensor(0.0, requires_grad=True).exp()
+y.mul_(7)
+guarded = error_of(y.backward)
+unguarded = exp_with(lambda tensor: tensor.detach(), then=lambda y: y.mul_(7))
+print("saved value overwritten, without hooks:", guarded.split(".")[0][:70], "…")
+print("saved value overwritten, with hooks: the gradient is", unguarded)
+assert "has been modified by an inplace operation" in guarded
+assert unguarded == 49.0  # 7 · exp(0) would be right
+
+# %% [markdown]
+# The last two are silent. PyTorch checks that `unpack` returns a tensor, but not its numbers, shape or dtype: a
+# single number that broadcasts gives a wrong gradient without an error. And with hooks, autograd no longer checks
+# whether a saved value was overwritten. If other code may write into it, keep a clone. ([A
+# thread](https://github.com/pytorch/pytorch/pull/62717))
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 10.4 · The norm of all gradients
 # ●○○ · 6 minutes
 #
-# Register one hook that, in each backward, appends the norm of **all gradients of this backward together** to `norms`, as a
-# number: the root of the sum of all squares. Parameters that take no part count nothing. Return the handle.
+# Write `watch_norm(parameters, norms)`. Register one hook that, in each backward pass, appends one number to `norms`:
+# the norm of **all gradients of this pass together**, the square root of the sum of all squares. Parameters that the
+# pass doesn't reach count as 0. Return the handle.
 #
 # <details><summary>Hint: 'NoneType' object has no attribute …</summary>
 #
-# A parameter that takes no part is None in the list.
+# If a parameter isn't reached, its entry in the list is None.
 # </details>
 # <details><summary>Hint: the second number is too large</summary>
 #
-# `.grad` holds the sum of all backwards so far. The hook gets those of this one.
+# `.grad` adds up over all backward passes. The hook receives the gradients of this pass only.
 # </details>
+
 
 # %% tags=["solution"]
 def watch_norm(parameters: list[torch.Tensor], norms: list[float]):
     """Append the norm of all gradients of each backward to norms; return the handle."""
+
     ### BEGIN SOLUTION
     def hook(grads):
         squares = [grad.square().sum() for grad in grads if grad is not None]
@@ -783,14 +897,15 @@ def watch_norm(parameters: list[torch.Tensor], norms: list[float]):
     return register_multi_grad_hook(parameters, hook)
     ### END SOLUTION
 
+
 # %% tags=["check"]
 check("10.4", watch_norm)
 
 # %% [markdown]
 # ### Where `autograd.grad` stops
 #
-# If you ask for a gradient only, with `torch.autograd.grad(z, y)`, the way ends in front of `y`'s node, and the
-# node does not run:
+# If you only ask for a gradient, with `torch.autograd.grad(z, y)`, the backward pass ends at `y`, and the node that
+# made `y` doesn't run:
 
 # %% tags=["field", "field-09"]
 ran = []
@@ -806,8 +921,10 @@ assert ran == ["tensor hook"]
 # %% [markdown]
 # ### A place in the graph, without the tensor
 #
-# A `GradientEdge` names a place in the graph and keeps no values. A function may hand it out, and the caller asks for the
-# gradient there, although the tensor is gone. `inputs=` takes it as well, and leaves all other leaves alone:
+# A `GradientEdge` names a place in the graph and keeps no values. A function can return one, and the caller can ask
+# for the gradient there, although the tensor is gone. `inputs=` accepts it as well; then no other leaf gets a
+# gradient:
+
 
 # %%
 def score(x):
@@ -829,55 +946,65 @@ assert (a.grad, b.grad) == (2.0, None)
 # %% [markdown]
 # ### Fewer bits
 #
-# Between nothing and everything: keep each saved value in few bits. The gradients are then those of a slightly other network.
-# How far off? `figures.fewer_bits` trains nothing; it compares one gradient of a network that reads digits.
+# Between keeping everything and keeping nothing: keep each saved value in few bits. The gradients are then slightly
+# wrong. How wrong? `figures.fewer_bits` compares one gradient of a network that reads digits; it trains nothing.
 
-# %% tags=["figure"]
+# %% tags=["figure", "nbval-ignore-output"]
 from itertools import pairwise
 
 costs = figures.fewer_bits()
 figure = figures.bits(costs)
 plt.show()
 for cost in costs:
-    print(f"{cost.bits:>2} bits: {cost.share:>4.0%} of the memory, gradient off by {'less than 5 %' if cost.error < 0.05 else 'more than 5 %'}")
+    print(
+        f"{cost.bits:>2} bits: {cost.share:>4.0%} of the memory,",
+        f"gradient off by {cost.error:.1%}",
+    )
 
-assert [cost.share for cost in costs] == sorted((cost.share for cost in costs), reverse=True)
+assert all(later.share < earlier.share for earlier, later in pairwise(costs))
 assert all(later.error > earlier.error for earlier, later in pairwise(costs))
 assert costs[1].bits == 8 and costs[1].error < 0.05
-assert abs(2 * costs[0].share - 1 - 0.215) < 0.01  # the part that 16 bits leave as it is
+assert abs(2 * costs[0].share - 1 - 0.215) < 0.01  # the part that isn't compressed
 assert costs[-1].bits == 2 and costs[-1].error > 0.3
 
 # %% [markdown]
-# *What to see:* half the bits do not make half the memory: about a fifth of the bytes are whole numbers (where each maximum of
-# the pooling stood), which are kept exactly. Down to 8 bits the gradient hardly notices.
+# *What to see:* half the bits need more than half the memory. About a fifth of the bytes are integers (where each
+# maximum of the pooling was), and these are kept exactly. Down to 8 bits the gradient hardly changes.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 10.5 · Eight bits
-# ●●○ · 10 minutes
+# ●●○ · 12 minutes
 #
-# Return a context manager in which autograd saves **float** tensors in one byte a number: 0 for the smallest value, 255 for
-# the largest, and beside them what is needed to come back, with the dtype it had. Other tensors, such as class labels and
-# masks, come back exactly, and so does a tensor of equal numbers.
+# Write `eight_bits()`. It returns a context manager in which autograd saves **floating-point** tensors with one byte
+# per number: 0 is the tensor's smallest value, 255 its largest. Keep whatever you need to turn the bytes back into
+# numbers of the original dtype.
+#
+# Other tensors, such as class labels and masks, come back exactly, and so does a tensor whose numbers are all equal.
 #
 # <details><summary>Hint: cross_entropy complains, or embeddings are wrong</summary>
 #
-# Integer tensors are saved, too: `tensor.is_floating_point()`.
+# Integer tensors are saved too: look at `tensor.is_floating_point()`.
 # </details>
 # <details><summary>Hint: the numbers come back wrong by more than half a step</summary>
 #
-# Measure from the smallest value, in 255 steps; a conversion to whole numbers cuts, so `round()` before it.
+# Measure from the smallest value, in 255 steps. A conversion to integers cuts off the fraction, so call `round()`
+# before it.
 # </details>
+
 
 # %% tags=["solution"]
 def eight_bits():
     """A context manager: saved float tensors are kept as bytes."""
+
     ### BEGIN SOLUTION
     def pack(tensor):
         values = tensor.detach()
         if not values.is_floating_point() or values.numel() == 0:
             return (values,)
         low = values.min()
-        step = ((values.max() - low) / 255).clamp(min=1e-30)  # equal numbers: never 0 / 0
+        step = ((values.max() - low) / 255).clamp(
+            min=1e-30
+        )  # equal numbers: never 0 / 0
         return ((values - low) / step).round().to(torch.uint8), low, step, values.dtype
 
     def unpack(packed):
@@ -889,17 +1016,20 @@ def eight_bits():
     return saved_tensors_hooks(pack, unpack)
     ### END SOLUTION
 
+
 # %% tags=["check"]
 check("10.5", eight_bits)
 
 # %% [markdown]
 # ### Two more surprises of pack
 #
-# A pack that returns the very tensor it got, instead of a detached one, makes a circle where an operation saves its own result,
-# as `exp` does: if that graph never runs backward, it stays in memory for ever.
+# Some operations save their own result, as `exp` does. If your `pack` returns that very tensor, without `detach`, the
+# tensor and its graph keep each other alive: if the graph is never used in a backward pass, they stay in memory for
+# good.
 #
-# And if your pack wants to leave parameters alone: `tensor is layer.weight` is never true for a linear layer, which saves a
-# transposed **view** of its weight. Compare `data_ptr()`.
+# And if your `pack` should leave parameters alone: a linear layer saves a transposed **view** of its weight, so
+# `tensor is layer.weight` is never true. Compare `data_ptr()`.
+
 
 # %% tags=["field", "field-166", "hook-saved-tensors"]
 def stays_in_memory(pack):
@@ -910,31 +1040,48 @@ def stays_in_memory(pack):
     return memory_of_y() is not None
 
 
-print("stays for ever: returned as it is", stays_in_memory(lambda tensor: tensor), "· detached", stays_in_memory(torch.Tensor.detach))
-assert stays_in_memory(lambda tensor: tensor) and not stays_in_memory(torch.Tensor.detach)
+print(
+    "stays in memory: returned unchanged",
+    stays_in_memory(lambda tensor: tensor),
+    "· detached",
+    stays_in_memory(torch.Tensor.detach),
+)
+assert stays_in_memory(lambda tensor: tensor) and not stays_in_memory(
+    torch.Tensor.detach
+)
 
 layer, found = nn.Linear(2, 3), []
-with saved_tensors_hooks(lambda tensor: found.append(tensor) or tensor.detach(), lambda packed: packed):
+with saved_tensors_hooks(
+    lambda tensor: found.append(tensor) or tensor.detach(), lambda packed: packed
+):
     layer(torch.ones(1, 2, requires_grad=True))
 by_is = any(tensor is layer.weight for tensor in found)
 by_storage = layer.weight.data_ptr() in [tensor.data_ptr() for tensor in found]
-print("the weight among the saved values: by `is`", by_is, "· by data_ptr()", by_storage)
+print(
+    "the weight among the saved values: by `is`", by_is, "· by data_ptr()", by_storage
+)
 assert not by_is and by_storage
 
 # %% [markdown]
 # ### Disk, CPU, and two switches
 #
-# Pack may put a value anywhere. On a machine with a GPU, `save_on_cpu()` is such a pair of hooks. One pair is at work at a time, the
-# innermost. `disable_saved_tensors_hooks` refuses any, and `allow_mutation_on_saved_tensors` keeps a copy of what is written
-# over, so that the error from the main part (written into a saved value) does not come, and the gradient is right.
+# `pack` may store a value anywhere. `save_on_cpu()` is such a pair of hooks, made for machines with a GPU. Only one
+# pair is active at a time, the innermost. `disable_saved_tensors_hooks` forbids any.
+# `allow_mutation_on_saved_tensors` keeps a copy of each value that is overwritten, so the gradient is right and there
+# is no error.
 
 # %% tags=["hook-saved-tensors"]
 import tempfile
 from pathlib import Path
 
-from torch.autograd.graph import allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, save_on_cpu
+from torch.autograd.graph import (
+    allow_mutation_on_saved_tensors,
+    disable_saved_tensors_hooks,
+    save_on_cpu,
+)
 
 with tempfile.TemporaryDirectory() as folder:
+
     def to_disk(tensor):
         path = Path(folder) / f"{len(list(Path(folder).iterdir()))}.pt"
         torch.save(tensor.detach(), path)
@@ -948,11 +1095,17 @@ with tempfile.TemporaryDirectory() as folder:
 assert w.grad.tolist() == [4.0, 6.0]
 
 outer = []
-with saved_tensors_hooks(lambda tensor: outer.append(tensor), lambda nothing: nothing), save_on_cpu():
+with (
+    saved_tensors_hooks(lambda tensor: outer.append(tensor), lambda nothing: nothing),
+    save_on_cpu(),
+):
     (w * w).sum().backward()
 assert outer == []  # the innermost pair alone
 with disable_saved_tensors_hooks("no hooks in here"):
-    assert error_of(saved_tensors_hooks(to_disk, torch.load).__enter__) == "RuntimeError: no hooks in here"
+    assert (
+        error_of(saved_tensors_hooks(to_disk, torch.load).__enter__)
+        == "RuntimeError: no hooks in here"
+    )
 with allow_mutation_on_saved_tensors():
     w.grad, copy = None, w.clone()
     loss = (copy * copy).sum()
@@ -963,9 +1116,9 @@ assert w.grad.tolist() == [4.0, 6.0]
 # %% [markdown]
 # ### "My saved-tensor hooks do nothing in the worker thread"
 #
-# They belong to the thread that opened the block. And where does a backward hook run? On the CPU in the thread that called
-# `backward()`; for a GPU in a thread of autograd's own, where values that you keep in a `threading.local` are missing.
-# ([The change that made them thread-local](https://github.com/pytorch/pytorch/pull/62909))
+# They belong to the thread that opened the block. And in which thread does a backward hook run? On the CPU, in the
+# thread that called `backward()`. For a GPU, in a thread of autograd, where values in a `threading.local` are
+# missing. ([The change that made them thread-local](https://github.com/pytorch/pytorch/pull/62909))
 
 # %% tags=["field", "field-56", "hook-saved-tensors"]
 packed_in, hooked_in = [], []
@@ -982,7 +1135,9 @@ def some_work():
     y.backward()
 
 
-with saved_tensors_hooks(lambda tensor: packed_in.append(me()) or tensor.detach(), lambda packed: packed):
+with saved_tensors_hooks(
+    lambda tensor: packed_in.append(me()) or tensor.detach(), lambda packed: packed
+):
     worker = threading.Thread(target=some_work, name="worker")
     worker.start()
     worker.join()
@@ -994,9 +1149,10 @@ assert packed_in == ["MainThread"] and hooked_in == ["worker", "MainThread"]
 # %% [markdown]
 # ### What your checkpoint lacks
 #
-# The second run must compute the same. With dropout it draws other numbers, and the gradients belong to no network at all. Torch's
-# own checkpoint puts the state of the random numbers back before the second run (and stops it as soon as the last value is there).
-# As long as 10.2 is open, torch's stands in for yours, here and below; then both say True.
+# The second run must compute the same values. With dropout it draws different random numbers, so the gradients don't
+# fit the output. PyTorch's checkpoint restores the random state before the second run, and stops as soon as it has
+# the last value. (While 10.2 is open, PyTorch's checkpoint is used here; then both lines say True.)
+
 
 # %%
 def same_mask(checkpointing):
@@ -1017,7 +1173,7 @@ def with_the_same_numbers(function, x):
     return mine(replayed, x)
 
 
-whose = "yours" if mine is checkpoint else "torch's, in place of yours"
+whose = "yours" if mine is checkpoint else "torch's, instead of yours"
 print(f"the same numbers dropped in both runs? {whose}:", same_mask(mine))
 print("with the state put back:", same_mask(with_the_same_numbers))
 assert same_mask(with_the_same_numbers)
@@ -1025,8 +1181,9 @@ assert same_mask(with_the_same_numbers)
 # %% [markdown]
 # ### "A different number of tensors was saved during the original forward and recomputation"
 #
-# Random numbers are one way to run differently the second time; a counter, a cache, a mode that was switched in between are
-# others. Torch's checkpoint compares number, shapes and dtypes of what both runs save, and refuses. What does yours do?
+# Random numbers aren't the only reason why a second run can differ. A counter, a cache, or a switched mode can be
+# one, too. PyTorch's checkpoint compares number, shapes and dtypes of the saved values, and raises an error. What
+# does yours do?
 
 # %% tags=["field", "field-167"]
 import functools
@@ -1037,7 +1194,7 @@ torchs = functools.partial(torch.utils.checkpoint.checkpoint, use_reentrant=Fals
 
 
 def with_a_counter(checkpointing, change):
-    """The gradient of x * x, computed by a function that changes in its second run; or the error that came."""
+    """Return the gradient if the function changes in its second run, or the error."""
     runs, x = [], torch.ones(3, requires_grad=True)
 
     def function(x):
@@ -1057,20 +1214,29 @@ def longer(x, run):
 
 
 for change in (fewer, longer):
-    print(f"{change.__name__} · {whose}:", with_a_counter(mine, change), "\n       torch's:", with_a_counter(torchs, change))
+    print(
+        f"{change.__name__} · {whose}:",
+        with_a_counter(mine, change),
+        "\n       torch's:",
+        with_a_counter(torchs, change),
+    )
 assert "A different number of tensors was saved" in with_a_counter(torchs, fewer)
-assert "Recomputed values for the following tensors have different metadata" in with_a_counter(torchs, longer)
+assert (
+    "Recomputed values for the following tensors have different metadata"
+    in with_a_counter(torchs, longer)
+)
 
 # %% [markdown]
-# One like the solution of 10.2 stops with a KeyError at `fewer`, where a number is missing; with `longer` it says nothing, and
-# returns the gradient (4, 0, 0), where (2, 0, 0) is right.
+# A checkpoint like the solution of 10.2 raises a KeyError for `fewer`, because a number is missing. For `longer` it
+# says nothing, and returns the gradient (4, 0, 0), where (2, 0, 0) is right.
 
 # %% [markdown]
 # ### Gradients of gradients
 #
-# With `create_graph=True` a hook's own work is part of the new graph, so its derivative is right. But the second backward comes
-# through the same tensor, and the hook runs **again**: take it off in between if you mean it for the first. And what a hook
-# **stores** then holds the whole graph of that backward. Store `grad.detach()`, unless you want to go on from it.
+# With `create_graph=True`, what a hook computes is part of the new graph, so its derivative is right. But the second
+# backward pass goes through the same tensor, and the hook runs **again**. If you mean it for the first pass only,
+# remove it in between. And if a hook **stores** the gradient, it keeps the whole graph of that backward pass. Store
+# `grad.detach()`, unless you want to differentiate it.
 
 # %% tags=["field", "field-111"]
 w = torch.tensor(2.0, requires_grad=True)
@@ -1081,19 +1247,28 @@ handle = y.register_hook(lambda grad: stored.append(grad) or grad * grad)
 (hooked_again,) = torch.autograd.grad(once, w, retain_graph=True)
 handle.remove()
 (twice,) = torch.autograd.grad(once, w)
-print("9 w⁴ =", once.item(), "  36 w³ =", twice.item(), "  stored with a graph:", stored[0].requires_grad)
+print(
+    "9 w⁴ =",
+    once.item(),
+    "  36 w³ =",
+    twice.item(),
+    "  stored with a graph:",
+    stored[0].requires_grad,
+)
 assert (once.item(), twice.item(), hooked_again.item()) == (144.0, 288.0, 288.0**2)
 assert stored[0].requires_grad
 
 
 def graphs_alive(keep):
-    """How many of four steps' graphs are still there, when a hook has kept something of each."""
+    """Count the live graphs after four steps in which a hook stored something."""
     kept, notes = [], []
     for _ in range(4):
         w = torch.tensor([2.0], requires_grad=True)
         y = w**3
         note = type("Note", (), {})()
-        y.grad_fn.metadata["note"] = note  # a node's dictionary for notes of your own; it goes with its node
+        y.grad_fn.metadata["note"] = (
+            note  # a node's dictionary for notes of your own; it goes with its node
+        )
         notes.append(weakref.ref(note))
         y.register_hook(lambda grad: kept.append(keep(grad)))
         z = y**2
@@ -1102,15 +1277,21 @@ def graphs_alive(keep):
     return sum(note() is not None for note in notes)
 
 
-print("graphs alive after 4 steps: stored as it is", graphs_alive(lambda grad: grad), "· detached", graphs_alive(torch.Tensor.detach))
+print(
+    "graphs alive after 4 steps: stored unchanged",
+    graphs_alive(lambda grad: grad),
+    "· detached",
+    graphs_alive(torch.Tensor.detach),
+)
 assert (graphs_alive(lambda grad: grad), graphs_alive(torch.Tensor.detach)) == (4, 0)
 
 # %% [markdown]
 # ### "Memory grows with a full backward hook and create_graph=True"
 #
-# A module's full backward hook notes `grad_output` (with its graph, here) and waits until the input's gradient comes. Ask for the gradients of the
-# **parameters only**, from an input that asks for one too, and it waits for ever, with the graph. Ask for the input's as well,
-# or use a tensor hook. ([A report](https://github.com/pytorch/pytorch/issues/82528))
+# A module's full backward hook stores `grad_output`, here with its graph, and waits for the gradient of the input. If
+# the input requires grad and you only ask for the gradients of the **parameters**, that gradient never arrives, so
+# the graph is never freed. Ask for the input's gradient as well, or use a tensor hook. ([A
+# report](https://github.com/pytorch/pytorch/issues/82528))
 
 # %% tags=["field", "field-50"]
 import gc
@@ -1130,21 +1311,33 @@ def graph_stays(hooked, ask_for_x):
     return still_there() is not None
 
 
-print("stays: hooked", graph_stays(True, False), "· x asked for", graph_stays(True, True), "· no hook", graph_stays(False, False))
-assert graph_stays(True, False) and not graph_stays(True, True) and not graph_stays(False, False)
+print(
+    "stays: hooked",
+    graph_stays(True, False),
+    "· x asked for",
+    graph_stays(True, True),
+    "· no hook",
+    graph_stays(False, False),
+)
+assert (
+    graph_stays(True, False)
+    and not graph_stays(True, True)
+    and not graph_stays(False, False)
+)
 
 # %% [markdown]
-# ### A hook, or a function of your own?
+# ### A hook, or your own function?
 #
 # | | a hook | `torch.autograd.Function` |
 # |---|---|---|
-# | who decides | whoever uses the code, from outside | whoever writes the operation |
-# | what it may do | look at a gradient, change it | give any forward any backward, and save what it needs |
-# | taken off | by its handle, at any time | by changing the code |
-# | good for | looking, clipping, experiments | a rule that belongs to the operation, such as a straight-through round |
+# | who writes it | the user of the code, from outside | the author of the operation |
+# | what it may do | read a gradient, change it | give any forward computation any gradient, and save what it needs |
+# | how it is removed | with its handle, at any time | by changing the code |
+# | good for | looking, clipping, experiments | a rule that belongs to the operation, such as straight-through rounding |
 #
-# The same rule, "round forward, pass the gradient through", in both ways. The hook needs a trick: `round()` has a gradient of
-# 0, and no hook can bring back what has been multiplied by 0.
+# Here is the rule "round in the forward pass, pass the gradient through" in both ways. `round()` has a gradient of 0,
+# and after a multiplication by 0 no hook can recover the gradient. So the hook needs a trick:
+
 
 # %%
 class Round(torch.autograd.Function):
@@ -1165,20 +1358,35 @@ def gradient_of(function):
 
 def hooked_round(x):
     y = x * 1
-    y.register_hook(lambda grad: grad + 3)  # knows the gradient that it should have passed on
+    y.register_hook(
+        lambda grad: grad + 3
+    )  # knows the gradient that it should have passed on
     return y.round()
 
 
-print("round:", gradient_of(torch.round), "  Function:", gradient_of(Round.apply), "  hook:", gradient_of(hooked_round))
-assert (gradient_of(torch.round), gradient_of(Round.apply), gradient_of(hooked_round)) == (0.0, 3.0, 3.0)
+print(
+    "round:",
+    gradient_of(torch.round),
+    "  Function:",
+    gradient_of(Round.apply),
+    "  hook:",
+    gradient_of(hooked_round),
+)
+assert (
+    gradient_of(torch.round),
+    gradient_of(Round.apply),
+    gradient_of(hooked_round),
+) == (0.0, 3.0, 3.0)
 
 # %% [markdown]
-# The hook only looks right: it had to be told the answer.
+# The hook only looks right: the right answer is written into it.
 #
 # ### The hook on everything
 #
-# Below autograd, every operation, forward and backward, goes through one place. A `TorchDispatchMode` stands there: it sees
-# what no module and no node shows, such as the sums in `.grad` (`add_`). The memory curves of this lesson were counted by one.
+# Below autograd, every operation of both passes goes through one place, and a `TorchDispatchMode` sees them all. It
+# shows what no module and no node shows, such as the additions to `.grad` (`add_`). This lesson's memory curves were
+# measured with one.
+
 
 # %% tags=["hook-dispatch-mode"]
 class Log(TorchDispatchMode):
@@ -1208,9 +1416,9 @@ assert log.operations.count("add_") == 2  # into weight.grad and bias.grad
 # %% [markdown]
 # ### Hooks of the whole process
 #
-# Most kinds of module hooks have a twin that is registered in `torch.nn.modules.module`, for every module of the process, until
-# its handle is removed. Three more are told when a module, a parameter or a buffer is put into a module; what they return takes
-# its place.
+# Most kinds of module hooks have a global version in `torch.nn.modules.module`. It applies to every module of the
+# process, until its handle is removed. Three more run when a module, a parameter or a buffer is assigned to a module,
+# and what they return replaces it.
 
 # %% tags=["hook-global-forward-pre", "hook-global-forward", "hook-global-full-backward-pre", "hook-global-full-backward", "hook-module-registration", "hook-parameter-registration", "hook-buffer-registration"]
 from contextlib import ExitStack
@@ -1236,38 +1444,51 @@ with ExitStack() as stack:  # all of them end with this block
 
 print("made:  ", ", ".join(dict.fromkeys(made)))
 print("called:", ", ".join(called))
-assert (made.count("new parameter"), made.count("new buffer"), made.count("new module")) == (2, 3, 1)
-assert called == ["forward pre"] * 2 + ["forward"] * 2 + ["backward pre"] * 2 + ["backward"] * 2
+assert (
+    made.count("new parameter"),
+    made.count("new buffer"),
+    made.count("new module"),
+) == (2, 3, 1)
+assert (
+    called
+    == ["forward pre"] * 2 + ["forward"] * 2 + ["backward pre"] * 2 + ["backward"] * 2
+)
 
 # %% [markdown]
-# The eighth is the legacy one. It and the full ones exclude each other for good: once a full one was registered, this
-# process refuses it, also when all handles are gone. So here it runs in a process of its own.
+# The eighth is the legacy one. It can't be combined with the full ones: once a full one was registered, PyTorch
+# refuses the legacy one in this process, even after all handles are removed. So here it runs in its own process.
 
 # %% tags=["hook-global-legacy-backward"]
 from hooklab.course.lesson10.helpers import ends_well
 
 refused = error_of(lambda: every_module.register_module_backward_hook(print))
 print(refused[:76], "…")
-assert refused.startswith("RuntimeError: Cannot use both regular backward hooks and full backward hooks")
+assert refused.startswith(
+    "RuntimeError: Cannot use both regular backward hooks and full backward hooks"
+)
 
 program = """
 import torch
 from torch.nn.modules.module import register_module_backward_hook
 called = []
-register_module_backward_hook(lambda module, grad_input, grad_output: called.append(len(grad_input)))
-layer = torch.nn.Linear(2, 1)  # kept in a variable: the backward refuses a module that is gone
+register_module_backward_hook(lambda module, ins, outs: called.append(len(ins)))
+# a variable keeps the layer alive: the backward pass needs the module
+layer = torch.nn.Linear(2, 1)
 layer(torch.ones(1, 2, requires_grad=True)).sum().backward()
 assert called == [3]
 """
 assert ends_well(program)
-print("alone in its process, it is called with three gradients, like the legacy hook of one module")
+print(
+    "in its own process, it gets three gradients, like the legacy hook of one module"
+)
 
 # %% [markdown]
 # ### A crash
 #
-# Python itself dies, without a traceback: `register_hook` on a view, after its base was changed through another view. It is
-# a bug of PyTorch's, not yours: reported for 2.9, 2.13 and 2.14, and mended in 2.15. Reading `grad_fn` once before you register
-# brings the view up to date. (Here in a process of its own.) ([The report](https://github.com/pytorch/pytorch/issues/196459))
+# Python itself crashes, without a traceback, if you call `register_hook` on a view after its base was changed through
+# another view. It's a bug in PyTorch, not in your code: reported for 2.9, 2.13 and 2.14, and fixed in 2.15. If you
+# read `grad_fn` once before you register the hook, the view is updated, and nothing crashes. (Here it runs in its own
+# process.) ([The report](https://github.com/pytorch/pytorch/issues/196459))
 
 # %% tags=["field", "field-13"]
 program = """

@@ -1,14 +1,15 @@
 # %% [markdown]
 # # 11 · Why did my hook vanish, fire twice, or stop the compiler?
 #
-# **Time** 58 minutes, and 50 for what stands behind the recap &nbsp;·&nbsp; **You need** lessons 3 and 5; lesson 2 for tensor hooks
+# **Time** 58 minutes, and 82 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 3 and 5; lesson 2 for
+# tensor hooks
 #
 # After this lesson you can
 #
-# - say what becomes of a hook when its model is copied, saved, compiled, or handed to several processes;
-# - bring an old checkpoint into a new model while it loads;
+# - say what happens to a hook when its model is copied, saved, compiled, or trained in several processes;
+# - find out why a saved model is far too large;
 # - run a script in several processes from a notebook, and find out which process did what;
-# - train with a hundredth of the gradient, and say what it takes.
+# - train with a hundredth of the gradient, and say what makes that possible.
 
 # %% tags=["setup"]
 import copy
@@ -26,7 +27,12 @@ from hooklab import check, predict, progress, reveal
 from hooklab.course.errors import error_of
 from hooklab.course.lesson11 import figures
 from hooklab.course.lesson11.explorer import what_is_owed
-from hooklab.course.lesson11.helpers import load, replace_weight, saved_bytes, still_fires
+from hooklab.course.lesson11.helpers import (
+    load,
+    replace_weight,
+    saved_bytes,
+    still_fires,
+)
 from hooklab.course.processes import ProcessesFailed, by_torchrun, launch
 
 torch.set_num_threads(1)
@@ -34,8 +40,8 @@ torch.set_num_threads(1)
 # %% [markdown]
 # ## Copies
 #
-# So far your hooks lived in one model, in one process, run line by line. Outside of lessons a model is copied, saved, loaded,
-# compiled, wrapped, and run in many processes at once. Where does the hook go? Begin with a copy.
+# So far your hooks lived in one model, in one process, run line by line. Outside of lessons a model is copied, saved,
+# loaded, compiled, wrapped, and run in many processes at once. What happens to your hook? Let's begin with a copy.
 
 # %%
 predict("11.a")
@@ -64,7 +70,8 @@ assert (
 ), "On this page, the copy keeps its hook, which writes into `calls` once."
 
 # %% [markdown]
-# That hook was a **function**. And a **method**, which belongs to an object?
+# That hook was a **function**. What about a **method**, which belongs to an object?
+
 
 # %%
 class Counter:
@@ -79,23 +86,37 @@ with model.register_forward_hook(counter.hook):
     twin = copy.deepcopy(model)
 twin(torch.ones(1, 1))
 (copied_hook,) = twin._forward_hooks.values()
-print("the counter:", counter.count, "  the copy's own counter:", copied_hook.__self__.count)
+print(
+    "your counter:", counter.count, "  the copy's counter:", copied_hook.__self__.count
+)
 assert counter.count == 0 and copied_hook.__self__.count == 1
 
 # %% [markdown]
-# A method's object is copied together with the model, and your counter stays at zero. So copy first, then register.
-# `hooklab.leftover_hooks(twin)` lists the hooks on a model. ([A thread about it](https://github.com/isl-org/MiDaS/issues/251))
+# With a method, `deepcopy` copies the method's object too, so your counter stays at 0:
+#
+# ```
+#                   original              copy
+# function hook     table ──► hook ◄───── table      one function, one list
+# method hook       table ──► counter     table ──► copied counter
+# ```
+#
+# So copy first, then register. `hooklab.leftover_hooks(twin)` lists the hooks on a model. ([A thread about
+# it](https://github.com/isl-org/MiDaS/issues/251))
 #
 # ### Replaced
 #
-# A hook belongs to an object, not to its name. Which of these leave the object in its place? The hook sits on a layer's weight.
+# A hook belongs to an object, not to its name. Below, a hook is registered on a layer's weight, and then the layer is
+# changed. Which of these changes keep the weight, and which replace it by another object?
 
 # %% tags=["field", "field-19"]
-# still_fires hooks a layer's weight, changes the layer, runs it and back, and tells whether the hook ran
+# still_fires hooks a layer's weight, changes the layer, runs it forward and
+# backward, and returns whether the hook ran
 fires = {
     "layer.double()": still_fires(lambda layer: layer.double()),
     "load_state_dict(…)": still_fires(load),
-    "load_state_dict(…, assign=True)": still_fires(lambda layer: load(layer, assign=True)),
+    "load_state_dict(…, assign=True)": still_fires(
+        lambda layer: load(layer, assign=True)
+    ),
     "layer.weight = nn.Parameter(…)": still_fires(replace_weight),
     "copy.deepcopy(layer)": still_fires(copy.deepcopy),
 }
@@ -104,13 +125,14 @@ for change, does in fires.items():
 assert list(fires.values()) == [True, True, False, False, False]
 
 # %% [markdown]
-# A *tensor's* hooks are not copied with it, a module's are: so a deep copy keeps the hooks of layers and loses those of
-# weights. ([A thread about it](https://github.com/pytorch/pytorch/issues/12603))
+# The hooks of a *module* are copied with it, those of a *tensor* aren't. So a deep copy keeps the hooks of its layers
+# and loses those of its weights. ([A thread about it](https://github.com/pytorch/pytorch/issues/12603))
 #
 # ## Files
 #
-# `torch.save(model)` writes the whole object, its hook tables too. A function is written by its name, and a local one, or
-# a lambda, has none that could be found again.
+# `torch.save(model)` writes the whole object, including its hook tables. A function is written as its name. A local
+# function or a lambda can't be found again by name:
+
 
 # %% tags=["field", "field-39"]
 def build():
@@ -128,143 +150,86 @@ print("its state dict:", error_of(saved_bytes, build().state_dict()))
 layer = nn.Linear(1, 1)
 layer.weight.register_hook(lambda grad: None)
 print("a lambda on its weight:", error_of(saved_bytes, layer))
-assert "local_hook" in message and error_of(saved_bytes, build().state_dict()) == "no error"
+assert (
+    "local_hook" in message
+    and error_of(saved_bytes, build().state_dict()) == "no error"
+)
 assert error_of(saved_bytes, layer) == "no error"  # a tensor's hooks are not written
 
 # %% [markdown]
-# The state dict has no hooks in it, and so no such trouble: save that one. A tensor's hooks are not written either; they are gone
-# without a word.
+# The state dict contains no hooks, so it has no such problem: save the state dict. The hooks of a tensor aren't
+# written either: they are lost without a warning.
 #
-# Worse than an error is a file that is written, and is far too large. A hook has put something on the module, and it travels along:
-# all of it, even if only one row was kept, for a row is a view into the memory of the whole. And if what was put there belongs to a
-# graph, not even a copy can be made:
+# A file that is far too large is worse than an error. If a hook has put a tensor on the module, the tensor is saved
+# along with it. Even if you kept only one row: a row is a view, and the whole memory behind it is saved. And if the
+# tensor is part of a graph, the model can't even be copied:
+
 
 # %% tags=["field", "field-38", "field-171"]
 def after_a_pass(keep):
-    """Return a model on which a hook, removed by now, has kept something."""
+    """Return a model on which a hook, removed by now, has stored something."""
+
+    def hook(module, args, output):
+        module.seen = keep(output)
+
     model = nn.Linear(4, 4)
-    with model.register_forward_hook(lambda module, args, output: setattr(module, "seen", keep(output))):
+    with model.register_forward_hook(hook):
         model(torch.ones(1000, 4))
     return model
 
 
-with_graph, detached, one_row = (
-    after_a_pass(keep) for keep in (lambda out: out, torch.detach, lambda out: out.detach()[:1])
-)
+with_graph = after_a_pass(lambda output: output)
+detached = after_a_pass(torch.detach)
+one_row = after_a_pass(lambda output: output.detach()[:1])
 message = error_of(copy.deepcopy, with_graph)
-print(message[:110])
-print("detached:", error_of(copy.deepcopy, detached))
-sizes = [saved_bytes(one) > 16000 for one in (nn.Linear(4, 4), detached, one_row)]
-print("more than 16000 bytes in the file: without, detached, one row of it:", sizes)
-assert "graph leaves) support the deepcopy protocol" in message and error_of(copy.deepcopy, detached) == "no error"
-assert sizes == [False, True, True]
+print("a copy with a graph:", message[:90])
+print("a copy, detached:   ", error_of(copy.deepcopy, detached))
+files = {"nothing": nn.Linear(4, 4), "the output": detached, "one row of it": one_row}
+sizes = {kept: saved_bytes(model) for kept, model in files.items()}
+for kept, size in sizes.items():
+    print(f"bytes in the file, if the hook stored {kept:<14} {size:>6,}")
+assert "graph leaves) support the deepcopy protocol" in message
+assert error_of(copy.deepcopy, detached) == "no error"
+assert sizes["nothing"] < 16000 < min(sizes["the output"], sizes["one row of it"])
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 11.1 · What does this model carry?
-# ●●○ · 6 minutes
+# ●●○ · 7 minutes
 #
-# A saved model is too large, and nobody knows why. Find every **tensor that sits on a module and is neither a parameter nor a
-# buffer**: return a dictionary from its dotted name (`"blocks.0.seen"`; on the model itself: `"seen"`) to the bytes of memory
-# that it keeps alive. A view keeps all of the memory that it looks into.
+# A saved model is too large, and you want to know why. Write `carried(model)`: find every **tensor that is an
+# attribute of a module and neither a parameter nor a buffer**. Return a dictionary from its dotted name
+# (`"blocks.0.seen"`, or `"seen"` on the model itself) to the number of bytes that it keeps in memory. A view keeps
+# all of the memory that it looks into.
 #
-# Tensors in lists or dictionaries need not be found. Change nothing.
+# You don't have to find tensors in lists or dictionaries. Change nothing.
 #
-# <details><summary>Hint: where is an attribute of a module?</summary>
+# <details><summary>Hint: where are the attributes of a module?</summary>
 #
-# In `vars(module)`. Parameters, buffers and submodules are in tables of their own there: `_parameters`, and so on.
+# In `vars(module)`. Parameters, buffers and submodules are in their own tables there: `_parameters`, and so on.
 # </details>
 # <details><summary>Hint: a row of 4 numbers, and 16000 bytes?</summary>
 #
-# `tensor.untyped_storage().nbytes()` is the memory behind a view.
+# `tensor.untyped_storage().nbytes()` is the size of the memory behind a view.
 # </details>
+
 
 # %% tags=["solution"]
 def carried(model: nn.Module) -> dict[str, int]:
-    """Return name -> bytes for every tensor on a module that is neither parameter nor buffer."""
+    """Return name -> bytes for each tensor that isn't a parameter or buffer."""
     ### BEGIN SOLUTION
     found = {}
     for place, module in model.named_modules():
         for name, value in vars(module).items():
             if isinstance(value, torch.Tensor):
-                found[f"{place}.{name}" if place else name] = value.untyped_storage().nbytes()
+                found[f"{place}.{name}" if place else name] = (
+                    value.untyped_storage().nbytes()
+                )
     return found
     ### END SOLUTION
 
+
 # %% tags=["check"]
 check("11.1", carried)
-
-# %% [markdown]
-# ## Loading has hooks of its own
-#
-# Your new model calls a layer `body`; the checkpoints of last year call it `fc`. Must everybody convert their files? A module
-# can do it while it loads. Four hooks stand around a state dict. Watch them, in the order in which they run:
-
-# %% tags=["field", "field-162", "hook-state-dict-pre", "hook-state-dict", "hook-load-state-dict-pre", "hook-load-state-dict-post"]
-def before_load(module, state_dict, prefix, metadata, strict, missing, unexpected, errors):
-    order.append("load pre")
-    for name in [name for name in state_dict if name.startswith(prefix + "fc.")]:
-        state_dict[prefix + "body." + name.removeprefix(prefix + "fc.")] = state_dict.pop(name)
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(2, 1)
-        self.register_state_dict_pre_hook(lambda module, prefix, keep_vars: order.append("save pre"))
-        self.register_state_dict_post_hook(lambda module, state, prefix, metadata: order.append("save post"))
-        self.register_load_state_dict_pre_hook(before_load)
-        self.register_load_state_dict_post_hook(lambda module, keys: order.append(f"load post: {keys.missing_keys}"))
-
-
-order, net = [], Net()
-net.state_dict()
-old = {"fc.weight": torch.tensor([[1.0, 2.0]]), "fc.bias": torch.tensor([3.0])}
-net.load_state_dict(old)
-
-print(order)
-print("loaded:", net.body.weight.tolist(), net.body.bias.tolist())
-assert order == ["save pre", "save post", "load pre", "load post: []"]
-assert net.body.weight.tolist() == [[1.0, 2.0]] and list(old) == ["fc.weight", "fc.bias"]
-
-# %% [markdown]
-# The pre-hook gets a copy of the caller's dictionary, and may rename, split or compute what is in it: the copy is what gets loaded, and
-# the caller's own keeps its names. Two things are easy to miss. **`prefix`**: inside a larger model, the keys of this module begin with
-# `"encoder."` or whatever it is called there. And **`strict`** keeps working: names are compared after the hook, so a file that
-# still lacks something is refused, and the error names it.
-
-# %% [markdown] tags=["exercise"]
-# ### Exercise 11.2 · Two layers become one
-# ●●○ · 7 minutes
-#
-# An old attention layer had two linear layers, `q` and `k`. The new one has a single layer `qk`, whose weight and bias are those of
-# `q` on top of those of `k` (some of these layers have no bias; `q` and `k` can have different heights). Put a hook on `module`, an attention layer of the new kind, so that
-# old and new checkpoints load, wherever in a model it stands. Return the handle. A checkpoint that lacks one half must fail as it does
-# without your hook: with an error that calls the other half by its name in the file (`q.weight`, say).
-#
-# <details><summary>Hint: it works alone, and not inside a larger model</summary>
-#
-# There the keys begin with `prefix`.
-# </details>
-# <details><summary>Hint: one half is missing, and the error is a KeyError</summary>
-#
-# Join the two only if both are there; else touch nothing, and the strict loading tells the names.
-# </details>
-
-# %% tags=["solution"]
-def accept_old_layout(module: nn.Module) -> RemovableHandle:
-    """Let the module load checkpoints with `q` and `k` into its `qk`; return the handle."""
-    ### BEGIN SOLUTION
-    def join(module, state_dict, prefix, *others):
-        for kind in ("weight", "bias"):
-            names = [f"{prefix}{half}.{kind}" for half in "qk"]
-            if all(name in state_dict for name in names):
-                state_dict[f"{prefix}qk.{kind}"] = torch.cat([state_dict.pop(name) for name in names])
-
-    return module.register_load_state_dict_pre_hook(join)
-    ### END SOLUTION
-
-# %% tags=["check"]
-check("11.2", accept_old_layout)
 
 # %% [markdown]
 # ## The compiler
@@ -274,6 +239,7 @@ check("11.2", accept_old_layout)
 
 # %%
 predict("11.b")
+
 
 # %% tags=["predict"]
 def sevens(module, args, output):
@@ -300,7 +266,7 @@ assert late == [False, True, False, True], (
 )
 
 # %% [markdown]
-# `torch.compiler.reset()` forgets every graph, so the next call records again:
+# `torch.compiler.reset()` discards every graph, so the next call records a new one:
 
 # %%
 torch.compiler.reset()
@@ -310,11 +276,12 @@ print("after a reset:", after_reset, "  after remove():", compiled(one).item() =
 assert after_reset and compiled(one).item() != 7
 
 # %% [markdown] tags=["field", "field-57"]
-# So register **before** the first compiled call, or call `torch.compiler.reset()` afterwards. If you remove a
-# hook that was recorded, torch notices, and records again. ([A thread about it](https://github.com/pytorch/pytorch/issues/117758))
+# So register the hook **before** the first compiled call, or call `torch.compiler.reset()` afterwards. Removing is
+# safe: PyTorch notices that a recorded hook is gone, and records again. ([A thread about
+# it](https://github.com/pytorch/pytorch/issues/117758))
 #
-# `hooklab` does it differently. While a block of `capture`, `edit` or `monitor` is open, compiled models run eagerly, so every hook
-# runs, no matter when it was registered. Afterwards, the recorded graphs are used again.
+# `hooklab` avoids the question. While a `capture`, `edit` or `monitor` block is open, compiled models run eagerly, so
+# every hook runs, early or late. When the block ends, the recorded graphs are used again.
 
 # %%
 with hooklab.capture(compiled, "0") as seen:
@@ -324,19 +291,21 @@ assert torch.equal(seen["0"], expected.detach()) and hooklab.leftover_hooks(mode
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 11.3 · A hook that the compiler sees
-# ●●○ · 4 minutes
+# ●●○ · 5 minutes
 #
-# `compiled` has been made by `torch.compile` and has been called already. Put `hook`, a forward hook, on the layer called `name`, so
-# that it runs in the next compiled call. The name `""` means the whole model. Return the handle.
+# Write `hook_compiled(compiled, name, hook)`. `compiled` comes from `torch.compile` and has been called before.
+# Register `hook` as a forward hook on the submodule called `name` (`""` is the whole model), make sure that the next
+# compiled call runs it, and return the handle.
 #
-# <details><summary>Hint: where is the layer?</summary>
+# <details><summary>Hint: how do I find the layer?</summary>
 #
-# `compiled.get_submodule(name)` finds it: a compiled model hands on what it does not have.
+# `compiled.get_submodule(name)`: a compiled model passes attribute look-ups on to the original.
 # </details>
-# <details><summary>Hint: the hook is there, and never runs</summary>
+# <details><summary>Hint: my hook is registered, but never runs</summary>
 #
-# What was recorded before it came is what runs. How is it forgotten?
+# The call runs a graph that was recorded earlier. How do you discard it?
 # </details>
+
 
 # %% tags=["solution"]
 def hook_compiled(compiled: nn.Module, name: str, hook) -> RemovableHandle:
@@ -347,20 +316,24 @@ def hook_compiled(compiled: nn.Module, name: str, hook) -> RemovableHandle:
     return handle
     ### END SOLUTION
 
+
 # %% tags=["check"]
 check("11.3", hook_compiled)
 
 # %% [markdown]
 # ## It fires twice
 #
-# **Activation checkpointing** saves memory: it forgets what is inside a block, and runs the block again in the backward. Hooks inside run
-# again, too.
+# **Activation checkpointing** saves memory: it doesn't keep the values inside a block, and runs the block again in
+# the backward pass. So hooks inside run again, too. But not all of them:
+
 
 # %% tags=["field", "field-147"]
 def runs(remove=False, **options):
     block, ran = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)), []
     handles = [
-        layer.register_forward_hook(lambda module, args, output, name=name: ran.append(name))
+        layer.register_forward_hook(
+            lambda module, args, output, name=name: ran.append(name)
+        )
         for name, layer in block.named_children()
     ]
     y = checkpoint(block, torch.ones(1, 2, requires_grad=True), **options)
@@ -378,17 +351,23 @@ assert runs(use_reentrant=True) == "0 1 2 backward 0 1 2"
 assert runs(remove=True, use_reentrant=False) == "0 1 2 backward"
 
 # %% [markdown]
-# Today's way stops as soon as it has what the backward needs: the last layer's output is no part of that (**early stop**). So a
-# counter counts some layers twice and others once, a list of activations holds most of them twice, and memory that you wanted
-# to save is held by your list. The second pass runs inside `backward()`. So a hook that only looks belongs in a `with` block that ends
-# before `backward()`; one that changes an output has to stay, since both passes must compute the same.
+# Today's way stops as soon as it has every value that the backward pass needs, and the last layer's output isn't
+# among them (**early stop**). So a counter counts some layers twice and others once. A list of activations holds most
+# of them twice, and keeps the memory that you wanted to save.
+#
+# The second run happens inside `backward()`. So if a hook only reads, register it in a `with` block that ends before
+# `backward()`. If it changes an output, it has to stay: both runs must compute the same.
 #
 # ## Several processes
 #
-# Large models are trained by many processes, each with a copy of the model and a part of the batch. They average their gradients before
-# each step. `DistributedDataParallel`, DDP, does that, and it does it **with hooks**. Two processes are enough to see
-# everything. Here is a whole program for them. `init_process_group` makes them known to each other, and `"gloo"` is what carries messages
-# between CPUs. Each process has a number, its **rank**: process 0 has the data 1, process 1 has the data 3, so these are also their gradients.
+# Large models are trained by many processes. Each has a copy of the model and a part of the batch, and before each
+# step they average their gradients. `DistributedDataParallel`, or DDP, does this **with hooks**. Two processes are
+# enough to see how.
+#
+# Below is a whole program for them. `init_process_group` connects the processes, and `"gloo"` carries messages
+# between CPUs. Each process has a number, its **rank**. Process 0 has the data 1 and process 1 has the data 3, so
+# these are also their gradients.
+
 
 # %%
 def two_gradients():
@@ -396,13 +375,21 @@ def two_gradients():
     rank = dist.get_rank()
     model = DistributedDataParallel(nn.Linear(1, 1, bias=False))
     weight, seen = model.module.weight, {}
-    weight.register_hook(lambda grad: seen.update(tensor_hook=grad.item()))
-    weight.register_post_accumulate_grad_hook(lambda p: seen.update(post_accumulate=p.grad.item()))
+
+    def tensor_hook(grad):
+        seen["tensor hook"] = grad.item()
+
+    def post_accumulate(parameter):
+        seen["post-accumulate hook"] = parameter.grad.item()
+
+    weight.register_hook(tensor_hook)
+    weight.register_post_accumulate_grad_hook(post_accumulate)
     model(torch.tensor([[1.0 + 2.0 * rank]])).sum().backward()
-    print(f"rank {rank} of {dist.get_world_size()} has run backward: p.grad = {weight.grad.item()}")
-    del model  # before the group that it talks through (why: behind the recap)
+    print(f"rank {rank} of {dist.get_world_size()}: p.grad = {weight.grad.item()}")
+    del model  # before its process group (the reason comes after the recap)
     dist.destroy_process_group()
     return seen
+
 
 # %%
 predict("11.c")
@@ -415,60 +402,41 @@ print("process 1 saw", both[1])
 
 # %%
 reveal("11.c", list(both[0].values()))
-assert both[0] == {"tensor_hook": 1.0, "post_accumulate": 1.0}, (
+assert list(both[0].values()) == [1.0, 1.0], (
     "With the page's data, both hooks of process 0 see 1."
 )
-assert both[1] == {"tensor_hook": 3.0, "post_accumulate": 3.0}, (
+assert list(both[1].values()) == [3.0, 3.0], (
     "With the page's data, both hooks of process 1 see 3."
 )
 
+# %% tags=["figure", "folded"]
+print("What came out:")
+figure = figures.under_ddp(both)
+plt.show()
+
 # %% [markdown] tags=["field", "field-164"]
-# How does DDP know when to average? It puts the parameters into **buckets**, groups whose gradients are sent together. With a hook
-# on the node that writes a parameter's `.grad`, it waits until all gradients of a bucket are there; then it averages the
-# bucket. (So a logger on rank 0 knows its own part of the batch.)
+# *What to see:* time goes from left to right, one row per process. Only after your hooks do the processes meet.
 #
-# `launch` has written the function into a script and started it twice. `torchrun` is PyTorch's own program for this: in a terminal, in the
-# folder of a script that ends in `two_gradients()`, say
+# How does DDP know when to average? It divides the parameters into **buckets**, groups whose gradients are sent
+# together. It has its own hook on the node that writes a parameter's `.grad`. Once all gradients of a bucket are
+# there, it averages the bucket. (So a logger on rank 0 sees only its part of the batch.)
+#
+# `launch` writes the function into a script and starts it twice. In a terminal you'd use `torchrun`, PyTorch's own
+# program for this. In the folder of a script that ends with `two_gradients()`:
 #
 # ```bash
 # torchrun --standalone --nproc-per-node 2 two_gradients.py
 # ```
-#
-# Here the lesson runs `torchrun` for you (it takes some seconds, for each process is a new Python):
-
-# %%
-print(by_torchrun(two_gradients))
-
-# %% [markdown]
-# Several processes can fail in a way that one cannot: **some wait for one that does not come**, and nothing happens, for half an hour by
-# default. `launch` has a time limit; it ends all of them when one has failed, and shows what each said. Here process 1 takes another way through
-# the program than process 0, as happens with an `if rank == 0:` around too much:
-
-# %% tags=["field", "field-168"]
-def only_one_talks():
-    dist.init_process_group("gloo")
-    if dist.get_rank() == 0:
-        dist.all_reduce(torch.ones(1))  # waits for everybody
-    else:
-        raise SystemExit("process 1 had nothing to say")
-
-
-try:
-    launch(only_one_talks)
-except ProcessesFailed as error:
-    failed = error
-
-print("process 1:", failed.outputs[1].strip())
-print("process 0 was at:", next(line.strip() for line in failed.outputs[0].splitlines() if "waits" in line))
-assert 0 not in failed.ends  # neither ended well
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 11.4 · Mend it: the gradient of everybody
-# ●●○ · 6 minutes
+# ●●○ · 8 minutes
 #
-# Every process should return the gradient that the optimizer will use, as a list: the average over **all** processes, whatever their number.
-# Process 0 has the data `[[1, 2]]`, process 1 has `[[2, 4]]`, and so on: that line is right. This program returns something else, if
-# anything. Mend it; what it returns has the shape of the weight, such as `[[1.0, 2.0]]`.
+# Write `everybodys_gradient()`. Every process should return the gradient that the optimizer will use: the average
+# over **all** processes, however many there are, as a list shaped like the weight, such as `[[1.0, 2.0]]`.
+#
+# Process 0 has the data `[[1, 2]]`, process 1 has `[[2, 4]]`, and so on; that line is right. But the program below
+# returns something else, or nothing at all. Fix it.
 #
 # ```python
 # def everybodys_gradient():
@@ -484,17 +452,18 @@ assert 0 not in failed.ends  # neither ended well
 #     return seen[0].tolist()
 # ```
 #
-# The function must be whole: it runs in new processes, which know `torch`, `dist`, `nn`, `DistributedDataParallel` and `hooklab`,
-# and nothing else of this notebook.
+# Your function runs in new processes. They know `torch`, `dist`, `nn`, `DistributedDataParallel` and `hooklab`, and
+# nothing else of this notebook.
 #
 # <details><summary>Hint: "Connection closed by peer", "Read error"</summary>
 #
-# One process waits for another one in `backward()`. Who does not call it?
+# One process waits for the other in `backward()`. Which one doesn't call it?
 # </details>
 # <details><summary>Hint: each process returns something else</summary>
 #
-# A hook on the weight sees the gradient of this process. Where is the average, and when?
+# A hook on the weight sees the gradient of its own process. Where is the average, and when?
 # </details>
+
 
 # %% tags=["solution"]
 def everybodys_gradient():
@@ -510,17 +479,21 @@ def everybodys_gradient():
     return gradient
     ### END SOLUTION
 
+
 # %% tags=["check"]
 check("11.4", everybodys_gradient)
 
 # %% [markdown]
 # ## The hook between the processes
 #
-# What travels between processes is the gradient of every parameter, in every step, and often the wire is what everybody waits for. One more
-# hook decides what is sent: `register_comm_hook(state, hook)`. It is called for each bucket, **instead of** the average;
-# `bucket.buffer()` is its gradients in one row. What it returns is a `Future`: it stands for a tensor that is still on its way.
-# `future.then(f)` is another one, of what `f` makes when the first is there; `f` gets the future itself, and asks it for its `.value()`.
-# (The hook's second argument must be called `bucket`; DDP asks for the name.)
+# In every step, the processes exchange the gradient of every parameter, and often they spend most of their time
+# waiting for it. One more kind of hook decides what is sent: `register_comm_hook(state, hook)`. DDP calls the hook
+# for each bucket **instead of** averaging. `bucket.buffer()` holds the gradients of the bucket in one row.
+#
+# The hook returns a `Future`: a value that isn't there yet. `future.then(f)` returns another `Future`. Its value is
+# what `f` returns, and `f` runs when the first value is there: it receives the first `Future` and reads its
+# `.value()`. (The hook's second argument must be called `bucket`: DDP checks the name.)
+
 
 # %% tags=["hook-ddp-comm"]
 def by_hand(state, bucket):
@@ -543,12 +516,14 @@ assert averages == [2.0, 2.0]
 # %% [markdown]
 # ### A hundredth of the gradient
 #
-# Let us be brutal: the network that reads digits has 3,818 numbers in its gradient; send the 38 largest, with their places, and
-# set the others to zero. Or do the same, and **keep what was not sent** and add it to the next gradient: **error feedback**.
+# Now let's be brutal. The gradient of the network that reads digits has 3,818 numbers. Send only the 38 largest, with
+# their places, and set the others to zero. Or do the same, but **keep what wasn't sent** and add it to the next
+# gradient: this is **error feedback**.
+
 
 # %%
 def largest(values, share):
-    """Return the largest numbers of a gradient with their places, in one tensor of two rows."""
+    """Return the largest numbers of a gradient and their places, as two rows."""
     places = values.abs().topk(round(share * values.numel())).indices
     return torch.stack([places.float(), values[places]])
 
@@ -572,9 +547,14 @@ def compressing(share, feedback, sent):
         sent.add_(mine != 0)
         parts = [torch.empty_like(message) for _ in range(dist.get_world_size())]
         arrived = dist.all_gather(parts, message, async_op=True).get_future()
-        return arrived.then(lambda done: torch.stack([unpacked(part, wanted.numel()) for part in parts]).mean(dim=0))
+        return arrived.then(
+            lambda done: torch.stack(
+                [unpacked(part, wanted.numel()) for part in parts]
+            ).mean(dim=0)
+        )
 
     return hook
+
 
 # %%
 def three_ways():
@@ -582,12 +562,20 @@ def three_ways():
 
     dist.init_process_group("gloo")
     came = {}
-    for way, feedback in {"all": None, "1 % with feedback": True, "1 % without": False}.items():
+    for way, feedback in {
+        "all": None,
+        "1 % with feedback": True,
+        "1 % without": False,
+    }.items():
         sent = torch.zeros(NUMBERS)
         # five epochs with DDP and this hook; returns the accuracy after each
-        came[way] = train(None if way == "all" else compressing(0.01, feedback, sent)), sent
+        came[way] = (
+            train(None if way == "all" else compressing(0.01, feedback, sent)),
+            sent,
+        )
     dist.destroy_process_group()
     return came
+
 
 # %%
 predict("11.d")
@@ -628,71 +616,76 @@ assert (
 ), "With the page's share of 0.01, a message is 304 bytes long."
 
 # %% [markdown]
-# 38 numbers and their places are 304 bytes, a fiftieth of 15,272. In small, with eight numbers, of which two are sent in each
-# step:
+# 38 numbers with their places are 304 bytes, a fiftieth of 15,272. Here is the same on a small scale: eight numbers,
+# and two of them are sent in each step.
 
 # %% tags=["explorer"]
 what_is_owed()
 
 # %% [markdown]
-# A small gradient that points the same way again and again adds up until it is sent: it comes late, or still waits at the end,
-# and nothing is lost. Number 8 turns its sign in each step, and the memory finds out that there is nothing to send. So a
-# compression that is far off in *every* step is good enough, and one line is what it takes.
+# If a small gradient points in the same direction again and again, it adds up until it is sent. It arrives late, or
+# is still waiting at the end, but nothing is lost. Number 8 changes its sign in each step; it cancels out in the
+# memory, and nothing needs to be sent. So a compression that is far off in *every single* step can be good enough,
+# and all it takes is one line.
 
 # %% [markdown] tags=["recap"]
 # ## Recap
 #
-# A hook belongs to an object, and runs where that object is called. Copies, files, compilers and launchers make other objects, or call
-# other ones.
+# A hook belongs to an object, and runs where that object is called. Copies, files, compilers and launchers create
+# other objects, or call other objects.
 #
 # | what happens to the model | what happens to the hook |
 # |---|---|
-# | `copy.deepcopy` | modules keep theirs: functions are shared, methods get a copied object; tensors lose theirs (↓ and so do optimizers) |
+# | `copy.deepcopy` | modules keep theirs: functions are shared, a method's object is copied; tensors lose theirs (↓ and so do optimizers) |
 # | a layer or parameter is replaced, `assign=True` | it stays on the old object |
-# | `torch.save(model)` | a local function or lambda: an error; tensor hooks: gone; what a hook has put on a module is in the file |
-# | `load_state_dict` | stays; and state dicts have hooks of their own |
-# | `torch.compile` | it runs if it was there when the graph was recorded: at the first call, after a reset, for a new batch size; on the compiled module itself it always does |
-# | checkpointing | runs again in the backward |
-# | DDP | runs in each process, with that process's values and gradients; the average comes after all of your hooks |
+# | `torch.save(model)` | a local function or lambda raises an error; tensor hooks are lost; what a hook has put on a module is in the file |
+# | `load_state_dict` | it stays (↓ and state dicts have their own hooks) |
+# | `torch.compile` | it runs if it was there when the graph was recorded: at the first call, after a reset, for a new batch size; on the compiled module itself it always runs |
+# | checkpointing | it runs again in the backward pass |
+# | DDP | it runs in each process, with that process's values and gradients; the average comes after all of your hooks |
 #
 # | term | 中文 | in a sentence |
 # |---|---|---|
 # | state dict | 状态字典 | the names and tensors that a module saves and loads |
-# | ↓ graph break | 图中断 | where the compiler's recording has to stop and start anew |
-# | activation checkpointing | 激活检查点 | forget what is inside a block, run it again in the backward |
+# | ↓ graph break | 图中断 | where the compiler has to stop recording and start again |
+# | activation checkpointing | 激活检查点 | don't keep what is inside a block, and run it again in the backward pass |
 # | rank | 进程序号 | the number of a process among those that train together |
 # | bucket | 梯度桶 | parameters whose gradients are sent together |
-# | communication hook | 通信钩子 | decides what is sent between processes, and what becomes of it |
+# | communication hook | 通信钩子 | decides what is sent between processes, and what happens to it |
 # | error feedback | 误差反馈 | what a compression leaves out is added to the next gradient |
 #
-# (↓ is shown below, in "If you want more".)
+# (↓ is shown below, in "If you want more".) PyTorch's own page on the hooks between processes is [DDP communication
+# hooks](https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html).
 
 # %% [markdown] tags=["quiz"]
 # ### Three questions
 #
-# **1.** You deep-copy a model as a teacher (an average of the student). Your logger now shows each layer twice in a step. Why?
+# **1.** You deep-copy a model as a teacher (an average of the student). Now your logger shows each layer twice per
+# step. Why?
 #
 # <details><summary>Answer</summary>
 #
-# The teacher's layers have the hooks as well, and the same function, which writes into the same log. Copy first, or remove them
-# from the copy; `hooklab.leftover_hooks` lists them.
+# The teacher's layers have the same hook function, and it writes into the same log. Copy first and register
+# afterwards, or remove the hooks from the copy; `hooklab.leftover_hooks` lists them.
 # </details>
 #
-# **2.** A colleague clips each gradient in a tensor hook, and trains with DDP on eight GPUs. With one GPU and the whole batch the result
-# differs. Why?
+# **2.** A colleague clips each gradient in a tensor hook and trains with DDP on eight GPUs. On one GPU, with the
+# whole batch, the result differs. Why?
 #
 # <details><summary>Answer</summary>
 #
-# The hook clips each process's gradient, and the average of clipped gradients is not the clipped average. Clip after `backward()`.
+# The hook clips each process's own gradient, and the average of clipped gradients isn't the clipped average. Clip
+# after `backward()`.
 # </details>
 #
-# **3.** You add a hook to a running service with a compiled model, to see an activation. For most requests nothing comes, and there
-# is no error.
+# **3.** A service runs a compiled model. You register a hook to see an activation. For most requests it stays silent,
+# and there is no error. Why?
 #
 # <details><summary>Answer</summary>
 #
-# The graphs that were recorded before don't know the hook; one that is recorded later, for a new batch size, does. Call
-# `torch.compiler.reset()`, and the next call records everything again; or open a `hooklab.capture`, in which the model runs eagerly.
+# Graphs recorded before you registered the hook don't contain it; a graph recorded later, for a new batch size, does.
+# Call `torch.compiler.reset()`, so that the next call records a new one. Or open a `hooklab.capture` block, in which
+# the model runs eagerly.
 # </details>
 
 # %%
@@ -701,29 +694,167 @@ progress(11)
 # %% [markdown]
 # ## If you want more
 
+# %% [markdown]
+# ### Loading has its own hooks
+#
+# Your new model calls a layer `body`; last year's checkpoints call it `fc`. Instead of converting all files, let the
+# module rename the keys while it loads. There are four hooks around a state dict. Here they are in the order in which
+# they run:
+
+
+# %% tags=["field", "field-162", "hook-state-dict-pre", "hook-state-dict", "hook-load-state-dict-pre", "hook-load-state-dict-post"]
+def before_load(module, state_dict, prefix, *others):
+    order.append("load pre")
+    old, new = prefix + "fc.", prefix + "body."
+    for name in [name for name in state_dict if name.startswith(old)]:
+        state_dict[new + name.removeprefix(old)] = state_dict.pop(name)
+
+
+def write(word):
+    return lambda module, *others: order.append(word)
+
+
+def after_load(module, keys):
+    order.append(f"load post: {keys.missing_keys}")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(2, 1)
+        self.register_state_dict_pre_hook(write("save pre"))
+        self.register_state_dict_post_hook(write("save post"))
+        self.register_load_state_dict_pre_hook(before_load)
+        self.register_load_state_dict_post_hook(after_load)
+
+
+order, net = [], Net()
+net.state_dict()
+old = {"fc.weight": torch.tensor([[1.0, 2.0]]), "fc.bias": torch.tensor([3.0])}
+net.load_state_dict(old)
+
+print(order)
+print("loaded:", net.body.weight.tolist(), net.body.bias.tolist())
+assert order == ["save pre", "save post", "load pre", "load post: []"]
+assert net.body.weight.tolist() == [[1.0, 2.0]]
+assert list(old) == ["fc.weight", "fc.bias"]
+
+# %% [markdown]
+# The pre-hook receives a copy of the caller's dictionary. It may rename, split or compute its entries: the copy is
+# loaded, and the caller's dictionary stays unchanged. Two things are easy to miss:
+#
+# - **`prefix`**: inside a larger model, this module's keys start with `"encoder."`, or whatever the module is called
+#   there.
+# - **`strict`** still works: names are compared after the hook has run. If something is missing, loading fails, and
+#   the error names it.
+
+# %% [markdown] tags=["exercise"]
+# ### Exercise 11.2 · Two layers become one
+# ●●○ · 8 minutes
+#
+# An old attention layer had two linear layers, `q` and `k`. The new one has a single layer `qk`: its weight is the
+# weight of `q` on top of that of `k`, and the same for the bias. (Some of these layers have no bias, and `q` and `k`
+# can have different heights.)
+#
+# Write `accept_old_layout(module)`. Register a hook on `module`, a new attention layer, so that old and new
+# checkpoints load, wherever in a model the layer is. Return the handle. If one half is missing, loading fails as it
+# would without your hook, with an error that names the other half as it is in the file (`q.weight`, say).
+#
+# <details><summary>Hint: it works alone, but not inside a larger model</summary>
+#
+# There the keys start with `prefix`.
+# </details>
+# <details><summary>Hint: one half is missing, and I get a KeyError</summary>
+#
+# Join the two only if both are there. Otherwise change nothing: strict loading then reports the names.
+# </details>
+
+
+# %% tags=["solution"]
+def accept_old_layout(module: nn.Module) -> RemovableHandle:
+    """Let the module load `q` and `k` into its `qk`; return the handle."""
+
+    ### BEGIN SOLUTION
+    def join(module, state_dict, prefix, *others):
+        for kind in ("weight", "bias"):
+            names = [f"{prefix}{half}.{kind}" for half in "qk"]
+            if all(name in state_dict for name in names):
+                state_dict[f"{prefix}qk.{kind}"] = torch.cat(
+                    [state_dict.pop(name) for name in names]
+                )
+
+    return module.register_load_state_dict_pre_hook(join)
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("11.2", accept_old_layout)
+
+# %% [markdown]
+# ### Started by torchrun
+#
+# Here the lesson runs `torchrun` for you. It takes some seconds, because each process is a new Python:
+
+# %%
+print(by_torchrun(two_gradients))
+
+# %% [markdown]
+# ### Waiting for a process that doesn't come
+#
+# Several processes can fail in a way that one can't: **some wait for one that never comes**, and nothing happens, for
+# half an hour by default. `launch` has a time limit. If one process fails, it ends all of them, and shows what each
+# has printed. Here process 1 takes another path than process 0, as happens if too much code is inside an `if rank ==
+# 0:`.
+
+
+# %% tags=["field", "field-168"]
+def only_one_talks():
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 0:
+        dist.all_reduce(torch.ones(1))  # waits for all processes
+    else:
+        raise SystemExit("process 1 had nothing to say")
+
+
+try:
+    launch(only_one_talks)
+except ProcessesFailed as error:
+    failed = error
+
+lines = failed.outputs[0].splitlines()
+print("process 1:", failed.outputs[1].strip())
+print("process 0 was at:", next(line.strip() for line in lines if "waits" in line))
+assert 0 not in failed.ends  # neither ended well
+
 # %% [markdown] tags=["exercise"]
 # ### Exercise 11.5 · A memory for any compression
-# ●●● · 15 minutes
+# ●●● · 20 minutes
 #
-# Write the comm hook for any compression. `pack(values)` makes a message of a bucket's gradients in one row, `unpack(message, size)` makes
-# such a row, of `size` numbers, of a message; what `gather(message)` returns is a `Future` of the list of all processes' messages. Return the hook: its result is a
-# `Future` of the mean of what was sent, and what was not sent is remembered.
+# Write `with_memory(pack, unpack, gather)`. It returns a comm hook that adds a memory to any compression:
 #
-# One thing that `compressing` does not think of: after its first step, DDP puts the parameters into **other buckets, in another order**. So
-# remember the error of each *parameter*. `bucket.parameters()` lists them in the order of the buffer.
+# - `pack(values)` turns a bucket's gradients, in one row, into a message;
+# - `unpack(message, size)` turns a message back into a row of `size` numbers;
+# - `gather(message)` returns a `Future` of the list of all processes' messages.
+#
+# The hook returns a `Future` of the mean of what all processes sent, and remembers what this process didn't send.
+#
+# `compressing` above ignores one thing: after its first step, DDP puts the parameters into **other buckets, in
+# another order**. So remember the error of each *parameter*. `bucket.parameters()` lists them in the order of the
+# buffer.
 #
 # <details><summary>Hint: the future</summary>
 #
-# `gather(message).then(function)`: the function gets the future itself, and `.value()` is the list.
+# `gather(message).then(function)`: the function receives the Future itself, and its `.value()` is the list.
 # </details>
 # <details><summary>Hint: from a buffer to its parameters and back</summary>
 #
 # `buffer.split([p.numel() for p in bucket.parameters()])`, and `torch.cat`.
 # </details>
 
+
 # %% tags=["solution"]
 def with_memory(pack, unpack, gather):
-    """Return a comm hook that compresses with pack and unpack, and adds what it has not sent to the next gradient."""
+    """Return a comm hook that remembers what pack and unpack lose."""
     ### BEGIN SOLUTION
     kept = {}
 
@@ -733,15 +864,21 @@ def with_memory(pack, unpack, gather):
         wanted = bucket.buffer() + torch.cat(old)
         message = pack(wanted)
         left = wanted - unpack(message, wanted.numel())
-        kept.update(zip(parameters, left.split([one.numel() for one in parameters]), strict=True))
+        kept.update(
+            zip(
+                parameters, left.split([one.numel() for one in parameters]), strict=True
+            )
+        )
 
         def mean(done):
-            return torch.stack([unpack(one, wanted.numel()) for one in done.value()]).mean(dim=0)
+            rows = [unpack(one, wanted.numel()) for one in done.value()]
+            return torch.stack(rows).mean(dim=0)
 
         return gather(message).then(mean)
 
     return hook
     ### END SOLUTION
+
 
 # %% tags=["check"]
 check("11.5", with_memory)
@@ -749,15 +886,19 @@ check("11.5", with_memory)
 # %% [markdown]
 # ### hooklab in each process
 #
-# Each process has its own model and its own part of the batch, and so its own captured values. `edit` in one process is not known to the others.
-# `ManifoldMixup` asks for a generator with the same seed in each: they must agree on layer and λ, while each mixes its own examples.
+# Each process has its own model and its own part of the batch, so it captures its own values. An `edit` in one
+# process doesn't affect the others. `ManifoldMixup` needs a generator with the same seed in each process: they must
+# agree on the layer and on λ, while each mixes its own examples.
+
 
 # %%
 def tools():
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(2, 3, bias=False), nn.Linear(3, 2, bias=False)))
+    model = DistributedDataParallel(
+        nn.Sequential(nn.Linear(2, 3, bias=False), nn.Linear(3, 2, bias=False))
+    )
     x, y = torch.full((4, 2), rank + 1.0), torch.tensor([0, 1, 0, 1])
     refused = ""
     try:
@@ -765,26 +906,49 @@ def tools():
             pass
     except RuntimeError as error:
         refused = str(error).split(":")[0]
-    mix = hooklab.ManifoldMixup(model.module, ["0"], generator=torch.Generator().manual_seed(5))
-    with mix(x, y) as mixed, hooklab.monitor(model.module) as health, hooklab.capture(model.module, "0", grads=True) as seen:
+    mix = hooklab.ManifoldMixup(
+        model.module, ["0"], generator=torch.Generator().manual_seed(5)
+    )
+    with (
+        mix(x, y) as mixed,
+        hooklab.monitor(model.module) as health,
+        hooklab.capture(model.module, "0", grads=True) as seen,
+    ):
         model(mixed.x).sum().backward()
     first = seen["0"] / (rank + 1)
-    return refused, mixed.layer, mixed.lam, first, seen.grad("0"), model.module[0].weight.grad, health.steps
+    return (
+        refused,
+        mixed.layer,
+        mixed.lam,
+        first,
+        seen.grad("0"),
+        model.module[0].weight.grad,
+        health.steps,
+    )
 
 
 (refused, *zero), (_, *one) = launch(tools)
 print("without a generator:", refused)
-print("the same layer and λ:", zero[:2] == one[:2], "  each its own activations:", torch.allclose(zero[2], one[2]))
+print(
+    "the same layer and λ:",
+    zero[:2] == one[:2],
+    "  each its own activations:",
+    torch.allclose(zero[2], one[2]),
+)
 print("the same averaged gradient:", torch.equal(zero[4], one[4]))
 assert refused.startswith("several processes must agree") and zero[:2] == one[:2]
-assert torch.allclose(zero[2], one[2]) and torch.equal(zero[4], one[4])  # x is twice as large in process 1
+assert torch.allclose(zero[2], one[2]) and torch.equal(
+    zero[4], one[4]
+)  # x is twice as large in process 1
 assert zero[5] == one[5] == [0]
 
 # %% [markdown]
 # ### What a smaller message costs
 #
-# Half precision, and **PowerSGD**, which sends two thin matrices whose product is near the gradient: for the digits network, how many
-# bytes does one process hand over, and how far off is the average? (How often they travel depends on the wiring and the algorithm.)
+# Two other compressions are half precision and **PowerSGD**, which sends two thin matrices whose product is close to
+# the gradient. For the digits network: how many bytes does one process pass on, and how far off is the average? (How
+# many times they travel over the network depends on the wiring and the algorithm.)
+
 
 # %% tags=["hook-ddp-comm"]
 def half_precision(state, bucket):
@@ -793,7 +957,7 @@ def half_precision(state, bucket):
 
 
 def gradient_with(hook, state=None, steps=1):
-    """Return one gradient of the digits network, averaged with this hook, and the bytes handed over for it."""
+    """Return a gradient averaged with this hook, and the bytes sent for it."""
     from hooklab.course.digits import DigitsCNN, digits
     from hooklab.course.lesson11.helpers import counting_bytes
 
@@ -805,7 +969,9 @@ def gradient_with(hook, state=None, steps=1):
         model.zero_grad()
         with counting_bytes() as counted:
             mine = slice(32 * rank, 32 * rank + 32)
-            nn.functional.cross_entropy(model(data.train_images[mine]), data.train_labels[mine]).backward()
+            nn.functional.cross_entropy(
+                model(data.train_images[mine]), data.train_labels[mine]
+            ).backward()
     return torch.cat([one.grad.flatten() for one in model.parameters()]), sum(counted)
 
 
@@ -813,17 +979,36 @@ def four_ways():
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
 
     dist.init_process_group("gloo")
-    state = power.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2, use_error_feedback=False)
+    state = power.PowerSGDState(
+        None,
+        matrix_approximation_rank=1,
+        start_powerSGD_iter=2,
+        use_error_feedback=False,
+    )
     plain, _ = gradient_with(None)
-    ways = {"by hand": (by_hand,), "float16": (half_precision,), "PowerSGD, rank 1": (power.powerSGD_hook, state, 3)}
+    ways = {
+        "by hand": (by_hand,),
+        "float16": (half_precision,),
+        "PowerSGD, rank 1": (power.powerSGD_hook, state, 3),
+    }
     came = {name: gradient_with(*way) for name, way in ways.items()}
     dist.destroy_process_group()
-    return {name: (count, ((got - plain).norm() / plain.norm()).item()) for name, (got, count) in came.items()}
+    return {
+        name: (count, ((got - plain).norm() / plain.norm()).item())
+        for name, (got, count) in came.items()
+    }
+
 
 # %%
 came, _ = launch(four_ways, by_hand, half_precision, gradient_with)
 for name, (count, error) in came.items():
-    how_far = "exact" if error < 1e-6 else "off by less than a thousandth" if error < 1e-3 else "off by more than a tenth"
+    how_far = (
+        "exact"
+        if error < 1e-6
+        else "off by less than a thousandth"
+        if error < 1e-3
+        else "off by more than a tenth"
+    )
     print(f"{name:<18}{count:>7,} bytes a step   {how_far}")
 assert came["by hand"][0] == 3818 * 4 and came["float16"][0] == 3818 * 2
 assert came["by hand"][1] < 1e-6 < came["float16"][1] < 1e-3
@@ -832,8 +1017,9 @@ assert came["PowerSGD, rank 1"][0] < 3818 and 0.1 < came["PowerSGD, rank 1"][1] 
 # %% [markdown]
 # ### "KeyError: 'bucket'"
 #
-# Three errors of comm hooks: the second argument has another name, what comes back is no `Future`, and a second hook on one model.
-# (One process is enough to see them.)
+# Three errors of comm hooks: the second argument has another name; the hook doesn't return a `Future`; a second hook
+# on one model. (One process is enough to see them.)
+
 
 # %% tags=["field", "field-163"]
 def three_mistakes():
@@ -852,25 +1038,34 @@ def three_mistakes():
         model(torch.ones(1, 1)).sum().backward()
 
     dist.init_process_group("gloo")
-    return [error_of(train_with, *hooks) for hooks in ((other_name,), (no_future,), (no_future, no_future))]
+    return [
+        error_of(train_with, *hooks)
+        for hooks in ((other_name,), (no_future,), (no_future, no_future))
+    ]
 
 
 name, kind, second = launch(three_mistakes, processes=1)[0]
 print(name, kind[:37] + " …", second, sep="\n")
-assert name == "KeyError: 'bucket'" and "Unable to cast Python instance" in kind and "can only be called once" in second
+assert (
+    name == "KeyError: 'bucket'"
+    and "Unable to cast Python instance" in kind
+    and "can only be called once" in second
+)
 
 # %% [markdown]
-# ### A process that hangs when all is done
+# ### A process that hangs at the end
 #
-# A DDP model that outlives `destroy_process_group()` hangs its process at the end **now and then**, too seldom for a cell to show
-# it. So delete the model first, or leave the group alone and let the process end. (`launch` does the latter: in its processes
-# `destroy_process_group()` does nothing.)
+# If a DDP model outlives `destroy_process_group()`, its process hangs at the end **now and then**, too rarely for a
+# cell to show it. So delete the model first, or don't destroy the group and let the process end. (`launch` does the
+# latter: in its processes, `destroy_process_group()` does nothing.)
 #
 # ### FSDP: parameters in pieces
 #
-# With `fully_shard` a process holds a piece of each parameter, and puts them together for the moment when a layer runs. A tensor hook on such a
-# parameter **never fires**: what takes part in the pass is the whole one, not the piece. A post-accumulate hook does, with the
-# averaged piece of the gradient, and forward hooks do. ([A thread about it](https://github.com/meta-pytorch/torchrec/pull/4268))
+# With `fully_shard`, a process holds a piece of each parameter, and collects all pieces when a layer runs. A tensor
+# hook on such a parameter **never runs**, because the whole parameter takes part in the pass, not the piece. A
+# post-accumulate hook does run, with the piece's averaged gradient, and so do forward hooks. ([A thread about
+# it](https://github.com/meta-pytorch/torchrec/pull/4268))
+
 
 # %% tags=["field", "field-63"]
 def in_pieces():
@@ -882,7 +1077,9 @@ def in_pieces():
     model.weight.register_hook(lambda grad: log.append("tensor hook, made before"))
     fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
     model.weight.register_hook(lambda grad: log.append("tensor hook"))
-    model.weight.register_post_accumulate_grad_hook(lambda p: log.append(f"post-accumulate: {p.grad.to_local().tolist()}"))
+    model.weight.register_post_accumulate_grad_hook(
+        lambda p: log.append(f"post-accumulate: {p.grad.to_local().tolist()}")
+    )
     model.register_forward_hook(lambda module, args, output: log.append("forward hook"))
     model(torch.ones(1, 4) * (1 + 2 * dist.get_rank())).sum().backward()
     dist.destroy_process_group()
@@ -891,12 +1088,16 @@ def in_pieces():
 
 for rank, (log, shape) in enumerate(launch(in_pieces)):
     print(f"process {rank} holds {shape} of [2, 4]:", *log, sep="\n    ")
-    assert log == ["forward hook", "post-accumulate: [[2.0, 2.0, 2.0, 2.0]]"] and shape == [1, 4]
+    assert log == [
+        "forward hook",
+        "post-accumulate: [[2.0, 2.0, 2.0, 2.0]]",
+    ] and shape == [1, 4]
 
 # %% [markdown]
-# A comm hook decides what is sent here, too, and its arguments are others. The older `FullyShardedDataParallel` calls it with the whole
-# gradient and the place for this process's piece of the average. Under `fully_shard`, `set_all_reduce_hook` only looks: it is called
-# where whole copies of the model are averaged, with the average that has come.
+# FSDP has comm hooks as well, with other arguments. The older `FullyShardedDataParallel` passes the whole gradient,
+# and the tensor for this process's piece of the average. With `fully_shard`, `set_all_reduce_hook` only reads: it
+# runs where whole copies of the model are averaged, and receives the average.
+
 
 # %% tags=["hook-fsdp-comm", "hook-fully-shard-all-reduce"]
 def two_kinds_of_fsdp():
@@ -911,26 +1112,37 @@ def two_kinds_of_fsdp():
         dist.all_reduce(gradient)
         piece.copy_(gradient.chunk(2)[dist.get_rank()] / 2)
 
-    older = FullyShardedDataParallel(nn.Linear(4, 2, bias=False), device_id=torch.device("cpu"))
+    older = FullyShardedDataParallel(
+        nn.Linear(4, 2, bias=False), device_id=torch.device("cpu")
+    )
     older.register_comm_hook(None, average)
     older(x).sum().backward()
     newer = nn.Linear(4, 2, bias=False)
-    fully_shard(newer, mesh=init_device_mesh("cpu", (2, 1), mesh_dim_names=("copies", "pieces")))
+    fully_shard(
+        newer, mesh=init_device_mesh("cpu", (2, 1), mesh_dim_names=("copies", "pieces"))
+    )
     newer.set_all_reduce_hook(lambda average: seen.append(average.tolist()))
     newer(x).sum().backward()
     return seen, next(older.parameters()).grad.tolist()
 
 
 for seen, gradient in launch(two_kinds_of_fsdp):
-    print("lengths of gradient and piece:", seen[0], "  the piece's gradient:", gradient, "  all-reduce hook:", seen[1])
+    print(
+        "lengths of gradient and piece:",
+        seen[0],
+        "  the piece's gradient:",
+        gradient,
+        "  all-reduce hook:",
+        seen[1],
+    )
     assert seen == [[8, 4], [2.0] * 8] and gradient == [2.0] * 4
 
 # %% [markdown]
 # ### DataParallel's replicas
 #
-# `nn.DataParallel`, the older way, has one process and a thread for each GPU, and makes **replicas** of the model for each forward and throws
-# them away. What your hook writes on its `module` goes with them. Without GPUs, we ask for a replica by hand.
-# ([A thread about it](https://github.com/pytorch/pytorch/issues/11476))
+# `nn.DataParallel`, the older way, has one process with a thread for each GPU. In each forward pass it creates
+# **replicas** of the model and drops them again, together with anything that your hook has written to its `module`.
+# Without GPUs, we create a replica by hand. ([A thread about it](https://github.com/pytorch/pytorch/issues/11476))
 
 # %% tags=["field", "field-61"]
 model, was_original = nn.Linear(1, 1), []
@@ -947,24 +1159,35 @@ with model.register_forward_hook(count):
     replica._parameters.update(model._parameters)
     replica(torch.ones(1, 1))
 
-print("the hook ran on the original:", was_original, "  calls: replica", replica.calls, " original", model.calls)
+print(
+    "the hook ran on the original:",
+    was_original,
+    "  calls: replica",
+    replica.calls,
+    " original",
+    model.calls,
+)
 assert was_original == [False] and (replica.calls, model.calls) == (1, 0)
 
 # %% [markdown]
 # ### Beyond one machine
 #
-# All this ran on one machine, over the network that a machine has with itself. What we have not run: more than one machine, GPUs with NCCL,
-# and a scheduler such as Slurm. What would stay the same is the script: `torchrun --nnodes 4 --rdzv-endpoint host:port …` on each node, or
-# `srun` in front of it, gives each process its rank and a place to meet, and DDP's hooks and comm hooks run as you have seen.
-# What would not: NCCL's collectives run beside your Python, so `.value()` of a future may be a tensor that is still being filled on
-# the GPU's stream; sums come in another order, so that last digits differ; and a lost connection is an ordinary event. Measure there
-# before you believe a number from here, times above all.
+# All of this ran on one machine, over its own local network. We haven't run it on several machines, on GPUs with
+# NCCL, or under a scheduler such as Slurm.
+#
+# What should stay the same is the script: `torchrun --nnodes 4 --rdzv-endpoint host:port …` on each node, or `srun`
+# before it, gives each process its rank and a meeting point, and DDP's hooks and comm hooks run as you've seen. What
+# differs: NCCL's operations run next to your Python code, so a future's `.value()` may be a tensor that the GPU is
+# still filling; sums are taken in another order, so the last digits differ; and lost connections are normal. Measure
+# there before you trust a number from here, above all a time.
 #
 # ### Export, fx, TorchScript, quantization: other copies of the model
 #
-# A model that is exported is *recorded*, with what the hooks did to the tensors; what they did to Python objects happened once, while
-# recording. `fx.symbolic_trace` keeps PyTorch's own layers, such as `nn.Linear`, with their hooks. The hooks of a block around them run
-# once, while tracing, with a `Proxy` instead of a tensor; those of the whole model are lost.
+# An exported model is a *recording* of what the hooks did to the tensors. What they did to Python objects happened
+# once, during the recording. `fx.symbolic_trace` keeps PyTorch's own layers, such as `nn.Linear`, with their hooks.
+# The hooks of a block around them run once, during tracing, with a `Proxy` instead of a tensor. The hooks of the
+# whole model are lost.
+
 
 # %% tags=["field", "field-export"]
 def model_with(*hooks):
@@ -979,13 +1202,24 @@ model = model_with(sevens, lambda module, args, output: ran.append(1))
 exported = torch.export.export(model, (torch.ones(1, 1),))
 after_export = len(ran)
 value = exported.module()(torch.ones(1, 1)).item()
-print("exported:", value, " hook calls while exporting:", after_export, " in the exported:", len(ran) - after_export)
+print(
+    "exported:",
+    value,
+    " hook calls while exporting:",
+    after_export,
+    " in the exported:",
+    len(ran) - after_export,
+)
 assert value == 7.0 and (after_export, len(ran)) == (1, 1)
 
 block, ran = model_with(), []
 model = nn.Sequential(block, nn.ReLU())
 for name, layer in (("model", model), ("block", block), ("layer", block[0])):
-    layer.register_forward_hook(lambda module, args, output, name=name: ran.append((name, type(output).__name__)))
+    layer.register_forward_hook(
+        lambda module, args, output, name=name: ran.append(
+            (name, type(output).__name__)
+        )
+    )
 traced = torch.fx.symbolic_trace(model)
 while_tracing = list(ran)
 traced(torch.ones(1, 1))
@@ -993,9 +1227,9 @@ print("fx, while tracing:", while_tracing, " in the call:", ran[1:])
 assert while_tracing == [("block", "Proxy")] and ran[1:] == [("layer", "Tensor")]
 
 # %% [markdown]
-# TorchScript compiles a hook's *source*, so a lambda fails; a trace records what the hook did, and refuses backward hooks; the scripted
-# module takes no hooks at all. It is deprecated. Hook the eager model.
-# ([A thread about it](https://github.com/pytorch/pytorch/issues/53421))
+# TorchScript compiles a hook's *source code*, so a lambda fails. A trace records what the hook did, and refuses
+# backward hooks. A scripted module accepts no new hooks. TorchScript is deprecated: hook the eager model. ([A thread
+# about it](https://github.com/pytorch/pytorch/issues/53421))
 
 # %% tags=["field", "field-59"]
 with_backward, plain = nn.Linear(1, 1), torch.ones(1, 1)
@@ -1007,18 +1241,25 @@ messages = [
 ]
 print(*[message[:50] for message in messages], sep="\n")
 assert messages[0].startswith("RuntimeError: Expected a single top-level function")
-assert "Modules that have backward hooks" in messages[1] and "not supported on ScriptModules" in messages[2]
+assert (
+    "Modules that have backward hooks" in messages[1]
+    and "not supported on ScriptModules" in messages[2]
+)
 
 # %% [markdown]
-# Quantization *fuses* a convolution, its normalisation and its ReLU into one module, in the place of the first; the others become identities.
-# Hooks of the middle one are lost, pre-hooks of the first are moved *and* copied. Fuse first, then register.
-# ([A thread about it](https://github.com/pytorch/pytorch/issues/37151))
+# Quantization *fuses* a convolution, its normalisation and its ReLU into one module, which replaces the first; the
+# other two become identities. Forward hooks of the middle one are lost, and pre-hooks of the first are moved *and*
+# copied. Fuse first, then register. ([A thread about it](https://github.com/pytorch/pytorch/issues/37151))
+
 
 # %% tags=["field", "field-67"]
 def fused(register):
     from torch.ao.quantization import fuse_modules
 
-    net, ran = nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1), nn.ReLU()).eval(), []
+    net, ran = (
+        nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1), nn.ReLU()).eval(),
+        [],
+    )
     for name, layer in net.named_children():
         getattr(layer, register)(lambda module, *args, name=name: ran.append(name))
     fuse_modules(net, ["0", "1", "2"])(torch.ones(1, 1, 2, 2))
@@ -1032,9 +1273,9 @@ assert after[0] == ["0", "2"] and after[1].count("0") == 2
 # %% [markdown]
 # ### Functions of a model: `functional_call`, `vmap`, `grad`
 #
-# `torch.func` calls a module as a function of its parameters. Forward hooks run, and under `vmap` they see **one example**, without the
-# batch: what stands for it must not leave the function. Backward hooks of modules are refused, tensor hooks on the parameters do not
-# run: it is not those parameters that take part.
+# `torch.func` calls a module as a function of its parameters. Forward hooks run. Under `vmap` they see **one
+# example**, without the batch; this value must not leave the function. Backward hooks of modules raise an error.
+# Tensor hooks on the parameters don't run, because other tensors take the parameters' place.
 
 # %% tags=["field", "field-161"]
 from torch.func import functional_call, grad, vmap
@@ -1042,11 +1283,16 @@ from torch.func import functional_call, grad, vmap
 model, log = nn.Linear(2, 2), []
 parameters = {name: one.detach() for name, one in model.named_parameters()}
 model.weight.register_hook(lambda gradient: log.append("tensor hook"))
-with model.register_forward_hook(lambda module, args, output: log.append(tuple(output.shape))):
+with model.register_forward_hook(
+    lambda module, args, output: log.append(tuple(output.shape))
+):
     vmap(lambda row: functional_call(model, parameters, (row,)))(torch.ones(5, 2))
     grad(lambda ps: functional_call(model, ps, (torch.ones(5, 2),)).sum())(parameters)
 with model.register_full_backward_hook(lambda *args: None):
-    message = error_of(grad(lambda ps: functional_call(model, ps, (torch.ones(5, 2),)).sum()), parameters)
+    message = error_of(
+        grad(lambda ps: functional_call(model, ps, (torch.ones(5, 2),)).sum()),
+        parameters,
+    )
 
 print("shapes under vmap and under grad:", log)
 print(message[:88])
@@ -1055,15 +1301,19 @@ assert log == [(2,), (5, 2)] and "functorch" in message
 # %% [markdown]
 # ### Graph breaks
 #
-# What *may* a recorded hook do? Arithmetic on tensors is recorded with the rest. What leaves the graph, such as a `print`, cuts it in two: a
-# **graph break**; it works, and costs speed. With `fullgraph=True` it is an error.
+# What *may* a recorded hook do? Arithmetic on tensors is recorded with everything else. What can't be part of the
+# graph, such as a `print`, cuts it in two: a **graph break**. That works, but it is slower. With `fullgraph=True` it
+# raises an error.
+
 
 # %% tags=["field", "field-169"]
 def compiles_whole(hook):
     torch.compiler.reset()
     model = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
     with model[0].register_forward_hook(hook):
-        return error_of(torch.compile(model, backend="eager", fullgraph=True), torch.ones(1, 1))
+        return error_of(
+            torch.compile(model, backend="eager", fullgraph=True), torch.ones(1, 1)
+        )
 
 
 def prints(module, args, output):
@@ -1078,14 +1328,19 @@ assert answers[0] == "no error" and answers[1].startswith("Unsupported")
 # %% [markdown]
 # ### "torch.compile ignores my backward hooks"
 #
-# A module's backward hooks are recorded in the forward, as its forward hooks are: a graph that is there already ignores a late one.
-# A hook on a parameter is called when its gradient arrives, whenever you registered it. ([A report](https://github.com/pytorch/pytorch/issues/117265))
+# A module's backward hooks are recorded in the forward pass, like its forward hooks, so an existing graph ignores a
+# late one. A hook on a parameter always runs when its gradient arrives, early or late. ([A
+# report](https://github.com/pytorch/pytorch/issues/117265))
+
 
 # %% tags=["field", "field-57"]
 def ran(register, late):
     torch.compiler.reset()
     layer, ran = nn.Linear(1, 1), []
-    compiled, x = torch.compile(layer, backend="aot_eager"), torch.ones(1, 1, requires_grad=True)
+    compiled, x = (
+        torch.compile(layer, backend="aot_eager"),
+        torch.ones(1, 1, requires_grad=True),
+    )
     if late:
         compiled(x)
     register(layer, lambda *args: ran.append("it"))
@@ -1094,15 +1349,21 @@ def ran(register, late):
 
 
 full = [ran(nn.Linear.register_full_backward_hook, late) for late in (False, True)]
-of_weight = [ran(lambda layer, hook: layer.weight.register_hook(hook), late) for late in (False, True)]
-print("early, late: full backward hook", *full, "  tensor hook on the weight", *of_weight)
+of_weight = [
+    ran(lambda layer, hook: layer.weight.register_hook(hook), late)
+    for late in (False, True)
+]
+print(
+    "early, late: full backward hook", *full, "  tensor hook on the weight", *of_weight
+)
 assert full == [True, False] and of_weight == [True, True]
 
 # %% [markdown]
 # ### A block compiled by itself
 #
-# Large models are often compiled block by block. Hooks on the layers around the block run as ever, late or not, and so do those on the
-# compiled block itself, which is a module around the model and its graph. Those inside are the compiler's business.
+# Large models are often compiled block by block. Hooks on the layers around the block run as usual, early or late. So
+# do hooks on the compiled block itself, which is a module around the model and its graph. Only the hooks inside
+# depend on the compiler.
 
 # %% tags=["field", "field-block-compiled"]
 torch.compiler.reset()
@@ -1110,8 +1371,15 @@ model, ran = nn.Sequential(nn.Sequential(nn.Linear(1, 1)), nn.ReLU()), []
 inside = model[0][0]
 model[0] = torch.compile(model[0], backend="eager")
 model(torch.ones(1, 1))
-for name, layer in (("inside", inside), ("block", model[0]), ("next", model[1]), ("model", model)):
-    layer.register_forward_hook(lambda module, args, output, name=name: ran.append(name))
+for name, layer in (
+    ("inside", inside),
+    ("block", model[0]),
+    ("next", model[1]),
+    ("model", model),
+):
+    layer.register_forward_hook(
+        lambda module, args, output, name=name: ran.append(name)
+    )
 model(torch.ones(1, 1))
 print("late hooks that ran:", ran)
 assert ran == ["block", "next", "model"]
@@ -1120,9 +1388,10 @@ torch.compiler.reset()
 # %% [markdown]
 # ### "None of the inputs have requires_grad=True"
 #
-# The reentrant way of checkpointing warns so when the block's input asks for no gradient, as behind a frozen embedding: then nothing
-# inside the block gets any. PEFT, the library of adapters, puts a forward hook on the embedding, which asks for one
-# (a pre-hook on the block comes too late: [lesson 4](04_forward_pre_hooks.ipynb#field-54)); today's way needs none.
+# The reentrant way of checkpointing warns if the block's input doesn't require grad, for example after a frozen
+# embedding. Then nothing inside the block gets a gradient. PEFT, the library of adapters, registers a forward hook on
+# the embedding that sets `requires_grad` of its output. (A pre-hook on the block comes too late: [lesson
+# 4](04_forward_pre_hooks.ipynb#field-54).) Today's way needs no such hook.
 
 # %% tags=["field", "field-54"]
 import warnings
@@ -1131,27 +1400,45 @@ import warnings
 def gets_a_gradient(use_reentrant, hooked):
     embedding, block = nn.Embedding(3, 2).requires_grad_(False), nn.Linear(2, 2)
     if hooked:
-        embedding.register_forward_hook(lambda module, args, output: output.requires_grad_(True))
+        embedding.register_forward_hook(
+            lambda module, args, output: output.requires_grad_(True)
+        )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         y = checkpoint(block, embedding(torch.tensor([1])), use_reentrant=use_reentrant)
     error_of(y.sum().backward)
-    return block.weight.grad is not None, any("None of the inputs" in str(one.message) for one in caught)
+    return block.weight.grad is not None, any(
+        "None of the inputs" in str(one.message) for one in caught
+    )
 
 
-plain, hooked, todays = gets_a_gradient(True, False), gets_a_gradient(True, True), gets_a_gradient(False, False)
-print("a gradient, a warning:  reentrant", *plain, " · with the hook", *hooked, " · today's way", *todays)
+plain, hooked, todays = (
+    gets_a_gradient(True, False),
+    gets_a_gradient(True, True),
+    gets_a_gradient(False, False),
+)
+print(
+    "a gradient, a warning:  reentrant",
+    *plain,
+    " · with the hook",
+    *hooked,
+    " · today's way",
+    *todays,
+)
 assert plain == (False, True) and hooked == todays == (True, False)
 
 # %% [markdown]
 # ### Optimizers
 #
-# An optimizer takes hooks around its `step`, and the process takes hooks for the steps of every optimizer. The hook gets
-# `(optimizer, args, kwargs)`. In which order do they run, and which gradient is there before a step with a **closure**, a
-# function that computes the loss anew?
+# An optimizer takes hooks around its `step`, and the process takes hooks for the steps of all optimizers. A hook
+# receives `(optimizer, args, kwargs)`. In which order do they run? And which gradient do they see, if `step` gets a
+# **closure**, a function that computes the loss again?
 
 # %% tags=["field", "field-64", "hook-optimizer-step-pre", "hook-optimizer-step-post", "hook-global-optimizer-step-pre", "hook-global-optimizer-step-post"]
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 
 def note(word):
@@ -1170,26 +1457,40 @@ optimizer = torch.optim.SGD([w], lr=0.1)
 optimizer.register_step_pre_hook(note("before"))
 optimizer.register_step_post_hook(note("after"))
 w.grad = torch.tensor(9.0)
-with register_optimizer_step_pre_hook(note("global before")), register_optimizer_step_post_hook(note("global after")):
+with (
+    register_optimizer_step_pre_hook(note("global before")),
+    register_optimizer_step_post_hook(note("global after")),
+):
     optimizer.step(closure)
 
 print(noted)
-assert noted == [("global before", 9.0), ("before", 9.0), ("after", 3.0), ("global after", 3.0)]
+assert noted == [
+    ("global before", 9.0),
+    ("before", 9.0),
+    ("after", 3.0),
+    ("global after", 3.0),
+]
 noted.clear()
 copy.deepcopy(optimizer).step()
 assert noted == []  # unlike a module's, an optimizer's hooks are not copied
 
 # %% [markdown]
-# The closure runs inside `step`, after the pre-hooks, which saw the gradient of the time before: a hook that clips there clips
-# the wrong one. ([A thread about it](https://github.com/pytorch/pytorch/issues/88446)) An optimizer has hooks around its state
-# dict as well:
+# The closure runs inside `step`, after the pre-hooks, so they see the previous step's gradient: a hook that clips
+# there clips the wrong one. ([A thread about it](https://github.com/pytorch/pytorch/issues/88446)) An optimizer has
+# hooks around its state dict as well:
 
 # %% tags=["hook-optimizer-state-dict-pre", "hook-optimizer-state-dict-post", "hook-optimizer-load-state-dict-pre", "hook-optimizer-load-state-dict-post"]
 order, optimizer = [], torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
 optimizer.register_state_dict_pre_hook(lambda optimizer: order.append("save pre"))
-optimizer.register_state_dict_post_hook(lambda optimizer, state: order.append("save post"))
-optimizer.register_load_state_dict_pre_hook(lambda optimizer, state: order.append("load pre"))
-optimizer.register_load_state_dict_post_hook(lambda optimizer: order.append("load post"))
+optimizer.register_state_dict_post_hook(
+    lambda optimizer, state: order.append("save post")
+)
+optimizer.register_load_state_dict_pre_hook(
+    lambda optimizer, state: order.append("load pre")
+)
+optimizer.register_load_state_dict_post_hook(
+    lambda optimizer: order.append("load post")
+)
 optimizer.load_state_dict(optimizer.state_dict())
 print(order)
 assert order == ["save pre", "save post", "load pre", "load post"]
@@ -1197,8 +1498,10 @@ assert order == ["save pre", "save post", "load pre", "load post"]
 # %% [markdown]
 # ### Trainers and adapters
 #
-# *"My hook on the model never fires; those on its layers do."* A trainer calls `model.training_step(batch)`, a wrapper calls
-# `base.generate(…)`: these are methods, and no calls of the model. Hook a layer, or the module that *is* called.
+# *"My hook on the model never fires; those on its layers do."* A trainer calls `model.training_step(batch)`, a
+# wrapper calls `base.generate(…)`: these are methods, and don't call the model. Hook a layer, or the module that *is*
+# called.
+
 
 # %% tags=["field", "field-101"]
 class Trained(nn.Module):
@@ -1225,8 +1528,10 @@ print("ran:", ran, "  captured from the part that is called:", tuple(seen["0"].s
 assert ran == ["layer"] and seen["0"].shape == (4, 3)
 
 # %% [markdown]
-# *"I put LoRA around a layer, and my tool looks at the inner one."* The adapter takes the layer's place and its name; hooks stay with the
-# layer, which is now inside. `hooklab` notices that the name means another module, and says so.
+# *"I put LoRA around a layer, and my tool looks at the inner one."* The adapter takes the layer's place and its name.
+# The hooks stay on the layer, which is now inside. `hooklab` notices that the name means another module, and reports
+# it.
+
 
 # %% tags=["field", "field-140"]
 class Lora(nn.Module):
@@ -1239,7 +1544,9 @@ class Lora(nn.Module):
 
 
 model, shapes = nn.Sequential(nn.Linear(2, 3)), []
-model[0].register_forward_hook(lambda module, args, output: shapes.append(type(module).__name__))
+model[0].register_forward_hook(
+    lambda module, args, output: shapes.append(type(module).__name__)
+)
 made_before = hooklab.capture(model, "0")
 model[0] = Lora(model[0])
 model(torch.ones(4, 2))
@@ -1256,23 +1563,38 @@ print(message)
 assert shapes[0] == "Linear" and message != "no error"
 
 # %% [markdown]
-# *"Gradients are a thousand times too large."* Under a `GradScaler` the loss is scaled before `backward()`, and so is every gradient that a hook sees.
-# `unscale_` mends the `.grad` of parameters, later. Divide by `scaler.get_scale()`.
+# *"Gradients are a thousand times too large."* A `GradScaler` scales the loss before `backward()`, and with it every
+# gradient that a hook sees. Later, `unscale_` corrects the `.grad` of the parameters. In your hook, divide by
+# `scaler.get_scale()`.
 
 # %% tags=["field", "field-138"]
-layer, scaler, seen = nn.Linear(2, 1), torch.amp.GradScaler("cpu", init_scale=1024.0), []
+layer, scaler, seen = (
+    nn.Linear(2, 1),
+    torch.amp.GradScaler("cpu", init_scale=1024.0),
+    [],
+)
 optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
 with layer.bias.register_hook(lambda gradient: seen.append(gradient.item())):
     scaler.scale(layer(torch.ones(1, 2)).sum()).backward()
 scaler.unscale_(optimizer)
-print("the hook saw", seen[0], " divided by the scale:", seen[0] / scaler.get_scale(), "  .grad:", layer.bias.grad.item())
-assert seen == [1024.0] and seen[0] / scaler.get_scale() == layer.bias.grad.item() == 1.0
+print(
+    "the hook saw",
+    seen[0],
+    " divided by the scale:",
+    seen[0] / scaler.get_scale(),
+    "  .grad:",
+    layer.bias.grad.item(),
+)
+assert (
+    seen == [1024.0] and seen[0] / scaler.get_scale() == layer.bias.grad.item() == 1.0
+)
 
 # %% [markdown]
 # ### Threads and coroutines
 #
-# Hooks are on the object, so **every thread** that calls the model runs them, in that thread. A list takes that; a counter `n += 1`, or "the last
-# output", does not. Tell the calls apart by the thread, or keep results in a `threading.local()`.
+# Hooks are stored on the object, so **every thread** that calls the model runs them, in its own thread. Appending to
+# a list is safe. A counter `n += 1`, or "the last output", isn't. Distinguish the calls by their thread, or store
+# results in a `threading.local()`.
 
 # %% tags=["field", "field-threads"]
 import asyncio
@@ -1292,7 +1614,10 @@ def work(number):
 
 
 with model.register_forward_hook(keep):
-    threads = [threading.Thread(target=work, args=(float(n),), name=f"thread {n}") for n in range(2)]
+    threads = [
+        threading.Thread(target=work, args=(float(n),), name=f"thread {n}")
+        for n in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -1301,8 +1626,9 @@ print(dict(sorted(by_thread.items())))
 assert by_thread == {"thread 0": [0.0] * 3, "thread 1": [1.0] * 3}
 
 # %% [markdown]
-# **Coroutines** share one thread and take turns at each `await`. A hook itself is never interrupted by another coroutine; but between *your* call and the
-# moment when you read what it kept, another one may have called the model. A `ContextVar` knows which task is running.
+# **Coroutines** share one thread and take turns at each `await`. Another coroutine never interrupts a hook. But
+# between *your* call and the moment when you read what the hook stored, another coroutine may have called the model.
+# A `ContextVar` knows which task is running.
 
 # %% tags=["field", "field-threads"]
 from contextvars import ContextVar
@@ -1313,7 +1639,7 @@ request, answers = ContextVar("request", default="?"), {}
 async def serve(name, number):
     request.set(name)
     model(torch.tensor(number))
-    await asyncio.sleep(0)  # somebody else's turn
+    await asyncio.sleep(0)  # another task's turn
     return last["output"]
 
 

@@ -18,7 +18,7 @@ from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.runs import runs_counted
 from hooklab.course.exercises.trial import Trial, tensor_text
 from hooklab.course.lesson08.clinic import STEPS, Training, examine, patient
-from hooklab.course.lesson08.evidence import CAUSES, supports
+from hooklab.course.lesson08.evidence import DIAGNOSES, supports
 from hooklab.health import Health
 
 Pairs = Iterator[tuple[Any, ...]]
@@ -109,7 +109,7 @@ def the_first_nonfinite(trial: Trial, number: int) -> Pairs:
 
 ON_THE_PAGE = 0  # the first weights of the patient whose picture the learner has seen
 SEEDS = (3, 4)  # others, for the mended training
-# patient -> its cause, and the accuracy that it reaches once mended
+# patient -> its diagnosis, and the accuracy that it reaches once fixed
 ILLNESS = {
     "A": ("dead", 0.75),
     "B": ("vanishing", 0.75),
@@ -135,7 +135,7 @@ def treated(name: str, trial: Trial, seed: int) -> Pairs:
         torch.default_generator.manual_seed(seed)  # torch.manual_seed records a traceback for each kind of device
         answer = trial.call(training, may_change=True)
         is_pair = isinstance(answer, tuple | list) and [type(one) for one in answer] == [str, str]
-        kind = "a module's name and a cause, two strings"
+        kind = "a module's name and a diagnosis, two strings"
         label = "forgotten-return" if answer is None else "not-a-pair"
         yield "your diagnosis", Claim(is_pair, kind, tensor_text(answer)), label
         yield "~your diagnosis", answer
@@ -148,17 +148,17 @@ def treated(name: str, trial: Trial, seed: int) -> Pairs:
 def diagnosed(name: str, seed: int, module: str, cause: str) -> Pairs:
     on_the_page, health = examined(name)
     names = [known for known, _ in on_the_page.model.named_modules() if known]
-    label = "cause-before-module" if module in CAUSES else "unknown-cause"
-    yield "the cause that you name", Claim(cause in CAUSES, ", ".join(map(repr, CAUSES)), repr(cause)), label
+    label = "cause-before-module" if module in DIAGNOSES else "unknown-cause"
+    yield "the diagnosis that you give", Claim(cause in DIAGNOSES, ", ".join(map(repr, DIAGNOSES)), repr(cause)), label
     yield "the module that you name", Claim(module in names, ", ".join(names), repr(module)), "unknown-module"
     speaks, seen = supports(health, on_the_page, module, cause)
     right = cause == ILLNESS[name][0]
     if right and not speaks:  # in the learner's own copy another module may be the one
         speaks = supports(examined(name, seed)[1], examined(name, seed)[0], module, cause)[0]
     label = "wrong-module" if right else "wrong-cause"
-    yield "your diagnosis, compared with what the monitor saw", Claim(speaks, CAUSES[cause], seen), label
+    yield "your diagnosis, compared with what the monitor saw", Claim(speaks, DIAGNOSES[cause], seen), label
     stops_it = Claim(right, "what keeps this training from learning", f"{cause!r}: {seen}")
-    yield "the cause in your diagnosis", stops_it, "not-what-stops-it"
+    yield "what stops this training", stops_it, "not-what-stops-it"
 
 
 def still_a_training(training: Training, may_hook: bool) -> Pairs:
@@ -190,7 +190,7 @@ def mended(name: str, training: Training, seed: int) -> Pairs:
     why = "no-effect" if unchanged else "nothing-moves" if not moved else None
     broken = next((step for step, loss in enumerate(training.losses) if not math.isfinite(loss)), None)
     got = f"nan or inf from step {broken} on"
-    yield "the loss of the mended training", Claim(broken is None, "a finite number in every step", got), why
+    yield "the loss of the fixed training", Claim(broken is None, "a finite number in every step", got), why
     if name == "C":
         yield "~a pixel of 1.0, prepared", training.prepare(torch.ones(1, 64)).max()
         share = saturation(training)
@@ -259,7 +259,7 @@ def _losses_unmended(name: str, seed: int) -> str:
 
 def verified(name: str) -> str:
     cause, goal = ILLNESS[name]
-    return f"{cause}: right; and once mended, it reads at least {goal:.0%} of the digits, from two other starts too"
+    return f"{cause}: right. Once fixed, it reads at least {goal:.0%} of the digits, from two other starts too"
 
 
 @exercise("8.2", "Patient A", worlds=SEEDS, verified=verified("A"))
@@ -282,7 +282,7 @@ def patient_d(trial: Trial, seed: int) -> Pairs:
     yield from treated("D", trial, seed)
 
 
-@exercise("8.6", "Patient E: mend this hook", worlds=SEEDS, verified=verified("E"))
+@exercise("8.6", "Patient E", worlds=SEEDS, verified=verified("E"))
 def patient_e(trial: Trial, seed: int) -> Pairs:
     yield from treated("E", trial, seed)
 

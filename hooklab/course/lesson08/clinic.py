@@ -21,18 +21,19 @@ from hooklab.selecting import What
 STEPS = 80
 BATCH = 64
 WIDTH = 32
+Before = Callable[[nn.Module, Tensor], object]
 
 
 @dataclass
 class Training:
-    """A model, its optimizer, and what is done to the pictures first. All of it may be replaced or changed.
+    """A model, its optimizer, and a function that prepares the pictures. All of it may be replaced or changed.
 
     Attributes:
-        model: takes pictures as rows of 64 pixels and gives ten scores.
+        model: turns pictures, rows of 64 pixels, into ten scores.
         optimizer: of `torch.optim`.
-        prepare: is given the pixels, from 0 to 1, and returns what the model gets.
+        prepare: turns the pixels, from 0 to 1, into the model's input.
         losses: of each step so far.
-        handles: of hooks that somebody has registered.
+        handles: of the hooks that are registered on the model.
     """
 
     model: nn.Module
@@ -41,13 +42,19 @@ class Training:
     losses: list[float] = field(default_factory=list)
     handles: list[RemovableHandle] = field(default_factory=list)
 
-    def train(self, steps: int = STEPS, seed: int = 0) -> Training:
-        """Take so many steps, each on a random batch of 64 digits; return the training."""
+    def train(self, steps: int = STEPS, seed: int = 0, before: Before | None = None) -> Training:
+        """Take this many steps, each on a random batch of 64 digits; return the training.
+
+        `before` is called before each step with the model and its input.
+        """
         data, generator = digits(), torch.Generator().manual_seed(seed)
         images, labels = data.train_images.flatten(1), data.train_labels
         for _ in range(steps):
             batch = torch.randint(len(labels), (BATCH,), generator=generator)
-            loss = F.cross_entropy(self.model(self.prepare(images[batch])), labels[batch])
+            x = self.prepare(images[batch])
+            if before is not None:
+                before(self.model, x)
+            loss = F.cross_entropy(self.model(x), labels[batch])
             self.optimizer.zero_grad()
             loss.backward()
             self.optimizer.step()
@@ -63,7 +70,7 @@ class Training:
 
 
 def layers(activation: type[nn.Module], depth: int, spread: float | None = None) -> nn.Sequential:
-    """`depth` pairs fc1, act1, fc2, act2, … and `out`. Weights as PyTorch starts them, or with this gain."""
+    """`depth` pairs fc1, act1, fc2, act2, … and `out`. PyTorch's default weights, or normal ones with this spread."""
     parts: OrderedDict[str, nn.Module] = OrderedDict()
     for number in range(1, depth + 1):
         parts[f"fc{number}"] = nn.Linear(64 if number == 1 else WIDTH, WIDTH)
@@ -115,7 +122,7 @@ def _d() -> Training:
 
 
 class Narrow(nn.Module):
-    """An encoder to four numbers, and a reader of these."""
+    """An encoder that returns four numbers, and a reader that turns them into scores."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +135,7 @@ class Narrow(nn.Module):
 
 
 def keep_numbers(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
-    """Keep the mean of each of the four numbers. What it returns takes the output's place: that is the illness."""
+    """Store the mean of each of the four numbers. What it returns replaces the output: that is the fault."""
     numbers = output.detach()
     module.kept = numbers.mean(dim=0).tolist()  # type: ignore[assignment]
     return numbers
@@ -159,7 +166,7 @@ def _f() -> Training:
 
 
 def some_are_empty(pixels: Tensor) -> Tensor:
-    """The scanner has missed a page now and then."""
+    """Every fortieth picture is empty: the scanner missed the page."""
     there = torch.arange(len(pixels)) % 40 != 0
     return pixels * there.unsqueeze(1)
 
@@ -177,7 +184,7 @@ def patient(name: str, seed: int = 0) -> Training:
 
 
 def examine(training: Training, *what: What, steps: int = STEPS, **options: Any) -> Health:
-    """Train under a monitor, which says nothing meanwhile; return what it saw. `options` are the monitor's."""
+    """Train under a monitor that reports nothing while it runs; return it. `options` go to the monitor."""
     usual: dict[str, Any] = {"grads": True, "updates": training.optimizer, "on_nonfinite": "ignore"}
     with hooklab.monitor(training.model, *what, **usual | options) as health:
         training.train(steps)

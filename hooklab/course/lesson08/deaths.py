@@ -2,7 +2,7 @@
 
     python -m hooklab experiment deaths --seeds 20
 
-counts for so many first weights how many channels are dead in the end, and in which step each fired for the last time.
+counts for 20 different first weights how many channels end up dead, and in which step each fired for the last time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hooklab.course.digits import BATCH, LEARNING_RATE, DigitsCNN, digits
 
 
 class Deaths(NamedTuple):
-    """What a hook saw in each step, of each of the 16 channels of `relu2`; tensors of shape (steps, 16)."""
+    """What a hook saw in each step, for each of the 16 channels of `relu2`; tensors of shape (steps, 16)."""
 
-    fires: Tensor  # the share of the batch on which the channel put out anything but zero
+    fires: Tensor  # the share of the batch on which any of the channel's outputs isn't zero
     gradient: Tensor  # the norm of the gradient of its weights in conv2
     moved: Tensor  # the norm of what the step changed these weights by
 
@@ -42,7 +42,7 @@ class Deaths(NamedTuple):
 
 @functools.cache
 def first_passes(seed: int = 0, steps: int = 40, lr: float = LEARNING_RATE) -> Deaths:
-    """Train lesson 3's network for so many steps, as `trained_digits_cnn(seed)` does, and watch."""
+    """Train lesson 3's network for this many steps, as `trained_digits_cnn(seed)` does, and watch."""
     data = digits()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -29,7 +29,7 @@ GAINS = (0.1, 1.0, 4.0)
 
 
 class Run(NamedTuple):
-    """The loss of each step; zeros and deviation of each ReLU in each step, nan where a value was not finite."""
+    """The loss of each step; each ReLU's zeros and spread in each step, nan where a value wasn't finite."""
 
     losses: list[float]
     zeros: list[list[float]]
@@ -43,8 +43,8 @@ def trained(rate: float, gain: float, norm: bool) -> Run:
 
     Args:
         rate: the learning rate of SGD.
-        gain: the first weights have the deviation gain · sqrt(2 / inputs); 1 keeps the size of what goes through.
-        norm: put batch normalisation in front of each ReLU.
+        gain: the first weights have the standard deviation gain · sqrt(2 / inputs); 1 keeps the spread of the outputs.
+        norm: put batch normalisation before each ReLU.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -70,7 +70,7 @@ def trained(rate: float, gain: float, norm: bool) -> Run:
 
 
 def draw(rate: float, gain: float, norm: bool, step: int) -> Figure:
-    """Draw the loss, and beneath it zeros and deviations of the ReLUs up to this step."""
+    """Draw the loss, and below it the zeros and spread of each ReLU, up to this step."""
     run = trained(rate, gain, norm)
     figure = Drawing(figsize=(8.0, 4.6), facecolor="white")
     figure.set_layout_engine("none")
@@ -82,12 +82,12 @@ def draw(rate: float, gain: float, norm: bool, step: int) -> Figure:
     top.set_xticks([])
     below = (
         ("share of zeros in each ReLU's output", run.zeros, Normalize(0, 1), 0.42),
-        ("standard deviation of it", run.std, LogNorm(1e-3, 1e3), 0.11),
+        ("its standard deviation", run.std, LogNorm(1e-6, 1e3), 0.11),
     )
     for title, values, norm_, bottom in below:
         axes = figure.add_axes((0.09, bottom, 0.78, 0.23))
         _heat(axes, figure, np.array(values), norm_, step, bottom)
-        axes.set_title(f"{title} (vermilion: inf or nan)", loc="left", fontsize=10)
+        axes.set_title(f"{title} (orange: inf or nan)", loc="left", fontsize=10)
         if bottom > 0.2:
             axes.set_xticks([])
         else:
@@ -122,7 +122,7 @@ def say(rate: float, gain: float, norm: bool, step: int) -> str:
 def going_wrong() -> Explorer:
     """Return the explorer: learning rate, first weights, normalisation, and the step."""
     controls = {
-        "rate": widgets.Dropdown(options=RATES, value=1.0, description="lr"),
+        "rate": widgets.Dropdown(options=RATES, value=0.1, description="lr"),
         "gain": widgets.Dropdown(options=GAINS, value=1.0, description="gain"),
         "norm": widgets.Checkbox(False, description="batch normalisation", indent=False),
         "step": widgets.IntSlider(20, 0, STEPS - 1, 1, description="step"),
@@ -131,6 +131,7 @@ def going_wrong() -> Explorer:
         draw,
         say,
         controls,
-        intro="Try this: find a learning rate at which it breaks; then switch the normalisation on. Then a small gain.",
+        intro="Try this: find a learning rate at which it breaks, then switch the normalisation on. Then try a gain of "
+        "0.1 at step 0.",
         rows=[[controls["rate"], controls["gain"], controls["norm"]], [controls["step"]]],
     )

@@ -31,7 +31,7 @@ def after_death(seen: Deaths, channel: int) -> Figure:
         axes.bar(steps, seen.gradient[:, channel].tolist(), color=plots.BACKWARD, width=0.4, label="gradient")
         last = seen.last_fired(channel)
         axes.axvline(last + 0.5, color=plots.REST, linewidth=1, linestyle="--")
-        axes.text(last + 0.7, axes.get_ylim()[1] * 0.9, "does not fire any more →", color=plots.INK)
+        axes.text(last + 0.7, axes.get_ylim()[1] * 0.9, "doesn't fire any more →", color=plots.INK)
         axes.set(xlabel="step", ylabel="norm", title=f"The weights of channel {channel}")
         axes.legend(loc="center right")
     return figure

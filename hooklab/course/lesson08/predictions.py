@@ -6,23 +6,24 @@ from hooklab.course.exercises.predict import Choice, prediction
 
 a_branch_not_taken = prediction(
     "8.a",
-    "`torch.where(x > 0, x.log(), 0)` at x = 0: the logarithm is not taken, the result is 0. What is the gradient?",
+    "`y = torch.where(x > 0, x.log(), 0)`. At x = 0, `where` picks the 0 and not the logarithm, so y is 0. What is "
+    "the gradient of y there?",
     Choice(
-        "0: the branch that is taken is a constant",
+        "0: `where` picks a constant",
         lambda came: came == 0.0,
-        "You may have thought of `where` as an `if` that runs one branch; but both branches have been computed, and "
-        "both get a gradient.",
+        "You may have thought of `where` as an `if` that runs one branch; but both branches were computed, and both "
+        "get a gradient.",
     ),
     Choice(
         "inf: the derivative of the logarithm at 0",
         lambda came: came == float("inf"),
-        "You may have thought of the derivative, and it is inf; but `where` sends a 0 into this branch.",
+        "You may have thought of the derivative, which is inf; but `where` sends a gradient of 0 into this branch.",
     ),
     Choice(
         "nan",
         lambda came: came != came,
-        "Both branches are computed, and both get a gradient. The branch that isn't taken gets a gradient of 0, times "
-        "the derivative of the logarithm, 1/0 = inf. And 0 · inf is nan.",
+        "Both branches are computed, and both get a gradient. The logarithm's is 0, because `where` didn't pick it. "
+        "It's multiplied by the derivative of the logarithm, 1/0 = inf. And 0 · inf is nan.",
     ),
     Choice(
         "an error",
@@ -34,25 +35,25 @@ a_branch_not_taken = prediction(
 
 how_much_is_left = prediction(
     "8.b",
-    "Patient B has eight sigmoid layers. The gradient at its last layer is the measure: what share of it is left at "
-    "the first layer?",
+    "Patient B has eight sigmoid layers. Compare the gradient at its first layer with the gradient at its last layer. "
+    "How much of it is left?",
     Choice(
         "about a hundredth",
         lambda share: share > 1e-3,
         "You may have thought that eight layers take away a little each; but a sigmoid passes on a quarter at most, "
-        "and the weights take more.",
+        "and the weights make it smaller still.",
     ),
     Choice(
-        "about one in 65,000: eight times a quarter",
+        "about one part in 65,000: a quarter, eight times over",
         lambda share: 1e-6 < share <= 1e-3,
         "You may have multiplied eight quarters, the most that eight sigmoids can pass on; but the gradient goes "
         "through the weights as well, and they are small.",
     ),
     Choice(
-        "less than one in a million",
+        "less than a millionth",
         lambda share: 0 < share <= 1e-6,
-        "Each layer passes on a small part, a quarter from the sigmoid at most, and less after the weights. Eight "
-        "times a small part is next to nothing: the gradient vanishes. The last layers learn to guess, the first ones "
+        "Each layer passes on a small part: the sigmoid at most a quarter, and the weights less still. After eight "
+        "layers next to nothing is left: the gradient vanishes. The last layers learn to guess, and the first ones "
         "stand still.",
     ),
     Choice(
@@ -64,21 +65,21 @@ how_much_is_left = prediction(
 
 when_it_dies = prediction(
     "8.c",
-    "Channel 0 fires on nearly every digit of the first batch. After 184 steps of training it is dead. In which step "
-    "does it fire for the last time?",
+    "Channel 0 fires on nearly every digit of the first batch. After 184 training steps it is dead. In which step did "
+    "it fire for the last time?",
     Choice(
         "in one of the first ten",
         lambda last: last < 10,
-        "Five steps, and a channel that fired everywhere is dark for the rest of the training: Adam's first steps "
-        "move each weight by nearly the whole learning rate, whatever the size of its gradient. If most weights of a "
-        "unit are pushed down together, it's below zero at once. (In the picture, channel 13 goes dark as well, for "
-        "seven steps, and comes back; channel 15 begins dark and wakes.)",
+        "After five steps, a channel that fired everywhere is dark for the rest of the training. Adam's first steps "
+        "move each weight by nearly the whole learning rate, however small its gradient is. If most weights of a unit "
+        "are pushed down together, it's soon below zero for every digit. (In the picture, channel 13 goes dark too, "
+        "for seven steps, and comes back; channel 15 begins dark and wakes up.)",
     ),
     Choice(
         "somewhere in the middle",
         lambda last: 10 <= last < 120,
-        "You may have thought that training gives up a useless unit little by little; but it's gone long before the "
-        "network has found out which units are useful.",
+        "You may have thought that training gives up a useless unit little by little; but this one is dead long "
+        "before the network has found out which units are useful.",
     ),
     Choice(
         "near the end",
@@ -90,7 +91,7 @@ when_it_dies = prediction(
 
 after_its_death = prediction(
     "8.d",
-    "From then on, the gradient of channel 0 is exactly 0. What do its weights do in the next ten steps?",
+    "From that step on, the gradient of channel 0 is exactly 0. What do its weights do in the next ten steps?",
     Choice(
         "they stand still",
         lambda came: came["steps"] == 0,
@@ -112,7 +113,7 @@ after_its_death = prediction(
     Choice(
         "they move until the channel fires again",
         lambda came: came["fires"],
-        "You may have thought that a channel whose weights move will come back; but they move on in the direction that "
-        "killed it.",
+        "You may have thought that a channel whose weights move will come back; but they move on in the direction "
+        "that killed it.",
     ),
 )

@@ -69,8 +69,8 @@ class Embed(nn.Module):
 class Layer(nn.Module):
     """One attention layer with a residual connection: (n, length, 64) -> the same shape.
 
-    `pattern` puts out what it is given: the attention of each head, shape (n, heads, to, from), each row with sum 1. It
-    is there for hooks.
+    `pattern` returns its input unchanged: the attention of each head, shape (n, heads, to, from), each row with sum 1.
+    It is there for hooks.
     """
 
     def __init__(self) -> None:

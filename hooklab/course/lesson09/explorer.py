@@ -68,7 +68,7 @@ def describe_map(number: int, name: str, method: str, layer: str) -> str:
 
 
 def what_it_looks_at() -> Explorer:
-    """Return the explorer of maps; it trains what is not trained yet, so that no control has to wait for it."""
+    """Return the explorer of maps; it trains the networks first, so that no control has to wait."""
     for name in NETWORKS:
         network(name)
     controls: dict[str, widgets.Widget] = {
@@ -120,7 +120,7 @@ def says(number: int, layer: int, head: int, position: int, off: str) -> Tensor:
 
 
 def draw_head(number: int, chosen: tuple[int, int], position: int, off: str) -> Figure:
-    """Draw a sequence, what a head looks at from one position, and what the model expects next."""
+    """Draw a sequence, what a head looks at from one position, and what the model predicts next."""
     made = some_sequences()
     tokens, answer = made.inputs[number].tolist(), int(made.tokens[number, position + 1])
     attention, expected = look(number, *chosen, position), says(number, *chosen, position, off)
@@ -141,9 +141,7 @@ def draw_head(number: int, chosen: tuple[int, int], position: int, off: str) -> 
         for token, x in enumerate(at):
             colour, weight = (FORWARD, "bold") if token == answer else (INK, "normal")
             axes.text(x, 0.06, f"{token}", ha="center", fontsize=10, weight=weight, color=colour)
-        axes.text(
-            0.15, 0.6, "next token, as\nthe model expects\n(blue: what comes)", va="center", fontsize=9, color=REST
-        )
+        axes.text(0.15, 0.6, "what the model\npredicts next\n(blue: the answer)", va="center", fontsize=9, color=REST)
         return figure
 
 
@@ -155,10 +153,10 @@ def describe_head(number: int, chosen: tuple[int, int], position: int, off: str)
     if position >= period and (position - most) % period == period - 1:
         what = ", the token after an earlier copy"
     else:
-        what = {0: ", itself", 1: ", the one before"}.get(position - most, "")
+        what = {0: ", itself", 1: ", the previous one"}.get(position - most, "")
     answer = int(made.tokens[number, position + 1])
     said = int(says(number, layer, head, position, off).argmax())
-    known = f"right is {answer}" if position >= period else f"{answer} comes next, which nobody can know yet"
+    known = f"right is {answer}" if position >= period else f"{answer} comes next, which can't be known yet"
     share = round(100 * float(attention[most]))
     return (
         f"Layer {layer}, head {head}: position {position} looks most at position {most}{what} ({share} %). "

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import hooklab
 from hooklab.course.lesson09.copying import HEADS, LAYERS, Copier, Sequences, accuracy, right, sequences
 
 Head = tuple[int, int]  # layer, head
+Patch = Callable[[nn.Module, str, Tensor, Tensor, int], Tensor]
 ALL_HEADS: tuple[Head, ...] = tuple((layer, head) for layer in range(LAYERS) for head in range(HEADS))
 PERIOD, LAST = 12, 22  # of the sequences in which activations are patched: the last position asks for token 11
 
@@ -25,7 +26,7 @@ def patterns(model: Copier, tokens: Tensor) -> Tensor:
 
 
 def scores(model: Copier, back: int, made: Sequences) -> Tensor:
-    """Return the mean attention that each head sends `back` places back, from all positions behind the first copy.
+    """Return the mean attention that each head sends `back` places back, from all positions after the first copy.
 
     Args:
         model: the copier.
@@ -37,6 +38,15 @@ def scores(model: Copier, back: int, made: Sequences) -> Tensor:
     """
     at = torch.arange(back + 1, made.inputs.shape[1])
     return patterns(model, made.inputs)[..., at, at - back].mean(dim=(1, 3))
+
+
+@torch.no_grad()
+def induction_scores(model: nn.Module, names: list[str], tokens: Tensor, period: int) -> Tensor:
+    """Return each head's attention on the token after the earlier copy: what the page runs while 9.3 is open."""
+    at = torch.arange(period, tokens.shape[1])
+    with hooklab.capture(model, *names) as seen:
+        model(tokens)
+        return torch.stack([seen[name][:, :, at, at - period + 1].mean(dim=(0, 2)) for name in names])
 
 
 @contextmanager
@@ -61,7 +71,7 @@ def accuracy_without(model: Copier, heads: Collection[Head], made: Sequences) ->
 
 
 def corrupted(made: Sequences, position: int) -> Tensor:
-    """Return the inputs with one token replaced by one that stands nowhere in its sequence."""
+    """Return the inputs with one token replaced by one that its sequence doesn't contain."""
     tokens = made.inputs.clone()
     is_free = torch.ones(len(tokens), 16).scatter(1, tokens, 0.0)
     tokens[:, position] = is_free.argmax(dim=1)
@@ -69,31 +79,40 @@ def corrupted(made: Sequences, position: int) -> Tensor:
 
 
 @torch.no_grad()
-def carried(model: Copier, made: Sequences, position: int) -> Tensor:
+def carried(model: Copier, made: Sequences, position: int, patch: Patch | None = None) -> Tensor:
     """Return where the last answer is carried: patch the clean run into the corrupted one, place by place.
 
     Args:
         model: the copier.
         made: sequences of period 12.
         position: whose token is replaced in the corrupted run.
+        patch: does what :func:`patched` does, which is used without it.
 
     Returns:
         Shape (layers + 1, 23): of the last answers that are wrong in the corrupted run, the share that is right when
-        the residual stream behind the embedding and behind each layer is patched at each position.
+        the residual stream after the embedding and after each layer is patched at each position.
     """
     places = ["embed", *(f"layers.{layer}" for layer in range(LAYERS))]
     broken, answers = corrupted(made, position), made.tokens[:, -1]
-    with hooklab.capture(model, *places) as seen:
-        model(made.inputs)
-        clean = {place: seen[place] for place in places}
     is_lost = model(broken)[:, -1].argmax(dim=-1) != answers
     found = torch.zeros(len(places), broken.shape[1])
     for row, place in enumerate(places):
         for column in range(broken.shape[1]):
-            with hooklab.edit(model, _Put(clean[place], column), place):
-                is_back = model(broken)[:, -1].argmax(dim=-1) == answers
+            output = (patch or patched)(model, place, made.inputs, broken, column)
+            is_back = output[:, -1].argmax(dim=-1) == answers
             found[row, column] = is_back[is_lost].float().mean()
     return found
+
+
+@torch.no_grad()
+def patched(model: nn.Module, name: str, clean: Tensor, corrupted: Tensor, position: int) -> Tensor:
+    """Run on `corrupted`, with one position of one module's output from `clean`: used while 9.4 is open."""
+    with hooklab.capture(model, name, clone=True) as seen:
+        model(clean)
+        values: Tensor = seen[name]
+    with hooklab.edit(model, _Put(values, position), name):
+        output: Tensor = model(corrupted)
+    return output
 
 
 class _Add:
@@ -127,12 +146,12 @@ def lens(model: Copier, made: Sequences) -> list[float]:
 
 @torch.no_grad()
 def steering(model: Copier, made: Sequences, token: int, doses: Collection[float], seed: int = 0) -> dict[str, Tensor]:
-    """Return how often the model says `token`, by dose, when a direction is added behind the last layer.
+    """Return how often the model says `token`, by dose, when a direction is added after the last layer.
 
     Args:
         model: the copier.
         made: sequences; where the right answer is `token` anyway is not counted.
-        token: what is to be said.
+        token: what the model should say.
         doses: by how much the direction is multiplied.
         seed: of the random direction.
 

@@ -27,29 +27,39 @@ def own_scores(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
 
 def grad_cam(model: nn.Module, images: Tensor, labels: Tensor, layer: str = "block3") -> Tensor:
     """Return Grad-CAM of one layer, brought to the size of the images (Selvaraju and others, 2017, equations 1, 2)."""
-    with torch.enable_grad(), hooklab.capture(model, layer, detach=False) as seen:
+    return resized(cam(model, model.get_submodule(layer), images, labels))
+
+
+def cam(model: nn.Module, layer: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    """Return the same in the layer's own size, shape (n, height, width): what the page runs while 9.1 is open."""
+    kept: list[Tensor] = []
+    with torch.enable_grad(), layer.register_forward_hook(lambda module, args, output: kept.append(output)):
         total = own_scores(model, images.detach().requires_grad_(), labels).sum()
-        values: Tensor = seen[layer]
-        weights = torch.autograd.grad(total, values)[0].mean(dim=(2, 3))
-    return resized(torch.einsum("nc,nchw->nhw", weights, values.detach()).relu())
+    weights = torch.autograd.grad(total, kept[0])[0].mean(dim=(2, 3))
+    return torch.einsum("nc,nchw->nhw", weights, kept[0].detach()).relu()
 
 
 def gradient(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     """Return how strongly each pixel moves the score: the gradient's size, added up over the colours."""
-    return _input_gradient(model, images, labels).abs().sum(dim=1)
+    return input_gradient(model, images, labels).abs().sum(dim=1)
 
 
 def gradient_times_input(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     """Return the size of gradient times pixel, added up over the colours first."""
-    return (_input_gradient(model, images, labels) * images).sum(dim=1).abs()
+    return (input_gradient(model, images, labels) * images).sum(dim=1).abs()
 
 
 def guided_backprop(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    """Return the gradient's size if each ReLU passes back what is positive (Springenberg and others, 2014)."""
+    """Return the gradient's size if each ReLU passes back only the positive part (Springenberg and others, 2014)."""
+    return guided_gradient(model, images, labels).abs().sum(dim=1)
+
+
+def guided_gradient(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    """Return the same with its sign, in the shape of the images: what the page runs while 9.2 is open."""
     with ExitStack() as hooks:
         for relu in hooklab.select(model, nn.ReLU).values():
             hooks.enter_context(relu.register_full_backward_hook(_positive_part))
-        return gradient(model, images, labels)
+        return input_gradient(model, images, labels)
 
 
 def _positive_part(module: nn.Module, grad_input: tuple[Tensor, ...], grad_output: object) -> tuple[Tensor, ...]:
@@ -150,8 +160,26 @@ def alike(maps: Tensor, others: Tensor) -> float:
     return correlation.mean().item()
 
 
-def _input_gradient(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+def input_gradient(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    """Return the gradient of each image's own score, with its sign, in the shape of the images."""
     with torch.enable_grad():
         watched = images.detach().clone().requires_grad_()
         (found,) = torch.autograd.grad(own_scores(model, watched, labels).sum(), watched)
     return found
+
+
+@torch.no_grad()
+def channels_worth(model: nn.Module, layer: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    """Return the accuracy lost without each channel of the layer: what the page runs while 9.5 is open."""
+    widths: list[int] = []
+
+    def right(hook: Callable[..., Tensor | None]) -> Tensor:
+        with layer.register_forward_hook(hook):
+            says: Tensor = model(images).argmax(dim=1)
+        return (says == labels).float().mean()
+
+    def without(channel: int) -> Callable[..., Tensor]:
+        return lambda module, args, output: output.index_fill(1, torch.tensor([channel]), 0.0)
+
+    full = right(lambda module, args, output: widths.append(output.shape[1]))
+    return torch.stack([full - right(without(channel)) for channel in range(widths[0])])

@@ -84,7 +84,7 @@ def tag_masks(count: int) -> Tensor:
 class ShapeCNN(nn.Module):
     """Three blocks of convolution, batch norm and ReLU, the mean over all places, and a linear layer.
 
-    Images of shape (n, 3, 32, 32) give scores of shape (n, 3). block1 puts out (n, 8, 32, 32), block2 (n, 16, 16, 16),
+    Images of shape (n, 3, 32, 32) give scores of shape (n, 3). block1 returns (n, 8, 32, 32), block2 (n, 16, 16, 16),
     block3 (n, 32, 8, 8). No activation works in place, and each module is used once.
     """
 

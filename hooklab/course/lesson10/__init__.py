@@ -1,1 +1,1 @@
-"""What is lesson 10's own. What can I hook when there is no module?"""
+"""Lesson 10: what can I hook without a module?"""

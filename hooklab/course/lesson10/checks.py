@@ -164,7 +164,7 @@ class Function:
 
     def __init__(self, seed: int, kind: str) -> None:
         self.first, self.second, self.kind = linear(4, 4, seed), linear(4, 4, seed + 1), kind
-        self.seen: list[tuple[bool, bool, bool]] = []  # recorded? does x ask for a gradient? hooks on what is saved?
+        self.seen: list[tuple[bool, bool, bool]] = []  # recorded? does x require grad? hooks on what is saved?
 
     def __call__(self, x: Tensor) -> Tensor:
         saving = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
@@ -374,7 +374,7 @@ def why_other_handles(handles: Any, make: Callable[..., Any]) -> str | None:
     "10.4",
     "The norm of all gradients",
     worlds=((torch.float32, 1.0), (torch.float64, -1e100)),
-    verified="one norm for each backward, of its own gradients, and of those alone that take part",
+    verified="one norm per backward pass, of this pass's gradients, from the parameters that it reaches",
 )
 def the_norm_of_all_gradients(trial: Trial, world: tuple[torch.dtype, float]) -> Pairs:
     dtype, factor = world

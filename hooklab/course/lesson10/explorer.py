@@ -25,8 +25,8 @@ def over_time(checkpoint: Checkpoint = TORCHS) -> Explorer:
         one = counted(parts)
         kept, peak = one.curve[one.turn - 1] / ONE_LAYER, one.peak / ONE_LAYER
         return (
-            f"{_title(parts)}: when the forward ends, {kept:.0f} outputs are kept; the peak is {peak:.0f}; "
-            f"{one.matmuls} layers are computed forward."
+            f"{_title(parts)}: after the forward pass, {kept:.0f} outputs are kept; the peak is {peak:.0f}; "
+            f"{one.matmuls} layers are computed in forward passes."
         )
 
     choice = widgets.SelectionSlider(options=list(PARTS.items()), value=4, description="parts", continuous_update=True)
@@ -41,4 +41,4 @@ def over_time(checkpoint: Checkpoint = TORCHS) -> Explorer:
 def _title(parts: int) -> str:
     if not parts:
         return f"{DEPTH} layers, no checkpoint"
-    return f"{DEPTH} layers in {parts} part{'s' if parts > 1 else ''}, a checkpoint each"
+    return f"{DEPTH} layers in {parts} part{'s' if parts > 1 else ''}, one checkpoint each"

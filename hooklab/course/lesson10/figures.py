@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 
 def order_at_two_nodes() -> list[Step]:
-    """Run y = 3x, z = 5y back with a hook of every kind on y, on x and on their nodes; return what ran, in order."""
+    """Run y = 3x, z = 5y, backward, with a hook of every kind on y, x and their nodes; return what ran, in order."""
     x = torch.tensor(2.0, requires_grad=True)
     y = 3 * x
     y.retain_grad()
@@ -124,7 +124,7 @@ def valley(plain: Run, runs: Mapping[int, Run]) -> Figure:
         right.text(1, plain.peak / ONE_LAYER + 0.4, "no checkpoint", color=FORWARD, fontsize=9)
         right.plot(range(len(parts)), [run.peak / ONE_LAYER for run in runs.values()], "o-", color=CAPTURED)
         right.set(xticks=range(len(parts)), xticklabels=parts, ylim=(0, DEPTH + 3.5))
-        right.set(xlabel="parts, a checkpoint each", ylabel="peak, in layers' outputs")
+        right.set(xlabel="parts, one checkpoint each", ylabel="peak, in layers' outputs")
         return figure
 
 
@@ -139,12 +139,12 @@ def _mountain(axes: Axes, plain: Run, run: Run | None) -> None:
         axes.fill_between(range(len(run.curve)), _outputs(run.curve), color=CAPTURED, alpha=0.45, lw=0)
         axes.axvline(run.turn, color=CAPTURED, lw=1, ls=":")
     axes.axvline(plain.turn, color=FORWARD, lw=1, ls=":")
-    axes.set(xlim=(0, 425), ylim=(0, DEPTH + 3.5), xlabel="operations (dotted: the backward begins)")
+    axes.set(xlim=(0, 425), ylim=(0, DEPTH + 3.5), xlabel="operations (dotted: the backward pass begins)")
     axes.set_ylabel("memory, in layers' outputs")
 
 
 def gradient_memory() -> dict[str, Meter]:
-    """Take a training step of sixteen layers in two ways, counted: "after" the backward, and "inside" it by hooks."""
+    """Measure a training step of sixteen layers in two ways: "after" the backward pass, or "inside" it, by hooks."""
 
     def network() -> nn.Sequential:
         return nn.Sequential(*[nn.Linear(64, 64) for _ in range(DEPTH)])
@@ -171,7 +171,7 @@ def two_ways_to_step(curves: Mapping[str, Meter]) -> Figure:
             axes.plot(values, color=colour)
         after = curves["after"]
         label: Any = {"color": BACKWARD, "ha": "right"}
-        axes.text(len(after.curve) * 0.6, after.peak / 1000 * 0.95, "step after the backward", **label)
+        axes.text(len(after.curve) * 0.6, after.peak / 1000 * 0.95, "step after backward()", **label)
         axes.text(len(after.curve) * 0.55, curves["inside"].peak / 1000 * 1.35, "step in the hook", color=CAPTURED)
         axes.set(
             xlabel="operations of one training step", ylabel="kB in use: gradients\nand saved inputs", ylim=(0, None)
@@ -189,7 +189,7 @@ def bits(costs: Sequence[Cost]) -> Figure:
             axes.annotate(f"{cost.bits} bits", (cost.share, cost.error), **look)
         axes.margins(x=0.12)
         ticks = [cost.share for cost in costs]
-        axes.set(xlabel="memory of the saved values, against 32 bits", ylabel="error of the gradient")
+        axes.set(xlabel="memory of the saved values, compared with 32 bits", ylabel="error of the gradient")
         axes.set_xticks(ticks, [f"{share:.0%}" for share in ticks])
         axes.minorticks_off()
         return figure

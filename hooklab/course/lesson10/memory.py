@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from hooklab.course.exercises import attempt
+from hooklab.course.exercises.ready import yours_or
 
 DEPTH, WIDTH, ROWS = 16, 8, 256
 ONE_LAYER = ROWS * WIDTH * 4  # bytes of one layer's output
@@ -130,10 +130,7 @@ def run(parts: int, checkpoint: Checkpoint | None) -> Run:
 
 def or_torchs(checkpoint: Checkpoint) -> Checkpoint:
     """Return the reader's checkpoint once it is correct, and torch's until then, with a line that says so."""
-    if attempt("10.2", checkpoint).state == "correct":
-        return checkpoint
-    print("exercise 10.2 is still open: until it is solved, torch.utils.checkpoint stands in for yours")
-    return TORCHS
+    return yours_or("10.2", checkpoint, TORCHS)
 
 
 def training_steps(network: nn.Module, x: Tensor, optimizer: torch.optim.Optimizer | None, steps: int = 1) -> Meter:

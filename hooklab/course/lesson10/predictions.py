@@ -6,32 +6,32 @@ from hooklab.course.exercises.predict import Choice, prediction
 
 order_at_one_place = prediction(
     "10.a",
-    "They are registered in this order: node hook, node pre-hook, retain_grad, tensor hook. In which order do the "
+    "They are registered in this order: node hook, node pre-hook, `retain_grad()`, tensor hook. In which order do the "
     "three hooks run?",
     Choice(
-        "as they were registered: node hook, node pre-hook, tensor hook",
+        "in the order of registration: node hook, node pre-hook, tensor hook",
         lambda order: order == ["node hook", "node pre-hook", "tensor hook"],
-        "You may have thought of the order of registration, and it decides among hooks of one kind; but hooks of "
+        "You may have thought of the order of registration, and for hooks of one kind it does decide; but hooks of "
         "different kinds have different places.",
     ),
     Choice(
         "tensor hook, node pre-hook, node hook",
         lambda order: order == ["tensor hook", "node pre-hook", "node hook"],
-        "The kind decides, not the order of registration. The gradient of `y` comes to `y` first: its tensor hooks "
-        "run, and `retain_grad()` keeps what they have left. Then it comes to the node that made `y`: its pre-hook, "
-        "its work, its hook. (The picture goes on to `x`. Read it from right to left.)",
+        "The kind decides, not the order of registration. The gradient reaches `y` first: its tensor hooks run, and "
+        "`retain_grad()` stores the result. Then the gradient reaches the node that made `y`: its pre-hook runs, the "
+        "node computes, its hook runs. (The picture goes on to `x`. Read it from right to left.)",
     ),
     Choice(
         "node pre-hook, node hook, tensor hook",
         lambda order: order == ["node pre-hook", "node hook", "tensor hook"],
         "You may have thought that the tensor comes after its node, and in the forward pass it does; but the backward "
-        "pass comes from the other side, and meets `y` first.",
+        "pass comes from the other side and reaches `y` first.",
     ),
     Choice(
         "node pre-hook, tensor hook, node hook",
         lambda order: order == ["node pre-hook", "tensor hook", "node hook"],
-        "You may have thought that a pre-hook comes before everything, as with modules; but this one is the node's, "
-        "and the tensor hook has its turn before the node gets the gradient.",
+        "You may have thought that a pre-hook comes before everything, as with modules; but this is the node's "
+        "pre-hook, and the tensor hook runs before the node gets the gradient.",
     ),
 )
 
@@ -49,43 +49,44 @@ hook_on_a_leafs_node = prediction(
         "once",
         lambda count: count == 1,
         "You may have thought that the first backward pass frees the node together with its graph, and graphs do own "
-        "the node; but when the hook was registered, there was no graph yet.",
+        "the node; but when you registered the hook, no graph existed yet.",
     ),
     Choice(
         "never",
         lambda count: count == 0,
-        "A leaf doesn't own its node. The graphs that end in the leaf do. `get_gradient_edge(w)` created a node when "
-        "there was no graph; nothing kept it, so it was freed at the end of that line, and the hook with it. Each "
-        "forward pass then created a new node. The tensor hook survives, because it's stored on `w` itself: autograd "
-        "puts it on every new node.",
+        "A leaf doesn't own its node. The graphs that end in the leaf do. `get_gradient_edge(w)` created a node "
+        "before any graph existed. Nothing kept it, so it was freed at the end of that line, and the hook with it. "
+        "Each forward pass then created a new node. The tensor hook survives, because it's stored on `w` itself: "
+        "autograd puts it on every new node.",
     ),
 )
 
 one_checkpoint_round_all = prediction(
     "10.c",
-    "One checkpoint round all sixteen layers: the peak of memory over forward and backward, against the peak without?",
+    "With one checkpoint around all sixteen layers, how high is the peak of memory over both passes, compared with "
+    "the peak without a checkpoint?",
     Choice(
         "about one sixteenth",
         lambda share: share < 0.2,
-        "You may have thought that only the input is kept, and at the end of the forward pass that's true; but the "
-        "peak counts the backward pass too.",
+        "You may have thought that only the input is kept. At the end of the forward pass that's true; but the peak "
+        "includes the backward pass.",
     ),
     Choice(
         "about half",
         lambda share: 0.2 <= share < 0.8,
-        "You may have thought that the forward pass needs little and the backward pass much, so half on average; but a "
-        "peak isn't an average.",
+        "You may have thought that the forward pass needs little and the backward pass much, so about half on "
+        "average; but a peak isn't an average.",
     ),
     Choice(
         "the same",
         lambda share: 0.8 <= share < 1.2,
-        "The second run computes all sixteen outputs again, and the backward pass needs them all, from the last one "
-        "on. It's the same mountain of memory, only later.",
+        "The second run computes all sixteen outputs again, and the backward pass needs them all, starting with the "
+        "last. It's the same mountain of memory, only later.",
     ),
     Choice(
         "about twice as much",
         lambda share: share >= 1.2,
-        "You may have thought that everything is computed twice, and that does cost the time of a forward pass; but "
-        "the first run's values are gone by then.",
+        "You may have thought that everything is computed twice. That does cost the time of a forward pass; but the "
+        "first run's values are gone by then.",
     ),
 )

@@ -119,7 +119,7 @@ def draw(without: Exchange, remembering: Exchange, step: int) -> Figure:
 def _this_step(axes: Axes, one: Exchange, title: str) -> None:
     places = range(1, len(GRADIENT) + 1)
     axes.bar(places, one.kept.tolist(), color=REST, alpha=0.6, width=0.7, label="kept from before")
-    base = (one.kept * (one.kept * one.gradient >= 0)).tolist()  # of another sign, both stand on the line
+    base = (one.kept * (one.kept * one.gradient >= 0)).tolist()  # with opposite signs, both start at the line
     axes.bar(places, one.gradient.tolist(), bottom=base, color=BACKWARD, width=0.4, label="gradient")
     is_sent = (one.sent != 0).tolist()
     wanted = one.kept + one.gradient

@@ -24,10 +24,10 @@ def saved_bytes(what: Any) -> int:
 
 
 def still_fires(change: Callable[[nn.Linear], nn.Module | None]) -> bool:
-    """Put a hook on a layer's weight, change the layer, run it and back; return whether the hook ran.
+    """Put a hook on a layer's weight, change the layer, run it forward and backward; return whether the hook ran.
 
     Args:
-        change: gets the layer; returns the one to go on with, or None for the same.
+        change: changes the layer; returns another layer to use from then on, or None.
     """
     layer, ran = nn.Linear(1, 1), list[int]()
     layer.weight.register_hook(lambda grad: ran.append(1))
@@ -37,7 +37,7 @@ def still_fires(change: Callable[[nn.Linear], nn.Module | None]) -> bool:
 
 
 def replace_weight(layer: nn.Linear) -> None:
-    """Put a new parameter in the place of the layer's weight."""
+    """Replace the layer's weight by a new parameter."""
     layer.weight = nn.Parameter(torch.ones(1, 1))
 
 
@@ -47,7 +47,7 @@ def load(layer: nn.Linear, **options: bool) -> None:
 
 
 def train(hook: Callable[..., Any] | None, seed: int = 0, epochs: int = 5) -> list[float]:
-    """Train the digits network in every process, each with its part of each batch; return the accuracies.
+    """Train the digits network in every process, each on its part of each batch; return the accuracies.
 
     Args:
         hook: a comm hook, or None for DDP's own average.
@@ -75,7 +75,7 @@ def train(hook: Callable[..., Any] | None, seed: int = 0, epochs: int = 5) -> li
 
 @contextmanager
 def counting_bytes() -> Iterator[list[int]]:
-    """Give a list of the bytes that this process hands to all_reduce and all_gather while the block runs."""
+    """Yield a list of the bytes that this process passes to all_reduce and all_gather while the block runs."""
     counted: list[int] = []
     reduce: Any = dist.all_reduce
     gather: Any = dist.all_gather

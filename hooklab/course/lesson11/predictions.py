@@ -6,8 +6,8 @@ from hooklab.course.exercises.predict import Choice, prediction
 
 a_copied_hook = prediction(
     "11.a",
-    "A forward hook appends to the list `calls`. You copy the model, remove the hook of the original by its handle, "
-    "and run the copy once. How many entries has `calls`?",
+    "A forward hook appends to the list `calls`. You copy the model, remove the hook from the original with its "
+    "handle, and run the copy once. How many entries does `calls` have?",
     Choice(
         "none: a copy comes without hooks",
         lambda came: came["calls"] == 0 and came["on the copy"] == 0,
@@ -18,13 +18,13 @@ a_copied_hook = prediction(
         "none: the handle has removed it",
         lambda came: came["calls"] == 0 and came["on the copy"] == 1,
         "You may have thought of one hook in two places; but the handle removes it from the original's table, and the "
-        "copy has a table of its own.",
+        "copy has its own table.",
     ),
     Choice(
         "one: the copy writes into the original's list",
         lambda came: came["calls"] == 1,
-        "The copy has a table of hooks of its own, with the same function in it: `deepcopy` doesn't copy functions. So "
-        "both models write into the same list.",
+        "The copy has its own table of hooks, with the same function in it, because `deepcopy` doesn't copy "
+        "functions. So the copy's hook writes into the same list.",
     ),
 )
 
@@ -63,57 +63,57 @@ a_late_hook = prediction(
 
 which_gradient = prediction(
     "11.c",
-    "Two processes train one weight with DistributedDataParallel. The gradient from process 0's data is 1, "
-    "from process 1's it is 3; the optimizer gets 2 in both. What does process 0 see in a tensor hook on the weight, "
-    "and what in `p.grad` in a post-accumulate hook?",
+    "Two processes train one weight with DistributedDataParallel. The gradient from process 0's data is 1, from "
+    "process 1's it is 3; the optimizer gets 2 in both. What does process 0 see in a tensor hook on the weight, and "
+    "what in `p.grad` in a post-accumulate hook?",
     Choice(
-        "1 and 2: the averaging is done when the gradient is accumulated",
+        "1 and 2: DDP averages when the gradient is accumulated",
         lambda came: came == [1.0, 2.0],
-        "You may have thought that a post-accumulate hook comes last of all; but DDP comes after it: it averages when "
-        "the last gradient of a whole bucket of parameters is there.",
+        "You may have thought that a post-accumulate hook runs last of all; but DDP's hook runs after it, and "
+        "averages once the last gradient of a whole bucket of parameters is there.",
     ),
     Choice(
-        "2 and 2: DDP averages before anybody sees the gradient",
+        "2 and 2: DDP averages before any hook sees the gradient",
         lambda came: came == [2.0, 2.0],
-        "You may have thought that DDP is part of autograd; but it's a hook like yours, on the node that accumulates, "
-        "and it runs after yours.",
+        "You may have thought that DDP is part of autograd; but DDP uses a hook like yours, on the node that writes "
+        "`.grad`, and it runs after yours.",
     ),
     Choice(
         "1 and 1: neither sees the average",
         lambda came: came == [1.0, 1.0],
-        "Both hooks see what this process has computed: they run before the processes have exchanged anything. The "
-        "average is in `.grad` when `backward()` has returned. So a hook that clips, clips before the average.",
+        "Both hooks see what their own process has computed, because they run before the processes exchange anything. "
+        "When `backward()` returns, `.grad` holds the average. So if a hook clips, it clips before the average.",
     ),
 )
 
 a_hundredth = prediction(
     "11.d",
-    "Three networks learn to read digits in two processes. One sends every number of its gradients; one the largest "
-    "hundredth, and forgets the rest; one the largest hundredth, and keeps the rest for the next step. After five "
-    "epochs, who is far behind?",
+    "Three networks learn to read digits in two processes. The first sends every number of its gradients. The second "
+    "sends the largest hundredth and forgets the rest. The third sends the largest hundredth and keeps the rest for "
+    "the next step. Which of them is far behind after five epochs?",
     Choice(
         "both that send a hundredth: the rest of the gradient is missing",
         lambda came: _behind(came, "1 % with feedback") and _behind(came, "1 % without"),
-        "You may have thought that what isn't sent is lost; but with a memory it only comes later.",
+        "You may have thought that what isn't sent is lost; but with a memory it's only sent later.",
     ),
     Choice(
-        "nobody: the largest numbers are those that count",
+        "none: only the largest numbers matter",
         lambda came: not _behind(came, "1 % with feedback") and not _behind(came, "1 % without"),
-        "You may have thought that the largest numbers are enough; but the same few are the largest in every step, and "
-        "the other weights never move.",
+        "You may have thought that the largest numbers are enough; but the same few are the largest in every step, "
+        "and the other weights never move.",
     ),
     Choice(
         "only the one that forgets",
         lambda came: not _behind(came, "1 % with feedback") and _behind(came, "1 % without"),
         "With a memory, what isn't sent adds up until it is among the largest, so the network gets as far as with all "
-        "numbers, some epochs later. On the right is why the other one is left behind: without a memory, more than "
-        "three in four numbers are never among a process's 38 largest, and their weights stay where they were.",
+        "numbers, some epochs later. The right picture shows why the other one stays behind: without a memory, more "
+        "than three in four numbers are never among a process's 38 largest, so their weights never move.",
     ),
     Choice(
-        "the one that keeps the rest most of all: it steps along gradients that are old",
+        "most of all the one that keeps the rest, because it steps along old gradients",
         lambda came: came["1 % with feedback"] < came["1 % without"] - 0.02,
-        "You may have thought that an old gradient is a wrong one; but in a few steps weights change little, and so do "
-        "gradients.",
+        "You may have thought that an old gradient is a wrong one; but within a few steps the weights hardly change, "
+        "and neither do the gradients.",
     ),
 )
 

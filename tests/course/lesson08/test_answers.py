@@ -329,7 +329,7 @@ def a_sentence(training):
     return "act1 is saturated"
 
 
-@wrong("8.4", says="the cause that you name", likely="The module's name comes first")
+@wrong("8.4", says="the diagnosis that you give", likely="The module's name comes first")
 def the_other_way_round(training):
     return "saturated", "act1"
 

@@ -8,7 +8,7 @@ import torch
 from hooklab.course.lesson08.checks import ILLNESS, SEEDS, examined
 from hooklab.course.lesson08.clinic import STEPS, Training, examine, layers, patient
 from hooklab.course.lesson08.deaths import first_passes
-from hooklab.course.lesson08.evidence import CAUSES, supports
+from hooklab.course.lesson08.evidence import DIAGNOSES, supports
 
 # patient -> the module and cause of the solution, and the most that it reads as it is
 ILL = {
@@ -49,7 +49,7 @@ def test_four_times_the_steps_heal_no_patient(name, seed):
 def test_on_the_page_one_cause_speaks_for_itself_at_that_module(name):
     module, cause, _ = ILL[name]
     training, health = seen_ill(name, seed=0)
-    said = [other for other in CAUSES if supports(health, training, module, other)[0]]
+    said = [other for other in DIAGNOSES if supports(health, training, module, other)[0]]
     assert said == [cause]
 
 
@@ -58,7 +58,7 @@ def test_a_healthy_training_has_none_of_the_causes():
     training = Training(model, torch.optim.Adam(model.parameters(), lr=0.003))
     health = examine(training)
     for module, _ in model.named_children():
-        assert [cause for cause in CAUSES if supports(health, training, module, cause)[0]] == []
+        assert [cause for cause in DIAGNOSES if supports(health, training, module, cause)[0]] == []
 
 
 def test_what_is_examined_can_be_chosen_and_how():
