@@ -202,7 +202,7 @@ assert list(doubled.values()) == [
 #
 # <!-- the index of symptoms -->
 
-# %% [markdown]
+# %% [markdown] tags=["documents"]
 # ## The five documents
 #
 # The course follows five short Chinese notes about hooks. Each has a table of its steps here, in its own order: what the step

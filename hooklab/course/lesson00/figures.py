@@ -1,4 +1,4 @@
-"""The start page's figures: two hooks on one layer, and a map of all hooks that run in one call and its backward pass."""
+"""The start page's figures: two hooks on one layer, and a map of all hooks that run in one call."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ def sent_back(trial: Trial, z: Any, x: Any, likely: str | None) -> Pairs:
 
 @exercise(
     "1.3",
-    "Mend it: the gradient of a hidden value",
+    "Fix it: the gradient of a hidden value",
     worlds=(
         (torch.tensor([1.0, 2.0, -1.0]), torch.tensor([3.0, -1.0, 2.0]), 100.0),
         (torch.tensor([[0.5], [-4.0]]), torch.tensor([[2.0, 1.0, -1000.0]]), 7.0),

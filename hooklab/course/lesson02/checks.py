@@ -166,7 +166,7 @@ def taken(tensor: Tensor) -> Tensor | None:
 
 @exercise(
     "2.3",
-    "Mend it: half the gradient",
+    "Fix it: half the gradient",
     worlds=([4.0, -2.0, 9.0], [3.0]),
     verified="what arrived for each loss, half of it passed on, nobody else's gradient touched, and no hook left",
 )

@@ -303,7 +303,7 @@ class Loop(Noting):
 
 @exercise(
     "3.3",
-    "Mend it: every use, in order",
+    "Fix it: every use, in order",
     worlds=(
         (3, 100, False, torch.float32),
         (2, -50, False, torch.float64),
