@@ -332,8 +332,8 @@ def gradients_alive(network):
 
     def count(grad):
         passed.append(weakref.ref(grad))  # doesn't keep the gradient alive
-        alive = [grad for grad in (ref() for ref in passed) if grad is not None]
-        counts.append(len({id(grad) for grad in alive}))
+        found = [ref() for ref in passed]  # None where it is gone
+        counts.append(len({id(one) for one in found if one is not None}))
 
     def watched(output):
         output.register_hook(count)

@@ -376,7 +376,7 @@ class Loop:
 
 @exercise(
     "2.6",
-    "Clip inside somebody else's loop",
+    "Clip inside a loop that you can't edit",
     worlds=((5.0, torch.float32, PlannedError), (1.0, torch.float64, PlannedInterrupt)),
     verified="long gradients shortened, short ones untouched, the frozen parameter skipped, "
     "no hook left even after an error",
