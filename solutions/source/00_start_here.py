@@ -53,7 +53,8 @@ plt.show()
 # %% [markdown]
 # *What to see:* values flow forward (blue), gradients flow backward (orange). A hook is a place on that way where your own
 # function runs.
-#
+
+# %% [markdown]
 # ## The route
 #
 # | | lesson | the question | after |

@@ -20,7 +20,10 @@ from typing import Literal
 
 Variant = Literal["lesson", "solution"]
 FOLDER: dict[Variant, str] = {"lesson": "lessons", "solution": "solutions"}
-TAGS = frozenset("exercise solution check predict folded figure field recap quiz explorer setup documents".split())
+TAGS = frozenset(
+    ["exercise", "solution", "check", "predict", "folded", "figure", "field", "recap", "quiz", "explorer", "setup"]
+    + ["documents"],
+)
 BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"
 STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
