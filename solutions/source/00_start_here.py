@@ -44,7 +44,7 @@ y = layer(torch.tensor([2.0, 5.0]))  # forward: the first hook runs
 y.register_hook(tensor_hook)
 (y**2).sum().backward()  # backward: the second hook runs
 print(seen)
-assert seen == {"output": 7.0, "gradient": 14.0}  # 2 + 5, and the slope of y², which is 2y
+assert seen == {"output": 7.0, "gradient": 14.0}  # 2 + 5, and 2y, the slope of y²
 
 # %% tags=["figure"]
 figure = figures.two_hooks(seen["output"], seen["gradient"])
@@ -267,7 +267,7 @@ now = {method for method, _ in figures.HOOKS.values()}
 assert {"Tensor.register_hook", "Module.register_forward_hook"} < now
 assert "Module.register_backward_hook" not in now  # its successor is
 assert "Module.register_full_backward_hook" in now
-print(len(then), "kinds of hooks then;", len(now), "run in one call today (see the map below)")
+print(len(then), "kinds of hooks then;", len(now), "on the map below")
 
 # %% [markdown]
 # ## Every kind of hook
@@ -290,8 +290,9 @@ plt.show()
 
 assert names.index("forward pre-hook") < names.index("forward hook")
 assert names.index("tensor hook on y") < names.index("full backward pre-hook")
-assert names.index("post-accumulate hook of the weight") < names.index("full backward hook")
-assert names.index("full backward hook") < names.index("tensor hook on x")
+full = names.index("full backward hook")
+assert names.index("post-accumulate hook of the weight") < full
+assert full < names.index("tensor hook on x")
 
 # %% [markdown]
 # *What to see:* the forward pass goes from left to right (blue), the backward pass from right to left (orange). Because the

@@ -20,9 +20,9 @@ from typing import Literal
 
 Variant = Literal["lesson", "solution"]
 FOLDER: dict[Variant, str] = {"lesson": "lessons", "solution": "solutions"}
+_EXERCISE = ("exercise", "solution", "check")
 TAGS = frozenset(
-    ["exercise", "solution", "check", "predict", "folded", "figure", "field", "recap", "quiz", "explorer", "setup"]
-    + ["documents"],
+    [*_EXERCISE, "predict", "folded", "figure", "field", "recap", "quiz", "explorer", "setup", "documents"],
 )
 BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"

@@ -93,7 +93,7 @@ def record_backward(retain: bool = False, reads: bool = False, doubles: bool = F
 
         handles.append(node.register_hook(ran))
     try:
-        note("before backward(): there is no gradient yet, and the node of the square has saved y")
+        note("before backward(): no gradients yet; the node of the square has saved y")
         z.backward()
         note("after backward(): gradients that were not kept are freed, and so is the saved y")
     finally:
