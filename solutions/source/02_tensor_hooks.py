@@ -667,7 +667,7 @@ assert small["right"] > clipped["right"] > large["right"]
 # %% [markdown]
 # *What to see:* with a step of 1.0, the gradient shoots up within a few steps and then drops to zero. (The axis is logarithmic
 # above 0.1 and reaches down to 0.) The panel below shows why: after a few steps, hardly any neuron of the first layer gets a
-# gradient. Each bump later on is one of the last neurons. When that is off as well, the line stays at zero. The clipped gradients
+# gradient. Each later bump is one neuron that gets a gradient once more. Then all of them are off, and the line stays at zero. The clipped gradients
 # stay near their upper limit (dashed). A step of 0.03 needs no hook, and does best.
 #
 # So the hooks show two things that the loss doesn't. A layer **died**: that's why more steps didn't help. And clipping wasn't a
