@@ -667,8 +667,8 @@ assert small["right"] > clipped["right"] > large["right"]
 # %% [markdown]
 # *What to see:* with a step of 1.0, the gradient shoots up within a few steps and then drops to zero. (The axis is logarithmic
 # above 0.1 and reaches down to 0.) The panel below shows why: after a few steps, hardly any neuron of the first layer gets a
-# gradient. Each later bump is one neuron that gets a gradient once more. Then all of them are off, and the line stays at zero. The clipped gradients
-# stay near their upper limit (dashed). A step of 0.03 needs no hook, and does best.
+# gradient. Each later bump is one neuron that gets a gradient once more. Then all of them are off, and the line stays at zero.
+# The clipped gradients stay near their upper limit (dashed). A step of 0.03 needs no hook, and does best.
 #
 # So the hooks show two things that the loss doesn't. A layer **died**: that's why more steps didn't help. And clipping wasn't a
 # safety net for rare moments: it cut **about half of all numbers**, until the end. The fault is a step size that is too large for
