@@ -140,7 +140,7 @@ print("What came out:")
 print("y.grad is", y.grad)
 print("the hook saw", [grad.flatten().tolist() for grad in grad_list])
 
-# %%
+# %% tags=["claim-S0.5"]
 reveal("1.a", [grad.flatten().tolist() for grad in grad_list])
 assert grad_list[0].flatten().tolist() == [3.0, 5.0] and y.grad is None, (
     "With the page's x, the hook sees the gradient [3, 5], and y.grad is None."
