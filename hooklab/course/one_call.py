@@ -122,13 +122,13 @@ def draw_hooks(hooks: Sequence[str]) -> Figure:
         figure, axes = canvas(3.1 * len(hooks), 2.9)
         axes.set(xlim=(0, 3.1 * len(hooks)), ylim=(0.4, 3.3))
         for nth, hook in enumerate(hooks):
-            _draw(axes, record_call(hook=hook), LAST, (3, 4), left=3.1 * nth + 0.15)
+            _draw(axes, record_call(hook=hook), LAST, (3, 4), left=3.1 * nth + 0.15, both=True)
             axes.text(3.1 * nth + 1.55, 3.05, hook, ha="center", family="monospace", color=plots.INK)
         return figure
 
 
-def _draw(axes: Axes, record: Record, step: int, boxes: Sequence[int], left: float = 0.0) -> None:
-    """Draw these boxes of a call and the station before each but the first; they stand side by side."""
+def _draw(axes: Axes, record: Record, step: int, boxes: Sequence[int], left: float = 0.0, both: bool = False) -> None:
+    """Draw these boxes of a call and the stations between them; with `both`, show a changed value and its old one."""
     memory = [record.memory[place] for place in boxes if place <= step]
     letters = dict(zip(dict.fromkeys(memory), "ABCDEF", strict=False))
     for nth, place in enumerate(boxes):
@@ -137,6 +137,8 @@ def _draw(axes: Axes, record: Record, step: int, boxes: Sequence[int], left: flo
         if place <= step:
             value = record.values[step][place]
             text = f"({value:g},)" if place < 2 else f"{value:g}"
+            if both and value != (first := record.values[place][place]):
+                text = f"{first:g} → {value:g}"
             _box(axes, x, text, plots.CHANGED if record.is_changed(place, step) else plots.FORWARD)
             axes.text(x, 1.02, f"memory {letters[record.memory[place]]}", ha="center", fontsize=9, color=plots.INK)
     _same_memory(axes, memory, left)

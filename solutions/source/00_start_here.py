@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Start here
 #
-# **Time** 10 minutes &nbsp;·&nbsp; **You need** Python, `torch.tensor`, and to have seen an `nn.Linear`
+# **Time** 10 minutes, and 9 for what comes after &nbsp;·&nbsp; **You need** Python, `torch.tensor`, and to have seen an `nn.Linear`
 #
-# A *hook* is a function of yours that PyTorch calls at an agreed moment: when a layer has run, when a gradient arrives. With
-# hooks you see inside a model without touching its code, and you change what flows through it.
+# A *hook* is a function that you write and PyTorch calls: when a layer has computed its output, say, or when a gradient
+# arrives. With hooks you can look inside a model, and change what flows through it, without editing its code.
 #
-# People come here with a question: why is `y.grad` None, how do I see a layer's output, why did my hook do nothing? Each
-# has its place in a lesson. **In a hurry?** Look your symptom up in [the index](#The-index-of-symptoms) below.
+# Most people arrive with a question. Why is `y.grad` None? How do I get a layer's output? Why didn't my hook run? Each has
+# its place in a lesson. **In a hurry?** Look up your symptom in [the index](#The-index-of-symptoms) below.
 
 # %% tags=["setup"]
 import matplotlib.pyplot as plt
@@ -20,31 +20,69 @@ from hooklab.course.lesson00 import figures
 torch.set_num_threads(1)
 
 # %% [markdown]
+# ## Two hooks on one layer
+#
+# Here's a layer with two hooks. The first runs when the layer has computed its output, the second when the gradient of that
+# output arrives. Both only read.
+
+# %%
+layer = nn.Linear(2, 1, bias=False)
+nn.init.ones_(layer.weight)
+seen = {}
+
+
+def forward_hook(module, args, output):
+    seen["output"] = output.item()
+
+
+def tensor_hook(grad):
+    seen["gradient"] = grad.item()
+
+
+layer.register_forward_hook(forward_hook)
+y = layer(torch.tensor([2.0, 5.0]))  # forward: the first hook runs
+y.register_hook(tensor_hook)
+(y**2).sum().backward()  # backward: the second hook runs
+print(seen)
+assert seen == {"output": 7.0, "gradient": 14.0}  # 2 + 5, and 2y, the slope of y²
+
+# %% tags=["figure"]
+figure = figures.two_hooks(seen["output"], seen["gradient"])
+plt.show()
+
+# %% [markdown]
+# *What to see:* values flow forward (blue), gradients flow backward (orange). A hook is a place on that way where your own
+# function runs.
+
+# %% [markdown]
 # ## The route
 #
 # | | lesson | the question | after |
 # |---|---|---|---|
 # | 1 | [Intermediate gradients](01_intermediate_grad.ipynb) | Why is `y.grad` None, and where did the gradient go? | – |
 # | 2 | [Tensor hooks](02_tensor_hooks.ipynb) | How do I read, keep or change a gradient while it flows? | 1 |
-# | 3 | [Forward hooks](03_forward_hooks.ipynb) | How do I see (and replace) what a layer puts out? | 1, 2 |
+# | 3 | [Forward hooks](03_forward_hooks.ipynb) | How do I see a layer's output, and replace it? | 1, 2 |
 # | 4 | [Forward pre-hooks](04_forward_pre_hooks.ipynb) | How do I see and change a module's input? | 3 |
 # | 5 | [Backward hooks](05_backward_hooks.ipynb) | What do grad_input and grad_output mean, and which backward hook do I use? | 2, 3 |
 # | 6 | [Inside `__call__`](06_inside_call.ipynb) | How does a module run its hooks? Build it yourself | 3, 4, 5 |
 # | 7 | [Manifold mixup](07_manifold_mixup.ipynb) | How does one forward hook become a training method? | 3 |
 # | 8 | [Debugging a training](08_debugging_training.ipynb) | Which layer died, exploded or made the first NaN? | 2, 3, 5 |
 # | 9 | [Seeing features](09_seeing_features.ipynb) | What does the network look at, and what if I switch it off? | 3, 5 |
-# | 10 | [Graph hooks](10_graph_hooks.ipynb) | What can I hook when there is no module? | 2, 5 |
+# | 10 | [Graph hooks](10_graph_hooks.ipynb) | What can I hook when there isn't a module? | 2, 5 |
 # | 11 | [Hooks in the system](11_hooks_in_the_system.ipynb) | Why did my hook vanish, fire twice, or stop the compiler? | 2, 3, 5 |
 #
-# The first card of a lesson says how long it takes. What stands behind its recap is for the curious, and can wait.
+# Each lesson starts with its time. Everything after the recap is optional.
+#
+# The lessons follow five short Chinese notes about hooks, called **S0 to S4** here. You don't need to know them. If you have
+# one open, [the five documents](#The-five-documents) below leads you from each of its steps to the cell that runs it.
 
 # %% [markdown]
 # ## How a lesson works
 #
-# **You guess before you see.** A question comes with a few choices, or asks for a number. Choose one: nobody counts how often
-# you are wrong, and a wrong guess is what makes an answer stick. Then run the next cell, and the one after it, whose code is
-# often folded: it says which choice was right, and which way of thinking leads to the others. You cannot know this first one yet:
-# go by the picture that you have.
+# **Guess first.** A question comes with a few choices, or asks for a number. Pick one, even if you aren't sure: a wrong guess
+# makes the answer stick, and nobody keeps score. Then run the next two cells. The first shows what happens; the second (its
+# code is often folded) tells you whether you were right, and why. Here is one to try. You can't know the answer yet, so go by
+# your intuition:
 
 # %%
 predict("0.a")
@@ -67,23 +105,23 @@ assert order == ["weight", "layer"], (
 )
 
 # %% [markdown]
-# **You write, and a check answers at once.** An exercise is a card, a function with a gap, and a cell that checks it. Run
-# the check right away, with the gap as it is: *not attempted* is how every exercise begins. Then write, and run both cells
-# again. A check says *not yet*, with what is missing and why, until it says *correct*. Make a mistake on purpose as well.
+# **Then write, and a check answers at once.** An exercise is a card, a function with a gap, and a cell that checks it. Run
+# the check first, with the gap still open: *not attempted* is how every exercise starts. Then fill the gap and run both cells
+# again. The check says *not yet*, with what is missing and why, until it says *correct*. Try a mistake on purpose, too.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 0.1 · Try a check
 # ●○○ · 2 minutes
 #
-# Return a tensor that is twice as large as `x`, and leave `x` as it is.
+# Return a tensor that is twice as large as `x`. Don't change `x`.
 #
 # <details><summary>Hint: the check says "not attempted"</summary>
 #
-# Delete the line `raise NotImplementedError()`, write yours in its place, and run that cell before the check.
+# Replace the line `raise NotImplementedError()` with your own, and run that cell before you run the check.
 # </details>
 # <details><summary>Hint: the check says that I changed something</summary>
 #
-# `x *= 2` and `x.mul_(2)` write into the tensor that you were given. `x * 2` makes a new one.
+# `x *= 2` and `x.mul_(2)` write into the tensor that the caller passed. `x * 2` creates a new one.
 # </details>
 
 # %% tags=["solution"]
@@ -99,77 +137,164 @@ check("0.1", twice_as_large)
 # %%
 progress()
 
-# %% [markdown]
-# ## A map: the hooks of one call
-#
-# These sit on the way of one call and its backward pass, here in the order in which they ran.
-
-# %%
-seen = figures.order_of_hooks()
-for number, (what, lesson) in enumerate(seen, start=1):
-    print(f"{number:>2}  {what:<40} lesson {lesson}")
-
-names = [what for what, _ in seen]
-assert names.index("forward pre-hook") < names.index("forward hook")
-assert names.index("tensor hook on y") < names.index("full backward pre-hook")
-assert names.index("post-accumulate hook of the weight") < names.index("full backward hook")
-assert names.index("full backward hook") < names.index("tensor hook on x")
-
-# %% tags=["figure"]
-figure = figures.hook_map(names)
-plt.show()
-
-# %% [markdown]
-# *What to see:* blue is the way forward, from left to right, vermilion the way back, from right to left. Where the input wants
-# a gradient, as here, the weight's own hooks run before the layer's full backward hook (otherwise the order turns round:
-# lesson 5). A *global* hook, one that is called for every module, runs right before the module's own hook of its kind.
-#
-# That is all you need for [lesson 1](01_intermediate_grad.ipynb). The rest of this page is for looking things up.
-
 # %% [markdown] tags=["recap"]
+# That's all you need for [lesson 1](01_intermediate_grad.ipynb). The rest of this page is for looking things up.
+
+# %% [markdown]
+# ## If you want more
+#
+# ### The five hooks
+#
+# These five do most of the work. `y` is a tensor, `module` is any `nn.Module`, and `args` is a tuple of its positional
+# arguments. A hook that returns `None` changes nothing.
+#
+# | register | signature | runs | may change | what it returns |
+# |---|---|---|---|---|
+# | `y.register_hook` | `hook(grad)` | in each backward pass, when the gradient of `y` is complete | the gradient | a tensor replaces it |
+# | `module.register_forward_pre_hook` | `hook(module, args)` | before each `forward` | the arguments | a tuple replaces them (a single value is put into one) |
+# | `module.register_forward_hook` | `hook(module, args, output)` | after each `forward` | the output | anything replaces it |
+# | `module.register_full_backward_pre_hook` | `hook(module, grad_output)` | when the gradient of the output arrives | the gradient of the output | a tuple replaces it |
+# | `module.register_full_backward_hook` | `hook(module, grad_input, grad_output)` | when the gradient of the input is ready | the gradient of the input | a tuple replaces it |
+#
+# Lessons 2 to 5 explain them. Here each doubles what it may change, on a layer that multiplies 3 by 2:
+
+# %% tags=["claim-S2.9"]
+def double(register_name: str, hook) -> list[float]:
+    layer = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(layer.weight, 2.0)
+    if register_name != "register_hook":
+        getattr(layer, register_name)(hook)
+    x = torch.tensor([[3.0]], requires_grad=True)
+    y = layer(x)
+    if register_name == "register_hook":
+        y.register_hook(hook)
+    y.sum().backward()
+    return [y.item(), x.grad.item(), layer.weight.grad.item()]
+
+
+doubled = {
+    name: double(name, hook)
+    for name, hook in {
+        "register_hook": lambda grad: 2 * grad,
+        "register_forward_pre_hook": lambda module, args: 2 * args[0],
+        "register_forward_hook": lambda module, args, output: 2 * output,
+        "register_full_backward_pre_hook": lambda module, out: (2 * out[0],),
+        "register_full_backward_hook": lambda module, into, out: (2 * into[0],),
+    }.items()
+}
+print(f"{'each hook doubles':<32}   y  x.grad  weight.grad")
+for name, (y, x_grad, weight_grad) in doubled.items():
+    print(f"{name:<32} {y:>3g} {x_grad:>7g} {weight_grad:>12g}")
+
+assert double("register_hook", lambda grad: None) == [6.0, 2.0, 3.0]  # None: unchanged
+assert list(doubled.values()) == [
+    [6.0, 4.0, 6.0],  # the gradient of y goes on to the weight and to x
+    [12.0, 4.0, 6.0],
+    [12.0, 4.0, 6.0],
+    [6.0, 4.0, 6.0],
+    [6.0, 4.0, 3.0],  # the weight's gradient is computed by then
+]
+
+# %% [markdown]
 # ## The index of symptoms
 #
-# What people say, or what PyTorch prints; each link opens the cell that answers. Search the page (Ctrl+F) for a word of yours.
-# A long lesson may open at its top the first time: wait until it has loaded, come back and click once more.
+# What people say, or what PyTorch prints. Each link opens the cell that answers. Search the page (Ctrl+F) for your own words.
+# The first time, a long lesson may open at its top: wait until it has loaded, come back and click once more.
 #
 # <!-- the index of symptoms -->
 
-# %% [markdown]
-# ## Every kind of hook
-#
-# Each with the cell of a lesson in which you run it. The last rows are newer than the torch that the course is tested with. Left
-# out is what has nothing to do with values and gradients: what `torch.package` puts into a file, and how data pipes are pickled.
-#
-# <!-- all kinds of hooks -->
-
-# %% [markdown]
+# %% [markdown] tags=["documents"]
 # ## The five documents
 #
-# The course follows five short Chinese notes about hooks, step by step. You need none of them. If you have read one, the
-# recap of each lesson tells what still holds.
+# The course follows five short Chinese notes about hooks. Each has a table of its steps here, in its own order: what the step
+# says, what is true of it in today's PyTorch, and the cell that runs it.
 #
-# | | document | when |
-# |---|---|---|
-# | S0 | "有哪些 hook？" (Which hooks are there?) | uses `Variable`, so it thinks in PyTorch before 0.4; its pictures are dated June 2022 |
-# | S1 | "pytorch 中 hook 的使用" (Using hooks in PyTorch) | no date; prints the source of `__call__` from after 1.2 |
-# | S2 | "hook 技术" (The hook technique), part of "其他知识"; it draws on [PyTorch note 6](https://www.pytorchtutorial.com/pytorch-note6-pytorch-hook-and-pytorch-backward/) and [a Zhihu answer](https://www.zhihu.com/question/61044004/answer/183682138) | no date |
-# | S3 | [Brikie's article on CSDN](https://blog.csdn.net/Brikie/article/details/114255743), the longest: four hooks, and manifold mixup | no date in our copy |
-# | S4 | "pytorch hook" | no date; prints the source of `__call__` from before 1.2, where a forward hook must return nothing |
+# ### S0 · 有哪些 hook？ (Which hooks are there?)
 #
-# The oldest names three hooks: on a `Variable`, on a module's forward, on a module's backward. `Variable` is `Tensor` today,
-# and the family has grown.
+# It uses `Variable`, so it was written with PyTorch before 0.4 in mind; its picture is dated 28 June 2022. Its evidence is two
+# threads, [why is an intermediate gradient None](https://discuss.pytorch.org/t/why-cant-i-see-grad-of-an-intermediate-variable/94)
+# and [how to extract feature maps](https://discuss.pytorch.org/t/extract-feature-maps-from-intermediate-layers-without-modifying-forward/1390).
+#
+# <!-- the steps of S0 -->
+#
+# ### S1 · pytorch 中 hook 的使用 (Using hooks in PyTorch)
+#
+# It has no date, but it prints the source of `__call__` from PyTorch 1.2 or later. It breaks off in the middle of a sentence.
+#
+# <!-- the steps of S1 -->
+#
+# ### S2 · hook 技术 (The hook technique)
+#
+# A part of a longer note, 其他知识. Its pictures are dated 2 July 2019. It draws on
+# [PyTorch note 6](https://www.pytorchtutorial.com/pytorch-note6-pytorch-hook-and-pytorch-backward/) and on
+# [an answer on Zhihu](https://www.zhihu.com/question/61044004/answer/183682138).
+#
+# <!-- the steps of S2 -->
+#
+# ### S3 · Brikie's article on CSDN
+#
+# [The longest of the five](https://blog.csdn.net/Brikie/article/details/114255743), without a date in our copy: four hooks, and
+# manifold mixup.
+#
+# <!-- the steps of S3 -->
+#
+# ### S4 · pytorch hook
+#
+# It has no date. It prints the source of `__call__` from before PyTorch 1.2, where a forward hook must return nothing.
+#
+# <!-- the steps of S4 -->
+
+# %% [markdown]
+# ### The hooks of S0
+#
+# S0 starts with three kinds of hooks: on a `Variable`, on a module's forward pass and on its backward pass. They all still
+# exist. `Variable` is another name for `Tensor` now, and the third kind has a successor.
 
 # %% tags=["claim-S0.1"]
 from torch.autograd import Variable
 
 made_the_old_way = Variable(torch.ones(2), requires_grad=True)
-assert type(made_the_old_way) is torch.Tensor and isinstance(torch.ones(2), Variable)
+assert type(made_the_old_way) is torch.Tensor
+assert isinstance(torch.ones(2), Variable)
 made_the_old_way.register_hook(lambda grad: 3 * grad)
 made_the_old_way.sum().backward()
 assert made_the_old_way.grad.tolist() == [3.0, 3.0]
 
-old_three = ["Tensor.register_hook", "Module.register_forward_hook", "Module.register_backward_hook"]
-owners = {"Tensor": torch.Tensor, "Module": nn.Module}
-assert all(callable(getattr(owners[name.split(".")[0]], name.split(".")[1])) for name in old_three)
-assert {method for method, _ in figures.HOOKS.values()} & set(old_three) == set(old_three[:2])  # the third is superseded
-print(len(old_three), "hooks then;", len({method for method, _ in figures.HOOKS.values()}), "ways to register one on the map")
+then = ["register_hook", "register_forward_hook", "register_backward_hook"]
+assert hasattr(torch.Tensor, then[0])
+assert hasattr(nn.Module, then[1]) and hasattr(nn.Module, then[2])
+now = {method for method, _ in figures.HOOKS.values()}
+assert {"Tensor.register_hook", "Module.register_forward_hook"} < now
+assert "Module.register_backward_hook" not in now  # its successor is
+assert "Module.register_full_backward_hook" in now
+print(len(then), "kinds of hooks then;", len(now), "on the map below")
+
+# %% [markdown]
+# ## Every kind of hook
+#
+# Each kind, with the cell of a lesson in which you run it. The last rows are newer than the PyTorch release that the course is
+# tested with. Two kinds are left out, because they don't deal with values or gradients: those for what `torch.package` puts
+# into a file, and those for how data pipes are pickled.
+#
+# <!-- all kinds of hooks -->
+
+# %% [markdown]
+# ## A map of one call
+#
+# A layer is called once, and `backward()` follows. These are all the hooks that can run, in the order in which they ran here.
+
+# %% tags=["figure"]
+names = [what for what, _ in figures.order_of_hooks()]
+figure = figures.hook_map(names)
+plt.show()
+
+assert names.index("forward pre-hook") < names.index("forward hook")
+assert names.index("tensor hook on y") < names.index("full backward pre-hook")
+full = names.index("full backward hook")
+assert names.index("post-accumulate hook of the weight") < full
+assert full < names.index("tensor hook on x")
+
+# %% [markdown]
+# *What to see:* the forward pass goes from left to right (blue), the backward pass from right to left (orange). Because the
+# input requires grad here, the weight's own hooks run before the layer's full backward hook; without that, the order is
+# reversed (lesson 5). A *global* hook is called for every module, right before the module's own hook of that kind.

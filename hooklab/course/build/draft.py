@@ -16,9 +16,10 @@ exercises ●○○ and ●●○, is the first number; the exercises ●●● 
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from hooklab.course import words
@@ -35,7 +36,7 @@ from hooklab.course.build.sources import (
     region_fault,
     stubbed,
 )
-from hooklab.course.lesson00 import kinds, symptoms
+from hooklab.course.lesson00 import documents, kinds, symptoms
 from hooklab.course.lesson00.symptoms import Tagged
 
 ROLES = ("exercise", "solution", "check")
@@ -46,9 +47,13 @@ HARDEST = 3  # ●●●
 TOLERANCE = 0.2
 MORE = f"## {words.MORE}"
 # The tables of the start page: where each stands, the tags of the cells in it, what writes it.
-TABLES = {
+TABLES: dict[str, tuple[str, Callable[[Iterable[Tagged]], str]]] = {
     "<!-- the index of symptoms -->": ("field-", symptoms.index),
     "<!-- all kinds of hooks -->": ("hook-", kinds.table),
+    **{
+        f"<!-- the steps of {document} -->": ("claim-", functools.partial(documents.table, document=document))
+        for document in documents.DOCUMENTS
+    },
 }
 _NOTHING = Cell(0, 0, "markdown", (), "")  # stands before the first cell and after the last
 _TITLE = f"### {words.EXERCISE} "

@@ -20,8 +20,9 @@ from typing import Literal
 
 Variant = Literal["lesson", "solution"]
 FOLDER: dict[Variant, str] = {"lesson": "lessons", "solution": "solutions"}
+_EXERCISE = ("exercise", "solution", "check")
 TAGS = frozenset(
-    ["exercise", "solution", "check", "predict", "folded", "figure", "field", "recap", "quiz", "explorer", "setup"],
+    [*_EXERCISE, "predict", "folded", "figure", "field", "recap", "quiz", "explorer", "setup", "documents"],
 ) | {"nbval-ignore-output"}  # numbers of a training, which differ from one processor to the next; asserts hold them
 BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"

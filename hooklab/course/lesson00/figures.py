@@ -1,4 +1,4 @@
-"""The map of all hooks: those on the way of one call and its backward, in the order in which they really run."""
+"""The start page's figures: two hooks on one layer, and a map of all hooks that run in one call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.patches import FancyBboxPatch
 from torch import nn
 from torch.nn.modules import module as every_module
 
-from hooklab.course.plots import BACKWARD, FORWARD, INK, REST, arrow, style
+from hooklab.course.plots import BACKWARD, FORWARD, INK, REST, arrow, box, style
 
 # what is called -> (the method that registers it, the lesson that teaches it)
 HOOKS: dict[str, tuple[str, int]] = {
@@ -31,11 +31,34 @@ HOOKS: dict[str, tuple[str, int]] = {
     "tensor hook on x": ("Tensor.register_hook", 2),
     "post-accumulate hook of x": ("Tensor.register_post_accumulate_grad_hook", 2),
 }
-GOES_FORWARD = 4  # the first four run on the way forward
+GOES_FORWARD = 4  # the first four run in the forward pass
+
+
+def two_hooks(output: float, gradient: float) -> Figure:
+    """Draw a layer between x and y, with a forward hook and a tensor hook, and the number that each of them saw."""
+    with style():
+        figure, axes = plt.subplots(figsize=(8.0, 2.9))
+        axes.set(xlim=(-0.6, 5.2), ylim=(-1.15, 1.25))
+        axes.axis("off")
+        for place, text in ((0.0, "x"), (1.7, "layer"), (3.4, "y"), (4.8, "loss")):
+            box(axes, place, 0.0, text, REST)
+        for start, end in ((0.32, 1.38), (2.02, 3.08), (3.72, 4.48)):
+            arrow(axes, (start, 0.14), (end, 0.14), FORWARD)
+            arrow(axes, (end, -0.14), (start, -0.14), BACKWARD)
+        for place, height, text, colour in (
+            (2.55, 0.95, f"forward_hook\nsees {output:g}", FORWARD),
+            (3.4, -0.95, f"tensor_hook\nsees {gradient:g}", BACKWARD),
+        ):
+            axes.text(place, height, text, ha="center", va="center", color=colour, weight="bold")
+        axes.plot([2.55, 2.55], [0.7, 0.14], ":", color=FORWARD)
+        axes.plot([3.4, 3.4], [-0.7, -0.3], ":", color=BACKWARD)
+        axes.text(0.0, 0.55, "forward: values", color=FORWARD, ha="left")
+        axes.text(0.0, -0.65, "backward: gradients", color=BACKWARD, ha="left")
+        return figure
 
 
 def order_of_hooks() -> list[tuple[str, int]]:
-    """Put every hook of the map on a linear layer, its input, output and weight; run it forward and back.
+    """Put every hook of the map on a linear layer, its input, output and weight; run it forward and backward.
 
     Returns:
         What was called, in order, each with the lesson that teaches it. No hook is left behind.
@@ -67,7 +90,7 @@ def hook_map(names: list[str]) -> Figure:
     """Draw the hooks in the order of their names: forward from left to right, backward from right to left.
 
     Args:
-        names: keys of `HOOKS`, the four of the way forward first.
+        names: keys of `HOOKS`, the four of the forward pass first.
     """
     with style():
         figure, axes = plt.subplots(figsize=(9.6, 5.6))

@@ -35,7 +35,7 @@ TENSOR, MODULE, PROCESS, GRAPH, SYSTEM = (
 
 KINDS: dict[str, Kind] = {
     "tensor": Kind(TENSOR, "Tensor.register_hook", "its gradient arrives"),
-    "post-accumulate": Kind(TENSOR, "Tensor.register_post_accumulate_grad_hook", "a leaf's `.grad` is finished"),
+    "post-accumulate": Kind(TENSOR, "Tensor.register_post_accumulate_grad_hook", "a leaf's `.grad` is complete"),
     "forward-pre": Kind(MODULE, "Module.register_forward_pre_hook", "it is called, before `forward`"),
     "forward": Kind(MODULE, "Module.register_forward_hook", "`forward` has run"),
     "full-backward-pre": Kind(MODULE, "Module.register_full_backward_pre_hook", "the gradient of its output arrives"),
@@ -60,8 +60,8 @@ KINDS: dict[str, Kind] = {
     "node-prehook": Kind(GRAPH, "Node.register_prehook", "a node is about to run"),
     "node": Kind(GRAPH, "Node.register_hook", "a node has run"),
     "multi-grad": Kind(GRAPH, "register_multi_grad_hook", "the gradients of several tensors are there"),
-    "saved-tensors": Kind(GRAPH, "saved_tensors_hooks", "autograd saves a value, and when it takes it out again"),
-    "dispatch-mode": Kind(GRAPH, "TorchDispatchMode", "any operation runs: no hook by name, but it sees everything"),
+    "saved-tensors": Kind(GRAPH, "saved_tensors_hooks", "autograd saves a value, and when it reads it again"),
+    "dispatch-mode": Kind(GRAPH, "TorchDispatchMode", "any operation runs: not called a hook, but it sees everything"),
     "state-dict-pre": Kind(SYSTEM, "Module.register_state_dict_pre_hook", "a module's state dict is about to be made"),
     "state-dict": Kind(SYSTEM, "Module.register_state_dict_post_hook", "a module's state dict is made"),
     "load-state-dict-pre": Kind(
@@ -85,7 +85,9 @@ KINDS: dict[str, Kind] = {
         SYSTEM, "Optimizer.register_load_state_dict_post_hook", "an optimizer has loaded"
     ),
     "ddp-comm": Kind(
-        SYSTEM, "DistributedDataParallel.register_comm_hook", "a bucket of gradients is complete: it says what is sent"
+        SYSTEM,
+        "DistributedDataParallel.register_comm_hook",
+        "a bucket of gradients is complete: it decides what is sent",
     ),
     "fsdp-comm": Kind(
         SYSTEM,
@@ -93,11 +95,11 @@ KINDS: dict[str, Kind] = {
         "a unit's gradient is complete: it fills this process's piece (the older FSDP)",
     ),
     "fully-shard-all-reduce": Kind(
-        SYSTEM, "FSDPModule.set_all_reduce_hook", "copies of a model in pieces have averaged a gradient: it may look"
+        SYSTEM, "FSDPModule.set_all_reduce_hook", "copies of a sharded model have averaged a gradient: it may read it"
     ),
 }
 
-# What no cell can run yet: by what registers it, the first torch that has it, and when it runs.
+# Kinds that no cell can run yet: what registers the hook -> the first torch release with it, and when it runs.
 NEWER: dict[str, tuple[str, str]] = {
     "torch.autograd.graph.node_creation_hook": (
         "2.14",
@@ -120,13 +122,13 @@ def table(cells: Iterable[Tagged]) -> str:
         cells: the tagged cells, in the order of the lessons.
 
     Raises:
-        LookupError: for a tag that is no kind, a kind without a cell, and a cell that does not name what it should run.
+        LookupError: for a tag without a kind, a kind without a cell, and a cell that does not call what its tag names.
     """
     places: dict[str, dict[str, Tagged]] = {key: {} for key in KINDS}
     for cell in cells:
         if cell.key not in KINDS:
             raise LookupError(
-                f"hook-{cell.key} in {cell.lesson} is no kind: add it to hooklab/course/lesson00/kinds.py"
+                f"hook-{cell.key} in {cell.lesson} has no row: add it to hooklab/course/lesson00/kinds.py"
             )
         if KINDS[cell.key].name not in cell.text:
             raise LookupError(f"the cell with hook-{cell.key} in {cell.lesson} does not call {KINDS[cell.key].name}")

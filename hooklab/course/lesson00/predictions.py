@@ -11,18 +11,19 @@ which_runs_first = prediction(
     Choice(
         "the layer's",
         lambda order: order == ["layer", "weight"],
-        "You may have thought of the layer as a box: the gradient enters the box before it reaches the weight inside. "
-        "It does; but the layer's hook waits until the gradient of the layer's input is ready, at the far side.",
+        "You may have pictured the layer as a box, with the gradient entering the box before it reaches the weight "
+        "inside; but this hook waits for the gradient of the layer's *input*, on the far side of the box.",
     ),
     Choice(
         "the weight's",
         lambda order: order == ["weight", "layer"],
-        "The layer's hook waits for the gradient of the layer's input. Here the weight's gradient is complete before "
-        "that one.",
+        "The layer's hook reports the gradient of the layer's input. When the input requires grad, as here, the "
+        "weight's gradient is ready before that.",
     ),
     Choice(
         "only one of them runs",
         lambda order: len(order) < 2,
-        "You may have thought that one gradient runs one hook; but every hook on the way runs, each at its own place.",
+        "You may have thought that one gradient triggers one hook; but the weight and the input each get a gradient, "
+        "and each hook runs when its own is ready.",
     ),
 )

@@ -92,7 +92,7 @@ def made_from_leaves() -> dict[str, Tensor]:
     "1.1",
     "Who gets a gradient?",
     worlds=(results_and_copies, of_other_kinds, made_from_leaves),
-    verified="a leaf that requires grad, and nothing else, gets its .grad filled by backward()",
+    verified="backward() fills the .grad of every leaf that requires grad, and no other",
 )
 def who_gets_a_gradient(trial: Trial, make: Callable[[], dict[str, Tensor]]) -> Pairs:
     named = make()
@@ -176,7 +176,7 @@ COMPUTATIONS = (
     "1.2",
     "Pass it on",
     worlds=COMPUTATIONS,
-    verified="gradients are passed on, add up at a fork, are seen and changed by hooks, and stay in leaves alone",
+    verified="gradients are passed on, added up, and changed by hooks, and only leaves keep them",
 )
 def a_small_autograd(trial: Trial, world: Computation) -> Pairs:
     x, a, b = (trial.run(trial.answer, number) for number in world.leaves)
@@ -234,7 +234,7 @@ def sent_back(trial: Trial, z: Any, x: Any, likely: str | None) -> Pairs:
 
 @exercise(
     "1.3",
-    "Mend it: the gradient of a hidden value",
+    "Fix it: the gradient of a hidden value",
     worlds=(
         (torch.tensor([1.0, 2.0, -1.0]), torch.tensor([3.0, -1.0, 2.0]), 100.0),
         (torch.tensor([[0.5], [-4.0]]), torch.tensor([[2.0, 1.0, -1000.0]]), 7.0),
@@ -289,7 +289,7 @@ def nothing_used() -> tuple[Tensor, dict[str, Tensor], Tensor]:
     "1.4",
     "What does z depend on, and how strongly?",
     worlds=(partial(many_measures, 1.0, 4.0), partial(many_measures, -1.0, 40.0), equal_norms, nothing_used),
-    verified="the tensors on the way to z, by the size of their gradient, and every .grad untouched",
+    verified="the tensors that z depends on, in order of their gradient's norm, and every .grad unchanged",
 )
 def strongest_first(trial: Trial, make: Callable[[], tuple[Tensor, dict[str, Tensor], Tensor]]) -> Pairs:
     z, named, outside = make()
@@ -322,7 +322,7 @@ def strongest_first(trial: Trial, make: Callable[[], tuple[Tensor, dict[str, Ten
     "1.5",
     "Use a graph several times, then let it go",
     worlds=(5, 1, 2),
-    verified="the passes add up in x.grad, and the last one frees what the graph had saved",
+    verified="the passes add up in x.grad, and the last one frees the graph",
 )
 def use_a_graph_several_times(trial: Trial, times: int) -> Pairs:
     x = leaf(1.0, -3.0, dtype=torch.float64 if times == 2 else torch.float32)

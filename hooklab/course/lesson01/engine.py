@@ -1,4 +1,4 @@
-"""What surrounds the reader's own small autograd: the order of its backward, and torch beside it."""
+"""What the reader's own small autograd needs: the order of its backward pass, and a comparison with torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOT_WRITTEN = "not written yet"
 
 
 def backward_order(end: Any) -> list[Any]:
-    """Return `end` and every value that it was made from, each after all the values that use it.
+    """Return `end` and every value that it was computed from, each after all the values that use it.
 
     Args:
         end: a value with an attribute `made_from`, pairs of a value and a derivative.
@@ -31,12 +31,12 @@ def backward_order(end: Any) -> list[Any]:
 
 
 def beside_torch(make: Any) -> str:
-    """Return a table of one computation, done by `make` and by torch: every `.grad`, and what a hook on y saw.
+    """Return a table of every `.grad` and of what a hook on y saw, in `make` and in torch, for one computation.
 
-    The computation is x = 1, y = x + 2, z = y·y·0.5 + y·x: y and x are used more than once.
+    It is x = 1, y = x + 2, z = y·y·0.5 + y·x, so y and x are used more than once.
 
     Args:
-        make: makes a leaf from a number: the reader's class. While it still is the stub, its column says so.
+        make: the reader's class; it makes a leaf from a number. Its column says so if it isn't written yet.
     """
     try:
         mine = _run(make, lambda value, hook: value.hooks.append(hook))
@@ -58,7 +58,7 @@ def _run(make: Any, put_hook: Any) -> dict[str, str]:
     put_hook(y, lambda gradient: seen.append(float(gradient)))
     z.backward()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns about reading .grad of a non-leaf, which is the point here
+        warnings.simplefilter("ignore")  # torch warns about reading .grad of a non-leaf, and here that is wanted
         kept = {f"{name}.grad": value.grad for name, value in {"x": x, "y": y, "z": z}.items()}
     told = {name: "None" if grad is None else f"{float(grad):g}" for name, grad in kept.items()}
     return {**told, "a hook on y saw": str(seen)}

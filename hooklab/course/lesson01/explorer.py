@@ -49,7 +49,7 @@ def record_backward(retain: bool = False, reads: bool = False, doubles: bool = F
 
     Args:
         retain: call y.retain_grad() before.
-        reads: give y a tensor hook that only looks.
+        reads: give y a tensor hook that only reads.
         doubles: give y a tensor hook that returns twice the gradient; it runs after the one that reads.
 
     Example:
@@ -74,7 +74,7 @@ def record_backward(retain: bool = False, reads: bool = False, doubles: bool = F
         steps.append(Step(text, where, _numbers(incoming), _numbers(outgoing), held, _has_saved(s.grad_fn), is_hook))
 
     def read(grad: Tensor) -> None:
-        note("the hook on y looks at the gradient and returns None", "y", grad, grad, is_hook=True)
+        note("the hook on y reads the gradient and returns None", "y", grad, grad, is_hook=True)
 
     def double(grad: Tensor) -> Tensor:
         note("the hook on y returns twice the gradient", "y", grad, 2 * grad, is_hook=True)
@@ -88,13 +88,14 @@ def record_backward(retain: bool = False, reads: bool = False, doubles: bool = F
         def ran(out: Sequence[Tensor], into: Sequence[Tensor], where: str = where, node: Any = node) -> None:
             name = type(node).__name__
             does = "adds the gradient to x.grad" if where == "x" else "runs and passes the gradient on"
-            note(f"{name} {does}", where, into[0], out[0] if out else None)
+            arrived = steps[-1].incoming if steps[-1].is_hook else into[0]  # a hook has changed it at y, not before
+            note(f"{name} {does}", where, arrived, out[0] if out else None)
 
         handles.append(node.register_hook(ran))
     try:
-        note("before backward(): no gradient anywhere; the square has saved y for later")
+        note("before backward(): no gradients yet; the node of the square has saved y")
         z.backward()
-        note("after backward(): what was not kept is gone, and so is what the square had saved")
+        note("after backward(): gradients that were not kept are freed, and so is the saved y")
     finally:
         for handle in handles:
             handle.remove()
@@ -187,12 +188,12 @@ def _grad_label(axes: Any, place: float, name: str, held: Numbers | None) -> Non
 
 def _held(tensor: Tensor) -> Numbers | None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # reading .grad of a non-leaf warns, and here it is wanted
+        warnings.simplefilter("ignore")  # reading .grad of a non-leaf tensor warns
         return _numbers(tensor.grad)
 
 
-def _numbers(value: Tensor | None) -> Numbers | None:
-    return None if value is None else tuple(value.detach().flatten().tolist())
+def _numbers(value: Tensor | Numbers | None) -> Numbers | None:
+    return tuple(value.detach().flatten().tolist()) if isinstance(value, Tensor) else value
 
 
 def _has_saved(node: Any) -> bool:

@@ -1,8 +1,7 @@
-"""The figures of lesson 1: a graph that forks, how many gradients exist at the same time, and a descent."""
+"""The figures of lesson 1: a value that is used twice, how many gradients are in memory, and a descent."""
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 
 import matplotlib.pyplot as plt
@@ -13,12 +12,11 @@ from torch import Tensor
 
 from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, arrow, box, style
 
-Network = Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]
 LAYERS = 40
 
 
 def fork(x: Tensor, y: Tensor, parts: Mapping[str, Tensor], z: Tensor) -> Figure:
-    """Draw x → y → two parts → z, with the gradient on every edge; which tensor keeps its own is read from the flags.
+    """Draw x → y → two parts → z, with the gradient on every edge. The tensors' own flags say which of them keep it.
 
     Args:
         x: the leaf; one number, as all of them.
@@ -47,6 +45,8 @@ def fork(x: Tensor, y: Tensor, parts: Mapping[str, Tensor], z: Tensor) -> Figure
             arrow(axes, (2.26, up - 3 * lean), (1.64, 1.0 + 2 * lean), BACKWARD)
             axes.text(2.12, 1.0 + 2.9 * lean, f"{piece.item():g}", ha="center", va="center", color=BACKWARD)
             arrow(axes, (2.94, up), (3.56, 1.0 + 3 * lean), FORWARD)
+            arrow(axes, (3.58, 1.0 + lean), (2.94, up - 2 * lean), BACKWARD)
+            axes.text(3.36, 1.0 + 7.2 * lean, "1", ha="center", va="center", color=BACKWARD)
         total = " + ".join(f"{piece.item():g}" for piece in pieces)
         axes.text(1.3, 0.42, f"{total} = {to_y.item():g}", ha="center", color=BACKWARD, weight="bold")
         axes.text(1.3, 0.1, "passed on" if not y.retains_grad else "kept in .grad", ha="center", color=INK, fontsize=9)
@@ -54,44 +54,17 @@ def fork(x: Tensor, y: Tensor, parts: Mapping[str, Tensor], z: Tensor) -> Figure
         return figure
 
 
-def gradients_alive(network: Network) -> list[int]:
-    """Run a network forward and back; return, each time a gradient arrives, how many gradients are in memory then.
-
-    A hook on every layer's output notes each gradient that passes by a weak reference, which does not keep it alive.
-
-    Args:
-        network: called with the input and a function that marks a layer's output: `out = mark(layer(x))`.
-    """
-    outputs: list[Tensor] = []
-    passed: list[weakref.ref[Tensor]] = []
-    counts: list[int] = []
-
-    def mark(output: Tensor) -> Tensor:
-        outputs.append(output)
-        return output
-
-    def count(grad: Tensor) -> None:
-        passed.append(weakref.ref(grad))
-        counts.append(len({id(one) for one in (ref() for ref in passed) if one is not None}))
-
-    end = network(torch.linspace(-1, 1, 1000).requires_grad_(), mark)
-    handles = [output.register_hook(count) for output in outputs]
-    end.sum().backward()
-    for handle in handles:
-        handle.remove()
-    return counts
-
-
-def chain(x: Tensor, mark: Callable[[Tensor], Tensor]) -> Tensor:
-    """Forty layers, one after the other."""
+def chain(mark: Callable[[Tensor], Tensor]) -> Tensor:
+    """Run forty layers, one after the other; `mark` gets each layer's output and returns it."""
+    x = _input()
     for _ in range(LAYERS):
         x = mark(torch.tanh(x))
     return x
 
 
-def long_skips(x: Tensor, mark: Callable[[Tensor], Tensor]) -> Tensor:
-    """Forty layers; the outputs of the first twenty are added again to the last twenty, in reverse, as in a U-Net."""
-    first = []
+def long_skips(mark: Callable[[Tensor], Tensor]) -> Tensor:
+    """Run forty layers; the first twenty outputs are added to the last twenty, in reverse order, as in a U-Net."""
+    x, first = _input(), []
     for _ in range(LAYERS // 2):
         x = mark(torch.tanh(x))
         first.append(x)
@@ -100,11 +73,15 @@ def long_skips(x: Tensor, mark: Callable[[Tensor], Tensor]) -> Tensor:
     return x
 
 
+def _input() -> Tensor:
+    return torch.linspace(-1, 1, 1000).requires_grad_()
+
+
 def alive(counts: Mapping[str, Sequence[int]]) -> Figure:
     """Draw how many gradients were in memory as each arrived.
 
     Args:
-        counts: name of the network -> what `gradients_alive` gave; at most three.
+        counts: name of the network -> the number of gradients in memory each time one arrives; at most three.
     """
     with style():
         figure, axes = plt.subplots(figsize=(8.0, 3.2))
@@ -144,5 +121,5 @@ def descent(path: torch.Tensor, centre: Sequence[float]) -> Figure:
         axes.annotate("start", points[0], xytext=(8, 4), textcoords="offset points", color=BACKWARD)
         axes.plot(*centre, "*", color=CAPTURED, markersize=14)
         axes.annotate("minimum", (centre[0], centre[1]), xytext=(8, 8), textcoords="offset points", color=CAPTURED)
-        axes.set(xlabel="x₁", ylabel="x₂", title="z on the plane of x, and the way down", aspect="equal")
+        axes.set(xlabel="x₁", ylabel="x₂", title="z over the plane of x, and the steps down", aspect="equal")
         return figure

@@ -6,7 +6,8 @@ from hooklab.course.exercises.predict import Choice, number, prediction
 
 gradient_of_y = prediction(
     "1.a",
-    "`y.grad` is None. The hook on y appends each gradient that it is given to a list. What will be in the list?",
+    "After `backward()`, `y.grad` is None. The hook on `y` appends every gradient that it receives to `grad_list`. "
+    "What will be in the list?",
     Choice(
         "nothing: only gradients of leaves are computed",
         lambda came: came == [],
@@ -16,56 +17,57 @@ gradient_of_y = prediction(
     Choice(
         "[3, 5]",
         lambda came: came == [[3.0, 5.0]],
-        "The gradient of `y` comes by on its way to `x`, and nothing keeps it. Your hook sees it as it passes.",
+        "The gradient of `y` is computed, passed on to `x`, and freed. Your hook receives it in between.",
     ),
     Choice(
         "None, the same as `y.grad`",
         lambda came: came == [None],
-        "You may have thought that the hook looks at `y.grad`; but it gets the gradient itself, whether or not "
-        "anything stores it.",
+        "You may have thought that the hook reads `y.grad`; but PyTorch passes it the gradient itself, whether or not "
+        "anything keeps it.",
     ),
 )
 
 hook_at_a_fork = prediction(
     "1.b",
-    "Both `s = y**2` and `t = 3 * y` use `y`, and `z = s + t`. One path sends 6 back to `y`, the other sends 3. What "
-    "does a hook on `y` see?",
+    "`s = y**2` and `t = 3 * y` both use `y`, and `z = s + t`. In the backward pass, 6 comes back through `s` and 3 "
+    "through `t`. What does a hook on `y` see?",
     Choice(
         "two calls, with 6 and with 3",
         lambda came: sorted(came) == [3.0, 6.0],
-        "You may have expected one call for each path back to `y`; but autograd waits at `y` until all paths have "
-        "delivered, and calls the hook once.",
+        "You may have expected one call for each path back to `y`; but autograd waits until the gradients of all paths "
+        "have arrived, and calls the hook once.",
     ),
     Choice(
         "one call, with 9",
         lambda came: came == [9.0],
-        "Moving `y` moves both `s` and `t`, so the gradient of `y` is the sum of both pieces. In the picture, two "
-        "gradients (orange) come back to `y`, and their sum goes on. The hook sees the sum, once. Only the leaf "
-        "(green) keeps what arrives.",
+        "Changing `y` changes both `s` and `t`, so the gradient of `y` is the sum of the two. In the picture, 6 and 3 "
+        "(orange) come back to `y`, and their sum goes on to `x`. The hook sees the sum, once. Only the leaf `x` "
+        "(green) keeps its gradient.",
     ),
     Choice(
-        "one call, with the one that came last",
+        "one call, with the gradient that came last",
         lambda came: came in ([3.0], [6.0]),
-        "You may have thought that the second piece overwrites the first; but autograd adds them.",
+        "You may have thought that the second gradient overwrites the first; but autograd adds them.",
     ),
 )
 
 gradients_at_once = number(
     "1.c",
-    "In the chain, a hook never finds more than one gradient in memory: its own. With the long skips, how many does a "
-    "hook find, at most?",
+    "In the chain, the hook never counts more than one gradient: the one that has just arrived. How many does it "
+    "count, at most, in the network with the long skips?",
     {
-        1: "You may have thought that every gradient is passed on and freed, as in the chain; but a gradient that also "
-        "goes back along a skip has to wait at the other end, until the pass has come that far.",
-        2: "You may have counted two paths back, the layer and its skip; but many skips wait at the same time.",
-        20: "The last twenty layers each send a gradient back along their skip, where it waits for its layer. In the "
-        "middle of the pass, 19 are waiting and one is passing. From then on, each layer uses up the one that waits "
-        "for it.",
-        21: "You may have counted twenty gradients that wait and one that passes. You're close; but the innermost skip "
-        "leads to the very next layer, so at that moment the one that passes is itself the twentieth.",
-        40: "You may have thought that all gradients are kept until `backward()` returns; but they are freed as soon "
-        "as no skip and no layer needs them. (Calling `retain_grad()` on every output would keep them all.)",
+        1: "You may have thought that every gradient is freed at once, as in the chain; but a gradient that also goes "
+        "back through a skip has to wait until the pass has reached the layer where the skip starts.",
+        2: "You may have counted the two paths back, through the layer and through its skip; but many skips wait at "
+        "the same time.",
+        20: "Each of the last twenty layers sends a gradient back through its skip, and it waits there. In the middle "
+        "of the pass, 19 gradients are waiting and one has just arrived. From then on, each layer uses up the one that "
+        "waits for it.",
+        21: "You may have counted twenty gradients that wait and one that has just arrived. You're close; but the "
+        "innermost skip leads to the very next layer, so the gradient that has just arrived is the twentieth.",
+        40: "You may have thought that all gradients are kept until `backward()` returns; but each is freed as soon as "
+        "no layer and no skip needs it. (With `retain_grad()` on every output, all forty would be kept.)",
     },
-    otherwise="You may have counted another way; but what counts is which gradients have been computed and are still "
-    "needed: in the middle of the pass, nearly every skip holds one that waits for its layer.",
+    otherwise="You may have counted differently; but what counts is which gradients have been computed and are still "
+    "needed. In the middle of the pass, nearly every skip holds one that waits for its layer.",
 )

@@ -86,7 +86,7 @@ def hooks_left(trial: Trial, registered: int) -> tuple[int, str]:
     "2.1",
     "One gradient for each loss",
     worlds=([1.0, 4.0, -2.0], [3.0], [0.5, 0.0, 2.0, math.inf, 1.0]),
-    verified="one gradient of y for each loss, kept apart, and no hook left",
+    verified="one gradient of y for each loss, and no hook left",
 )
 def one_gradient_for_each_loss(trial: Trial, weights: list[float]) -> Pairs:
     w = leaf(1.0, 2.0, 3.0, dtype=torch.float64)
@@ -120,7 +120,7 @@ def why_not_arrived(got: Tensor | None, passes: Sequence[tuple[int, int]], losse
     "2.2",
     "Turn a gradient up or down",
     worlds=((3.0, torch.float64), (-0.5, torch.float16), (0.0, torch.bfloat16)),
-    verified="the tensor's own gradient was scaled, no other one, and the handle takes the hook off again",
+    verified="only this tensor's gradient was scaled, and the handle removes the hook",
 )
 def turn_a_gradient_up_or_down(trial: Trial, world: tuple[float, torch.dtype]) -> Pairs:
     factor, dtype = world
@@ -166,9 +166,9 @@ def taken(tensor: Tensor) -> Tensor | None:
 
 @exercise(
     "2.3",
-    "Mend it: half the gradient",
+    "Fix it: half the gradient",
     worlds=([4.0, -2.0, 9.0], [3.0]),
-    verified="what arrived for each loss, half of it passed on, nobody else's gradient touched, and no hook left",
+    verified="the gradients that arrived, half of each passed on, no other gradient changed, and no hook left",
 )
 def half_the_gradient(trial: Trial, weights: list[float]) -> Pairs:
     a, b = leaf(1.0, 2.0), leaf(3.0, 5.0)
@@ -211,7 +211,7 @@ def refuse(grad: Tensor) -> None:
         ["w", "data", "hidden", "again", "out", "still", "z", "unused"],
         ["unused", "out", "z", "w", "hidden", "data", "again", "still"],
     ),
-    verified="each gradient under its own name, the frozen and the unreached tensor left out, no hook left",
+    verified="each gradient under its own name, frozen and unreached tensors left out, and no hook left",
 )
 def gradients_by_name(trial: Trial, order: list[str]) -> Pairs:
     other = leaf(1.0, 2.0, dtype=torch.float64)
@@ -376,7 +376,7 @@ class Loop:
 
 @exercise(
     "2.6",
-    "Clip inside somebody else's loop",
+    "Clip inside a loop that you can't edit",
     worlds=((5.0, torch.float32, PlannedError), (1.0, torch.float64, PlannedInterrupt)),
     verified="long gradients shortened, short ones untouched, the frozen parameter skipped, "
     "no hook left even after an error",

@@ -1,4 +1,4 @@
-"""Figures of lesson 2: hooks on a gradient's way back, and gradient norms while a network trains."""
+"""Figures of lesson 2: the hooks of one tensor, and gradient norms while a network trains."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SPACING = 1.65
 
 
 def hook_chain(arrived: torch.Tensor, hooks: Mapping[str, torch.Tensor], kept: torch.Tensor, owner: str) -> Figure:
-    """Draw the hooks of one non-leaf tensor on the gradient's way, from right to left, as backward() goes.
+    """Draw the hooks of one non-leaf tensor from right to left, as the gradient flows.
 
-    A hook that changed the gradient is purple, one that only looked is grey. Under the last one stands what
+    A hook that changed the gradient is purple, one that only read it is grey. Below the last one is what
     `retain_grad()` has kept.
 
     Args:
@@ -36,7 +36,7 @@ def hook_chain(arrived: torch.Tensor, hooks: Mapping[str, torch.Tensor], kept: t
     """
     with plots.style():
         figure, axes = plt.subplots(figsize=(1.9 * (len(hooks) + 2), 2.4))
-        left = -SPACING * (len(hooks) - 1) - 0.4  # of the last box; the first one stands at 0
+        left = -SPACING * (len(hooks) - 1) - 0.4  # of the last box; the first one is at 0
         axes.set(xlim=(left - 1.75, 1.7), ylim=(-1.2, 0.9))
         axes.axis("off")
         axes.text(1.7, 0.62, f"backward(): the gradient of {owner} arrives", color=plots.BACKWARD, ha="right")
@@ -55,27 +55,33 @@ def hook_chain(arrived: torch.Tensor, hooks: Mapping[str, torch.Tensor], kept: t
 
 
 def norms_over_steps(trainings: Mapping[str, Mapping[str, Any]], ceiling: float, quiet: float) -> Figure:
-    """Draw the norm of one layer's gradient over the steps of up to three trainings.
+    """Draw the norm of one layer's gradient over the steps of up to three trainings, and its neurons below.
 
     Args:
-        trainings: label -> `norms`, one for each step, `right`, the share of pictures read right in the end, and for a
-            clipped one `cut`, the share of numbers that were cut.
+        trainings: label -> `norms` and `neurons`, a number for each step: the norm of the gradient, how many neurons
+            get one; `right`, the share of pictures read correctly in the end; if the gradient was clipped, also `cut`,
+            the share of numbers that were cut.
         ceiling: the largest norm that the clipped training can have; a dashed line.
         quiet: below this norm the vertical axis is linear down to 0, above it logarithmic.
     """
     with plots.style():
-        figure, axes = plt.subplots(figsize=(8.5, 3.8))
+        figure, (axes, below) = plt.subplots(
+            2, 1, figsize=(8.5, 5.2), sharex=True, gridspec_kw={"height_ratios": [2, 1]}, layout="constrained"
+        )
         for (label, training), colour in zip(
             trainings.items(), (plots.BACKWARD, plots.CHANGED, plots.FORWARD), strict=False
         ):
             name = f"{label}: {training['right']:.0%} right"
             if "cut" in training:
                 name += f",\n{training['cut']:.0%} of all numbers cut"
-            axes.plot(range(1, len(training["norms"]) + 1), training["norms"], color=colour, linewidth=1.6, label=name)
+            steps = range(1, len(training["norms"]) + 1)
+            axes.plot(steps, training["norms"], color=colour, linewidth=1.6, label=name)
+            below.step(steps, training["neurons"], color=colour, linewidth=1.6, where="mid")
         axes.axhline(ceiling, color=plots.CHANGED, linewidth=1, linestyle="--")
         axes.set_yscale("symlog", linthresh=quiet)
-        axes.set(xlabel="step", ylabel="norm of the first layer's gradient", ylim=(-0.02, None), xlim=(0, None))
+        axes.set(ylabel="norm of the first\nlayer's gradient", ylim=(-0.02, None), xlim=(0, None))
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+        below.set(xlabel="step", ylabel="its neurons that\nget a gradient", ylim=(-1, None))
         return figure
 
 

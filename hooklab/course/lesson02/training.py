@@ -1,4 +1,4 @@
-"""A training that knows nothing of hooks, and the place where hooks are put on its parameters."""
+"""A training loop that registers hooks on its parameters for the caller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hooklab.course.digits import raw_digits
 STEPS = 100
 BATCH = 64
 
-# Puts a hook on a parameter, whose name it is told, and returns the handle.
+# Gets a parameter's name and the parameter, registers a hook on it, and returns the handle.
 Register = Callable[[str, nn.Parameter], RemovableHandle]
 
 
@@ -24,12 +24,12 @@ def run(step_size: float, *registers: Register, seed: int = 0) -> tuple[nn.Seque
 
     Args:
         step_size: the learning rate of plain SGD.
-        registers: each is called with every parameter's name and the parameter, and returns a handle; the first one's
-            hooks run first. All handles are removed at the end, whatever happens.
-        seed: of the weights and the batches.
+        registers: each is called with every parameter's name and the parameter, and returns a handle. The hooks of the
+            first one run first. All hooks are removed at the end, even if the training raises an exception.
+        seed: the seed of the weights and the batches.
 
     Returns:
-        The network, and the share of the digits that it reads right.
+        The network, and the share of the digits that it reads correctly.
     """
     images, labels = raw_digits()
     with torch.random.fork_rng(devices=[]), ExitStack() as handles:

@@ -1,1 +1,1 @@
-"""What is lesson 3's own. How do I see (and replace) what a layer puts out?"""
+"""Lesson 3: How do I see a layer's output, and replace it?"""

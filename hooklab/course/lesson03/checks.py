@@ -179,7 +179,7 @@ def refuse(*_: Any) -> None:
         ("body.first", torch.float64, False),
         ("body", torch.float16, True),
     ),
-    verified="the outputs of three different modules came back, detached, and the model ran once, undisturbed",
+    verified="you returned the outputs of three different modules, detached, and the model ran once, undisturbed",
 )
 def one_layers_output(trial: Trial, world: tuple[str, torch.dtype, bool]) -> Pairs:
     name, dtype, training = world
@@ -210,7 +210,7 @@ def why_no_tensor(got: Any) -> str | None:
     "3.2",
     "Switch a channel off",
     worlds=((4, 2, torch.float32), (3, 1, torch.float64), (3, 0, torch.bfloat16)),
-    verified="one channel is zero, values and gradients of all others are as before, and remove() brings it back",
+    verified="one channel is zero, the others keep their values and gradients, and remove() restores it",
 )
 def switch_a_channel_off(trial: Trial, world: tuple[int, int, torch.dtype]) -> Pairs:
     channels, channel, dtype = world
@@ -282,7 +282,7 @@ def why_not_hooked(handle: Any, hooks: int) -> str:
 class Loop(Noting):
     """Uses one step several times, and overwrites each of its outputs in place afterwards.
 
-    Each use receives what the one before made, or the same x, if `anew`.
+    Each use receives the previous use's output, or the same x, if `anew`.
     """
 
     def __init__(self, times: int, change: int, anew: bool = False):
@@ -303,14 +303,14 @@ class Loop(Noting):
 
 @exercise(
     "3.3",
-    "Mend it: every use, in order",
+    "Fix it: every use, in order",
     worlds=(
         (3, 100, False, torch.float32),
         (2, -50, False, torch.float64),
         (0, 1, False, torch.float32),
         (4, 100, True, torch.float16),
     ),
-    verified="an entry for each use, in order, for three, two, none and four uses, safe from later in-place changes",
+    verified="an entry for each call, in order, for three, two, no and four calls, safe from later in-place changes",
 )
 def every_use_in_order(trial: Trial, world: tuple[int, int, bool, torch.dtype]) -> Pairs:
     times, change, anew, dtype = world
@@ -519,7 +519,7 @@ def why_other_names(block: Block, names: list[str]) -> str | None:
 
 
 def blocks_apart(trial: Trial, model: Net, x: Tensor) -> Pairs:
-    """Pairs about a block, and another one inside it that goes on after the first pass."""
+    """Pairs about a block, and a second block inside it that goes on after the first pass."""
     dictionaries: list[dict[str, Tensor]] = []
 
     def two_blocks() -> None:

@@ -1,7 +1,7 @@
-"""Feature maps: what a layer of a trained network sees in a digit, and what an in-place ReLU does to a capture.
+"""Feature maps: what a layer of a trained network sees in a digit, and what an in-place ReLU does to a stored output.
 
 `kept_maps` runs the network with a forward hook that keeps one layer's output, either the tensor itself or a clone.
-The network's ReLUs work in place here, as in many networks: they write into the tensor that the convolution put out.
+The network's ReLUs work in place here, as in many networks: they write into the convolution's output.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ def kept_maps(image: Tensor, layer: str, clone: bool) -> Tensor:
 
 
 def draw_maps(image: Tensor, maps: Tensor, kept: str = "") -> Figure:
-    """Draw a digit and its maps: blue is positive, vermilion negative, white zero, on one scale for all maps.
+    """Draw a digit and its maps: blue is positive, orange negative, white zero, on one scale for all maps.
 
     Args:
         image: shape (1, 8, 8).
         maps: shape (channels, height, width).
-        kept: what the hook has kept, for the title: "the output", or "a clone".
+        kept: what the hook has stored, for the title: "the output", or "a clone".
     """
     rows = -(-len(maps) // COLUMNS)
     top = float(maps.abs().max()) or 1.0
     with plots.style():
         figure, axes = inches(9.0, 2.7)
-        tile(axes, image[0], (0.1, 0.6), 1.5, f"kept: {kept}" if kept else "the digit", cmap="gray_r", vmin=0, vmax=1)
+        tile(axes, image[0], (0.1, 0.6), 1.5, f"stored: {kept}" if kept else "the digit", cmap="gray_r", vmin=0, vmax=1)
         for number, channel in enumerate(maps):
             row, column = divmod(number, COLUMNS)
             corner = (1.95 + 0.88 * column, 1.35 + 1.15 * (rows / 2 - 1 - row) + 0.15)
@@ -78,11 +78,10 @@ def describe_maps(number: int, label: int, layer: str, maps: Tensor, clone: bool
     """Return a sentence with the counts that the picture shows, of test image `number`, which is a `label`."""
     negative = int((maps < 0).sum())
     kept = "a clone" if clone else "the output itself"
-    text = (
-        f"Image {number}, {label} by its label; {layer}, {kept} kept: {negative} of {maps.numel()} values are negative."
-    )
+    counted = f"{negative} of {maps.numel()} values are negative."
+    text = f"Image {number} is a {label}. The hook on {layer} stored {kept}: {counted}"
     if layer.startswith("conv") and not clone:
-        return text + " The in-place ReLU behind it has written over what was kept: these are the ReLU's values."
+        return text + " The in-place ReLU has overwritten what the hook stored: these are the ReLU's values."
     if layer.startswith("conv"):
         return text + " These are the convolution's own values."
     return text

@@ -1,4 +1,4 @@
-"""The figures of lesson 3: what each layer put out, what a channel is worth, and what a capture costs."""
+"""The figures of lesson 3: the output of each layer, what a channel is worth, and what a capture costs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ COLUMNS = 8
 
 
 def feature_maps(image: Tensor, maps: Mapping[str, Tensor]) -> Figure:
-    """Draw an image, and the feature maps that layers made of it: a row of panels for each eight channels.
+    """Draw an image and the feature maps that layers compute from it, eight channels in a row.
 
-    Each layer has one scale for all its channels: white is zero, blue is above, vermilion below.
+    Each layer has one scale for all its channels: white is zero, blue is positive, orange negative.
 
     Args:
         image: shape (height, width) or (1, height, width), what the network was given.
@@ -66,26 +66,24 @@ def answers(model: nn.Module, images: Tensor) -> Tensor:
         return scores.argmax(dim=1)
 
 
-def worth(costs: Sequence[float], unchanged: Collection[int]) -> Figure:
-    """Draw what switching off each channel costs, in points of accuracy.
+def worth(costs: Sequence[Sequence[float]], unchanged: Sequence[Collection[int]]) -> Figure:
+    """Draw what switching off each channel costs, in points of accuracy: a panel for each network.
 
     Args:
-        costs: per channel, the share of answers that are right with it, less that without it.
-        unchanged: the channels without which every answer is the same; they are marked in grey. A channel that changes
-            answers, and as many to right as to wrong, gets a ring.
+        costs: for each network and channel, the share of answers that are right with it, less that without it.
+        unchanged: for each network, the channels without which every answer is the same; they are marked with a cross.
     """
-    even = [channel for channel, cost in enumerate(costs) if cost == 0 and channel not in unchanged]
-    marks = {"x": (unchanged, REST, "changes not one answer"), "o": (even, FORWARD, "gains as many as it loses")}
     with style():
-        figure, axes = plt.subplots(figsize=(8.4, 3.0))
-        axes.bar(range(len(costs)), [100 * cost for cost in costs], color=FORWARD, width=0.65)
-        axes.axhline(0, color=REST, linewidth=0.8)
-        for mark, (channels, colour, label) in marks.items():
-            if channels:
-                axes.plot(list(channels), [0] * len(channels), mark, color=colour, mfc="none", ms=8, mew=2, label=label)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(loc="upper left")
-        axes.set(xticks=range(len(costs)), xlabel="channel of relu2 that is off", ylabel="points of accuracy lost")
+        figure, panels = plt.subplots(
+            1, len(costs), figsize=(9.6, 2.7), sharey=True, squeeze=False, layout="constrained"
+        )
+        for number, (axes, row, same) in enumerate(zip(panels[0], costs, unchanged, strict=True)):
+            axes.bar(range(len(row)), [100 * cost for cost in row], color=FORWARD, width=0.7)
+            axes.axhline(0, color=REST, linewidth=0.8)
+            axes.plot(list(same), [0] * len(same), "x", color=INK, ms=6, mew=1.6)
+            axes.set(title=f"network {number}", xticks=range(0, len(row), 5))
+        panels[0][0].set(ylabel="points of accuracy lost")
+        figure.supxlabel("channel of relu2 that is off (x: not one answer changes)", fontsize=10)
         return figure
 
 

@@ -1,4 +1,4 @@
-"""Scaffolding of lesson 3 that is not its subject."""
+"""What lesson 3 needs and doesn't explain."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ BATCH, WIDTH = 10, 100
 
 
 def bytes_alive(model: nn.Sequential, form: Callable[[Tensor], Tensor]) -> int:
-    """Run a model on a batch of shape (10, 100) with a hook that keeps `form(output)` of its last module.
+    """Run a model on a batch of shape (10, 100) with a hook that stores `form(output)` of its last module.
 
     Returns:
-        How many bytes are in memory afterwards of the batch, of what the modules put out, and of what was kept. Tensors
-        that share their memory count once. Nobody but the hook keeps anything.
+        How many bytes of the batch, of the modules' outputs and of what the hook stored are in memory afterwards.
+        Tensors that share their memory count once. Only the hook stores anything.
     """
     watched: list[weakref.ref[Tensor]] = []
     kept: list[Tensor] = []

@@ -6,20 +6,21 @@ from hooklab.course.exercises.predict import Choice, number, prediction
 
 order_of_reports = prediction(
     "3.a",
-    "`report` is on the model itself, then on its three layers. In which order are the four called?",
+    "You register `report` on the model itself, then on its three layers, and call the model once. In which order are "
+    "the four hooks called?",
     Choice(
-        "the model, then its layers: as they were registered",
+        "the model, then its layers: in the order of registration",
         lambda came: came == ["Sequential", "Times", "ReLU", "Times"],
-        "You may have thought of one list of hooks that runs from the top; but each module has its own, and runs them "
-        "when its own `forward` has returned.",
+        "You may have thought of one list of hooks that runs from the top; but each module has its own list, and runs "
+        "it when its own `forward` has returned.",
     ),
     Choice(
         "the layers in their order, then the model",
         lambda came: came == ["Times", "ReLU", "Times", "Sequential"],
-        "A module's output is ready when its forward is over, and the model's forward is over last.",
+        "A module's hook runs when its `forward` has returned, and the model's `forward` returns last.",
     ),
     Choice(
-        "the last layer first, back to the model",
+        "the last layer first, then back to the model",
         lambda came: came == ["Times", "ReLU", "Times", "Sequential"][::-1],
         "You may have thought of gradients, which flow from the last layer to the first; but forward hooks follow the "
         "values.",
@@ -28,17 +29,18 @@ order_of_reports = prediction(
 
 an_accidental_return = prediction(
     "3.b",
-    "The hook is on the first layer. What does the model say of the second input?",
+    "The hook `remember_the_first` is on the first layer. What does the model return for the second input?",
     Choice(
         "(100, 100)",
         lambda came: came == [100.0, 100.0],
-        "You may have thought that a hook which only stores something changes nothing; but this one also returns "
+        "You may have thought that a hook which only stores something changes nothing; but this hook also returns "
         "something.",
     ),
     Choice(
-        "(20, 0), as of the first input",
+        "(20, 0), the same as for the first input",
         lambda came: came == [20.0, 0.0],
-        "`setdefault` returns what is stored, and the hook returns that. So the first output replaces the second.",
+        "`setdefault` returns what is stored in the dictionary, and the hook returns that. So the first output "
+        "replaces the second.",
     ),
     Choice(
         "an error",
@@ -47,49 +49,50 @@ an_accidental_return = prediction(
     ),
 )
 
-channels_nobody_needs = prediction(
+what_a_channel_is_worth = prediction(
     "3.c",
-    "Of the sixteen channels of `relu2`, how many can be switched off, each on its own, without changing a single one "
-    "of the 1,797 answers?",
+    "Five networks with sixteen channels each make 80 trials. In each trial, one channel of `relu2` is switched off, "
+    "and the accuracy drops, or doesn't. How large is the largest drop of the 80?",
     Choice(
-        "none: each does its part",
-        lambda came: came == 0,
-        "You may have thought that training leaves no channel idle; but it has no way to see that one is.",
+        "less than half a point",
+        lambda worst: worst < 0.005,
+        "You may have thought that networks are redundant, so the other fifteen channels make up for the missing one; "
+        "but some pictures are close calls, and there a single channel decides.",
     ),
     Choice(
-        "a few",
-        lambda came: 1 <= came <= 4,
-        "A cross in the picture marks a channel without which all 1,797 answers stay the same. Most of the others cost "
-        "less than one point, some even gain a little. In this network, a single one costs several points.",
+        "between half a point and ten points",
+        lambda worst: 0.005 <= worst < 0.1,
+        "The last layer adds up many small contributions, so most channels cost less than one point, and some trials "
+        "even gain a little. But every network has channels that it relies on more than on others.",
     ),
     Choice(
-        "about half: networks are redundant",
-        lambda came: 5 <= came <= 11,
-        "You may have thought that networks are redundant; but nearly every channel decides at least one of 1,797 "
-        "answers.",
+        "between ten and fifty points",
+        lambda worst: 0.1 <= worst < 0.5,
+        "You may have thought that each channel stands for one or two of the ten digits; but every digit is recognised "
+        "by many channels together.",
     ),
     Choice(
-        "nearly all: one channel is never decisive",
-        lambda came: came >= 12,
-        "You may have thought that sixteen of the 256 numbers that the last layer adds up can't decide anything; but "
-        "some pictures are close calls.",
+        "more than fifty points",
+        lambda worst: worst >= 0.5,
+        "You may have thought that a network can't work with a part missing that it was trained with; but the last "
+        "layer only adds up what the channels contribute, and fifteen of sixteen are still there.",
     ),
 )
 
 hooks_that_run = number(
     "3.d",
-    "The model is called once. Seven modules have a hook: the model, the list `blocks`, the two in it, `direct`, "
-    "`unused` and `last`. How many of the seven hooks run?",
+    "The model is called once. Seven modules have a hook: the model, the list `blocks`, the two blocks in it, "
+    "`direct`, `unused` and `last`. How many of the seven hooks run?",
     {
-        4: "The two blocks, `last` and the model itself. `blocks` is a container: nothing calls it, only its children. "
-        "`self.direct.forward(x)` goes past `__call__`, which is what runs hooks. And `unused` isn't called in this "
-        "pass.",
+        4: "Those of the two blocks, of `last` and of the model itself. `blocks` is a container: the model calls its "
+        "blocks and never the list. `self.direct.forward(x)` bypasses `__call__`, which runs the hooks. And `unused` "
+        "isn't called at all.",
         5: "You may have thought that `direct` does its work, so its hook runs; but the model calls its `forward`, and "
-        "that goes past the code that runs hooks. (Or you counted `blocks`; but nothing calls the list itself.)",
-        6: "You may have thought that all but `unused` are on the way; but a hook needs a call, and two of these "
-        "modules aren't called.",
-        7: "You may have thought that a registered hook runs; but it runs when its module is called, and not before.",
+        "that bypasses the code that runs hooks. (Or you counted `blocks`; but the list itself is never called.)",
+        6: "You may have thought that all modules but `unused` take part; but a hook needs a call of its module, and "
+        "two of these modules aren't called.",
+        7: "You may have thought that a registered hook runs; but it only runs when its module is called.",
     },
-    otherwise="You may have counted another way; but only calls count: go through `forward`, count each "
+    otherwise="You may have counted differently; but only calls count. Go through `forward`, count each "
     "`something(x)`, and add the call of the model itself.",
 )

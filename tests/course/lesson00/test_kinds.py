@@ -158,7 +158,7 @@ def test_a_kind_without_a_cell_is_refused_by_name():
 
 
 def test_a_tag_that_is_no_kind_is_refused():
-    with pytest.raises(LookupError, match="hook-nod in 10_graph_hooks is no kind"):
+    with pytest.raises(LookupError, match="hook-nod in 10_graph_hooks has no row"):
         table([*cells(), Tagged("nod", "10_graph_hooks", "Two hooks", "a1")])
 
 

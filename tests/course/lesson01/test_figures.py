@@ -41,24 +41,6 @@ def test_an_engine_that_is_not_written_says_so_beside_torch():
     assert engine.beside_torch(Stub).count(engine.NOT_WRITTEN) == 4
 
 
-def test_in_a_chain_one_gradient_is_alive_and_with_long_skips_half_of_them():
-    assert figures.gradients_alive(figures.chain) == [1] * figures.LAYERS
-    rising = list(range(1, figures.LAYERS // 2 + 1))
-    assert figures.gradients_alive(figures.long_skips) == rising + rising[::-1]
-
-
-def test_gradients_that_somebody_keeps_are_counted():
-    kept = []
-
-    def network(x, mark):
-        for _ in range(5):
-            x = mark(torch.tanh(x))
-            x.register_hook(kept.append)
-        return x
-
-    assert figures.gradients_alive(network) == [1, 2, 3, 4, 5]
-
-
 def test_the_fork_shows_the_gradients_that_meet_and_their_sum():
     x = torch.tensor(1.0, requires_grad=True)
     y = x + 2

@@ -41,10 +41,12 @@ def test_hooks_of_a_chain_stand_from_right_to_left_in_the_order_of_running():
 
 def test_norms_of_three_trainings_stand_under_their_results():
     trainings = {
-        name: {"norms": [1.0, 0.0, 2.0], "right": right} for name, right in (("a", 0.1), ("b", 0.9), ("c", 1.0))
+        name: {"norms": [1.0, 0.0, 2.0], "neurons": [32, 0, 1], "right": right}
+        for name, right in (("a", 0.1), ("b", 0.9), ("c", 1.0))
     }
     figure = norms_over_steps(trainings, ceiling=0.5, quiet=0.1)
-    (axes,) = figure.axes
+    axes, below = figure.axes
+    assert [list(line.get_ydata()) for line in below.lines] == [[32, 0, 1]] * 3
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [
         "a: 10% right",
         "b: 90% right",
@@ -55,12 +57,15 @@ def test_norms_of_three_trainings_stand_under_their_results():
 
 
 def test_a_clipped_training_says_how_much_was_cut():
-    (axes,) = norms_over_steps({"a": {"norms": [1.0], "right": 0.9, "cut": 0.5}}, ceiling=0.5, quiet=0.1).axes
+    training = {"norms": [1.0], "neurons": [32], "right": 0.9, "cut": 0.5}
+    axes, _ = norms_over_steps({"a": training}, ceiling=0.5, quiet=0.1).axes
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a: 90% right,\n50% of all numbers cut"]
 
 
 def test_norms_that_are_all_zero_can_be_drawn():
-    norms_over_steps({"a": {"norms": [0.0, 0.0], "right": 0.0}}, ceiling=0.5, quiet=0.1).canvas.draw()
+    norms_over_steps(
+        {"a": {"norms": [0.0, 0.0], "neurons": [0, 0], "right": 0.0}}, ceiling=0.5, quiet=0.1
+    ).canvas.draw()
 
 
 def test_a_training_calls_each_register_with_every_parameter_and_removes_its_hooks():

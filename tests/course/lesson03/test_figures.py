@@ -61,22 +61,11 @@ def test_bytes_held_writes_the_number_beside_its_bar():
     assert [text.get_text() for text in axes.texts] == ["20,000", "4"]
 
 
-def test_a_channel_without_which_nothing_changes_is_marked():
-    figure = worth([0.0, 0.06, -0.01], [0])
-    (axes,) = figure.axes
-    assert [round(bar.get_height(), 6) for bar in axes.patches] == [0.0, 6.0, -1.0]
-    assert next(list(line.get_xdata()) for line in axes.lines if line.get_marker() == "x") == [0]
-
-
-def test_a_channel_that_gains_as_many_answers_as_it_loses_has_a_mark_of_its_own():
-    (axes,) = worth([0.0, 0.06, 0.0], [0]).axes
-    assert [(line.get_marker(), list(line.get_xdata())) for line in axes.lines[1:]] == [("x", [0]), ("o", [2])]
-    assert len(axes.get_legend().get_texts()) == 2
-
-
-def test_where_every_channel_matters_nothing_is_marked():
-    (axes,) = worth([0.1, 0.2], []).axes
-    assert axes.get_legend() is None
+def test_each_network_has_a_panel_in_which_a_channel_that_changes_nothing_has_a_cross():
+    figure = worth([[0.0, 0.06, -0.01], [0.1, 0.2, 0.3]], [[0], []])
+    heights = [[round(bar.get_height(), 6) for bar in axes.patches] for axes in figure.axes]
+    crosses = [list(line.get_xdata()) for axes in figure.axes for line in axes.lines if line.get_marker() == "x"]
+    assert heights == [[0.0, 6.0, -1.0], [10.0, 20.0, 30.0]] and crosses == [[0], []]
 
 
 def test_what_is_alive_after_a_pass_is_counted_once_for_each_memory():
