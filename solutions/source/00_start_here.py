@@ -42,9 +42,9 @@ torch.set_num_threads(1)
 # ## How a lesson works
 #
 # **You guess before you see.** A question comes with a few choices, or asks for a number. Choose one: nobody counts how often
-# you are wrong, and a wrong guess is what makes an answer stick. Then run the next cell, and the one after it, whose code is
-# often folded: it says which choice was right, and which way of thinking leads to the others. You cannot know this first one yet:
-# go by the picture that you have.
+# you are wrong, and a wrong guess is what makes an answer stick. In JupyterLab, you then run the next two cells; the code of
+# the second is often folded. You learn which choice was right, and which way of thinking leads to the others. You cannot know
+# this first one yet: go by the picture that you have.
 
 # %%
 predict("0.a")
@@ -67,9 +67,9 @@ assert order == ["weight", "layer"], (
 )
 
 # %% [markdown]
-# **You write, and a check answers at once.** An exercise is a card, a function with a gap, and a cell that checks it. Run
-# the check right away, with the gap as it is: *not attempted* is how every exercise begins. Then write, and run both cells
-# again. A check says *not yet*, with what is missing and why, until it says *correct*. Make a mistake on purpose as well.
+# **In JupyterLab you write, and a check answers at once.** An exercise is a card, a function with a gap, and a cell that checks
+# it. Run the check right away, with the gap as it is: *not attempted* is how every exercise begins. Then write, and run both
+# cells again. A check says *not yet*, with what is missing and why, until it says *correct*. Make a mistake on purpose as well.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 0.1 · Try a check
@@ -130,7 +130,7 @@ plt.show()
 # ## The index of symptoms
 #
 # What people say, or what PyTorch prints; each link opens the cell that answers. Search the page (Ctrl+F) for a word of yours.
-# A long lesson may open at its top the first time: wait until it has loaded, come back and click once more.
+# In JupyterLab, a long lesson may open at its top the first time: wait until it has loaded, come back and click once more.
 #
 # <!-- the index of symptoms -->
 
