@@ -36,6 +36,11 @@ FOUND = {  # what somebody types, most of it as torch prints it -> the lesson th
 }
 
 
+def change_theme(page, theme):
+    page.emulate_media(color_scheme=theme)
+    page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_fits_on_a_phone_and_on_a_screen_in_both_themes(name, open_page):
     page = open_page(f"{name}.html")
@@ -43,8 +48,7 @@ def test_a_page_fits_on_a_phone_and_on_a_screen_in_both_themes(name, open_page):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
     for theme in ("dark", "light"):
-        page.emulate_media(color_scheme=theme)
-        assert page.evaluate("document.documentElement.dataset.theme") == theme
+        change_theme(page, theme)
 
 
 @pytest.mark.parametrize("number", range(len(STEMS)))
