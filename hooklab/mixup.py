@@ -64,15 +64,15 @@ class ManifoldMixup:
             All ranks then agree on place and λ without communication, while each has its own permutation.
         batch_dim: the dimension of the batch: a number, or {place: number} for places where it isn't 0.
 
-    Raises (when made):
+    Raises when made:
         LookupError: a name in ``layers`` matches nothing; the message lists near names.
         ValueError: ``alpha`` is out of range; there is nothing to choose from; a layer is never called, or is a
             recurrent one; a layer of the model has ``batch_first=False``, and ``batch_dim`` is not given.
         TypeError: ``model`` is not a module, or ``torch.jit`` compiled it or one of the layers.
 
-    Warns (when made): a layer lies inside another one.
+    Warns when made: a layer lies inside another one.
 
-    Raises (when used):
+    Raises when used:
         RuntimeError: the model is in eval mode, at the start or inside the block; the chosen layer did not run in the
             block, or ran twice, or will run again after it (in a checkpoint); the input was chosen and the model
             was not called with ``mixed.x``; the model was given the targets; several processes have no generator, or
@@ -80,7 +80,7 @@ class ManifoldMixup:
         ValueError: ``x``, ``y`` or the layer's output do not have the batch in the expected dimension, or hold no
             tensor, or something other than floating-point numbers; or torch cannot mix them (nested, float8 …).
 
-    Warns (when used): a padding mask is that of the examples without their partners (see :meth:`Mixed.union`).
+    Warns when used: a padding mask is that of the examples without their partners (see :meth:`Mixed.union`).
 
     Under ``torch.compile``: compiled code doesn't look for hooks that came later, so a batch that is mixed at a layer
     runs eagerly. A batch that is mixed at the input runs compiled.

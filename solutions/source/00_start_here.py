@@ -80,8 +80,8 @@ plt.show()
 # ## How a lesson works
 #
 # **Guess first.** A question comes with a few choices, or asks for a number. Pick one, even if you aren't sure: a wrong guess
-# makes the answer stick, and nobody keeps score. Then run the next two cells. The first shows what happens; the second (its
-# code is often folded) tells you whether you were right, and why. Here is one to try. You can't know the answer yet, so go by
+# makes the answer stick, and nobody keeps score. In JupyterLab, then run the next two cells. The first shows what happens; the second
+# (its code is often folded) tells you whether you were right, and why. Here is one to try. You can't know the answer yet, so go by
 # your intuition:
 
 # %%
@@ -105,8 +105,8 @@ assert order == ["weight", "layer"], (
 )
 
 # %% [markdown]
-# **Then write, and a check answers at once.** An exercise is a card, a function with a gap, and a cell that checks it. Run
-# the check first, with the gap still open: *not attempted* is how every exercise starts. Then fill the gap and run both cells
+# **Then write, and a check answers at once.** An exercise is a card, a function with a gap, and a cell that checks it. In
+# JupyterLab, run the check first, with the gap still open: *not attempted* is how every exercise starts. Then fill the gap and run both cells
 # again. The check says *not yet*, with what is missing and why, until it says *correct*. Try a mistake on purpose, too.
 
 # %% [markdown] tags=["exercise"]
@@ -199,7 +199,7 @@ assert list(doubled.values()) == [
 # ## The index of symptoms
 #
 # What people say, or what PyTorch prints. Each link opens the cell that answers. Search the page (Ctrl+F) for your own words.
-# The first time, a long lesson may open at its top: wait until it has loaded, come back and click once more.
+# In JupyterLab, a long lesson may open at its top the first time: wait until it has loaded, come back and click once more.
 #
 # <!-- the index of symptoms -->
 

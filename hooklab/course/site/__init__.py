@@ -1,7 +1,7 @@
 """`python -m hooklab site OUT`: the course as web pages, made from the stored notebooks without running any of them.
 
-`pages` turns notebooks into pages, `guesses` and `explorers` make what the reader plays with, `reference` the page of
-the library; Sphinx, with myst-nb and the book theme, does the rest.
+`pages` turns notebooks into pages; `guesses` and `explorers` make what the reader plays with; Sphinx, with myst-nb and
+the book theme, does the rest. Its settings, styles and scripts, and the library's page, are in `source/`.
 """
 
 from __future__ import annotations
@@ -11,47 +11,12 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from hooklab.course.root import find_root
 
 __all__ = ["build", "main"]
 
 OURS = ".hooklab-site"  # the list of what a build wrote: only these files are replaced by the next one
-CONFIGURATION: dict[str, Any] = {
-    "project": "PyTorch hooks",
-    "html_title": "PyTorch hooks",
-    "extensions": ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.intersphinx",
-                   "hooklab.course.site.extension"],
-    "nb_execution_mode": "off",
-    "nb_merge_streams": True,
-    "myst_enable_extensions": ["dollarmath"],
-    "myst_all_links_external": True,
-    "suppress_warnings": ["mystnb.unknown_mime_type"],
-    "autodoc_typehints": "signature",
-    "autodoc_member_order": "bysource",
-    "add_module_names": False,
-    "html_theme": "sphinx_book_theme",
-    "html_math_renderer": "mathml",
-    "html_copy_source": False,
-    "html_show_search_summary": False,  # it asks for pages with fetch(), which no browser allows in a folder
-    "html_show_copyright": False,
-    "html_css_files": ["site.css"],
-    "html_js_files": ["site.js"],
-    "html_use_index": False,
-    "html_domain_indices": False,
-    "html_context": {"default_mode": "auto"},
-    "html_theme_options": {
-        "use_download_button": False,
-        "use_fullscreen_button": False,
-        "show_toc_level": 2,
-        "home_page_in_toc": True,
-        "navbar_persistent": [],
-        "search_bar_text": "Search: an error message, a symptom …",
-        "pygments_light_style": "a11y-high-contrast-light",
-        "pygments_dark_style": "a11y-high-contrast-dark",
-    },
-}  # fmt: skip
 
 
 def main(argv: list[str]) -> int:
@@ -65,14 +30,13 @@ def main(argv: list[str]) -> int:
     if folder.exists() and any(folder.iterdir()) and not (folder / OURS).is_file():
         print(f"hooklab: error: {folder} is not empty, and is no site that this command has built", file=sys.stderr)
         return 2
-    warnings = build(find_root(), folder, with_solutions=options.with_solutions, address=options.address)
-    print(warnings, end="", file=sys.stderr)
+    code = build(find_root(), folder, with_solutions=options.with_solutions, address=options.address)
     print(f"wrote {folder}: open {folder / 'index.html'}")
-    return 1 if warnings else 0
+    return code
 
 
-def build(root: Path, folder: Path, *, with_solutions: bool = False, address: str = "") -> str:
-    """Build the site of the course in `root` anew in `folder`, and return Sphinx's warnings.
+def build(root: Path, folder: Path, *, with_solutions: bool = False, address: str = "") -> int:
+    """Build the site of the course in `root` anew in `folder`, and return Sphinx's exit code: not 0 after a warning.
 
     Args:
         root: the course's folder.
@@ -80,52 +44,18 @@ def build(root: Path, folder: Path, *, with_solutions: bool = False, address: st
         with_solutions: show the solutions.
         address: where the site will be, ending in a slash; links to it then show a picture.
     """
-    import io
+    from sphinx.cmd.build import build_main
 
-    from sphinx.application import Sphinx
-    from sphinx.util.docutils import docutils_namespace
+    from hooklab.course.site import pages
 
-    from hooklab.course.site import explorers, extension, pages, reference
-
-    warnings = io.StringIO()
-    lessons = sorted((root / "lessons").glob("*.ipynb"))
-    drawn = explorers.drawn(pages.explorers_in(lessons), root)
-    made = [
-        pages.page(
-            one, lambda name: explorers.as_html(name, drawn[name]), root / "solutions" if with_solutions else None
-        )
-        for one in lessons
-    ]
-    with tempfile.TemporaryDirectory(prefix="hooklab-site-") as name, docutils_namespace():
-        source, out = Path(name) / "source", Path(name) / "out"
-        static = source / "static"
-        shutil.copytree(Path(__file__).parent / "static", static)
-        for explorer, one in drawn.items():
-            explorers.write(explorer, one, static / "explorers")
-        pages.write(made, source)
-        reference.write(source)
-        configuration = CONFIGURATION | reference.intersphinx(Path(name)) | {"html_static_path": [str(static)]}
-        app = Sphinx(
-            str(source), None, str(out), str(Path(name) / "doctrees"), "html", configuration,
-            status=None, warning=warnings, freshenv=True,
-        )  # fmt: skip
-        extension.connect(app, {one.name: one for one in made}, address)
-        app.build()
-        _finish(out, lessons)
-        _put(out, folder)
-    return warnings.getvalue()
-
-
-def _finish(out: Path, lessons: list[Path]) -> None:
-    """Add the notebooks to download, and take away what Sphinx needs for itself alone."""
-    from hooklab.course.site.pages import NOTEBOOKS
-
-    (out / NOTEBOOKS).mkdir()
-    for lesson in lessons:
-        shutil.copy(lesson, out / NOTEBOOKS / lesson.name)
-    (out / ".nojekyll").touch()  # for GitHub Pages: folders such as _static are part of the site
-    for name in (".buildinfo", "objects.inv"):
-        (out / name).unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix="hooklab-site-") as name:
+        source, out, trees = (str(Path(name) / part) for part in ("source", "out", "trees"))
+        shutil.copytree(Path(__file__).parent / "source", source)
+        pages.write(root, Path(source), with_solutions)
+        code = build_main(["-q", "-W", "--keep-going", "-d", trees, "-A", f"address={address}", source, out])
+        (Path(out) / ".buildinfo").unlink()  # Sphinx needs it for itself alone
+        _put(Path(out), folder)
+    return code
 
 
 def _put(out: Path, folder: Path) -> None:

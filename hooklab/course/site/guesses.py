@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import html
-
 from hooklab.course.exercises.outcome import marked_up
 from hooklab.course.exercises.predict import ByChoice, Prediction
+
+_NUMBER = (
+    '<form hidden><label>Your number <input type="number" step="any" autocomplete="off" required></label> '
+    "<button>That is my guess</button></form>"
+)
 
 
 def slug(id: str) -> str:
@@ -14,42 +17,29 @@ def slug(id: str) -> str:
 
 
 def question(one: Prediction) -> str:
-    """Return the question and its choices; the page's script makes buttons of them, or a field for a number."""
-    if isinstance(one, ByChoice):
-        lines = "".join(f'<li data-choice="{n}">{marked_up(choice.text)}</li>' for n, choice in enumerate(one.choices))
-        answers = f'<ol class="choices" type="a">{lines}</ol>'
-    else:
-        answers = '<p class="number">Think of a number.</p>'
-    return (
-        f'<div class="guess" id="guess-{slug(one.id)}" data-guess="{slug(one.id)}">'
-        f'<p class="asked"><span class="label">Your guess</span> {marked_up(one.question)}</p>{answers}</div>'
-    )
+    """Return the question with its choices, of which the page's script makes buttons, or with a field for a number."""
+    choices = "".join(f"<li>{marked_up(choice.text)}</li>" for choice in getattr(one, "choices", ()))
+    answers = f'<ol class="choices" type="a">{choices}</ol>' if choices else _NUMBER
+    asked = f'<p><b class="label">Your guess</b> {marked_up(one.question)}</p>'
+    return f'<div class="guess" data-guess="{slug(one.id)}">{asked}{answers}</div>'
 
 
-def meaning(one: Prediction, right: float | None) -> str:
+def meaning(one: Prediction, right: float) -> str:
     """Return what each choice would mean, in a block that is folded until the reader has chosen.
 
     Args:
         one: the prediction.
-        right: the choice or number that came out, as the notebook stores it; None marks none.
+        right: the choice or number that came out, as the notebook stores it.
     """
-    reasons = [(n, one.named(n), one.why(n)) for n in _guesses(one)]
-    lines = [
-        f'<li data-choice="{number:.12g}"{_mark(number == right)}><b>{marked_up(name)}</b> {marked_up(why)}</li>'
-        for number, name, why in reasons
-    ]
+    guesses = range(len(one.choices)) if isinstance(one, ByChoice) else sorted(one.reasons)
+    lines = []
+    for guess in guesses:
+        mark = 'class="right" ' if guess == right else ""
+        said = f"<b>{marked_up(one.named(guess))}</b> {marked_up(one.why(guess))}"
+        lines.append(f'<li {mark}data-choice="{guess:.12g}">{said}</li>')
     if not isinstance(one, ByChoice):
-        lines.append(f'<li data-choice="other"><b>any other number</b> {marked_up(one.otherwise)}</li>')
-    came = "" if right is None else f' data-right="{right:.12g}" data-came="{html.escape(one.named(right))}"'
+        lines.append(f"<li><b>any other number</b> {marked_up(one.otherwise)}</li>")
     return (
-        f'<details class="meaning" data-meaning="{slug(one.id)}"{came}><summary>What each answer would mean</summary>'
+        f'<details class="meaning" data-meaning="{slug(one.id)}"><summary>What each answer would mean</summary>'
         f'<p class="verdict" role="status"></p><ul>{"".join(lines)}</ul></details>'
     )
-
-
-def _guesses(one: Prediction) -> list[float]:
-    return list(range(len(one.choices))) if isinstance(one, ByChoice) else sorted(one.reasons)
-
-
-def _mark(is_right: bool) -> str:
-    return ' class="right"' if is_right else ""

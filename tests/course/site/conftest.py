@@ -1,9 +1,8 @@
-"""One built site and one browser for the tests of this folder."""
+"""One built site and one browser page for the tests of this folder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from hooklab.course.site import build
 
     folder = tmp_path_factory.mktemp("built") / "site"
-    assert build(ROOT, folder) == ""
+    assert build(ROOT, folder) == 0
     return folder
 
 
@@ -34,27 +33,32 @@ def browser() -> Iterator[object]:
         yield browser
 
 
-@pytest.fixture
-def open_page(browser, site):
-    """Open a page of the site from its folder; the test fails for an error on the console or a request elsewhere."""
+@pytest.fixture(scope="package")
+def listened_to(browser, site):
+    """A page, and the list of what was wrong on it: errors on the console, requests elsewhere."""
+    page = browser.new_page(has_touch=True, reduced_motion="reduce")
     wrong: list[str] = []
 
     def is_ours(url: str) -> bool:
         return url.startswith(("data:", site.as_uri()))
 
-    with ExitStack() as stack:
+    page.on("console", lambda one: wrong.append(one.text) if one.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda one: None if is_ours(one.url) else wrong.append(f"asks for {one.url}"))
+    return page, wrong
 
-        def open_one(name: str, width: int = 1280, theme: str = "light", **options):
-            context = browser.new_context(
-                viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce", **options
-            )
-            stack.callback(context.close)
-            page = context.new_page()
-            page.on("console", lambda one: wrong.append(one.text) if one.type in ("error", "warning") else None)
-            page.on("pageerror", lambda error: wrong.append(str(error)))
-            page.on("request", lambda one: None if is_ours(one.url) else wrong.append(f"asks for {one.url}"))
-            page.goto(f"{site.as_uri()}/{name}")
-            return page
 
-        yield open_one
+@pytest.fixture
+def open_page(listened_to, site):
+    """Open a page of the site from its folder; the test fails for an error on the console or a request elsewhere."""
+    page, wrong = listened_to
+    wrong.clear()
+
+    def open_one(name: str, width: int = 1280, theme: str = "light"):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=theme)
+        page.goto(f"{site.as_uri()}/{name}")
+        return page
+
+    yield open_one
     assert wrong == []

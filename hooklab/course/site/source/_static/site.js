@@ -1,0 +1,96 @@
+// What the pages do: guesses, explorers, and a search that finds an error message as torch prints it.
+"use strict";
+window.hooklabExplorers = {};
+
+// --- guesses: nothing of the answer is in sight before a choice
+
+function setUpGuess(guess) {
+  const id = guess.dataset.guess;
+  const meaning = document.querySelector(`[data-meaning="${id}"]`);
+  const answers = [meaning, ...document.querySelectorAll(`.tag_after-${id} details.hide`)];
+  answers.forEach((part) => { part.hidden = true; });
+
+  const tell = (value) => {
+    const items = [...meaning.querySelectorAll("li")];
+    const own = items.find((item) => Math.abs(item.dataset.choice - value) < 1e-6) || items.at(-1);
+    items.forEach((item) => item.classList.toggle("chosen", item === own));
+    const said = own.dataset.choice ? own.querySelector("b").textContent : value;
+    const came = meaning.querySelector("li.right b").textContent;
+    meaning.querySelector(".verdict").textContent = own.classList.contains("right")
+      ? `Right: you said ${said}, and that is what came out.`
+      : `Not this time: you said ${said}; what came out is ${came}.`;
+    answers.forEach((part) => { part.hidden = false; part.open = true; });
+  };
+
+  guess.querySelectorAll("li").forEach((item, place) => {
+    const button = document.createElement("button");
+    Object.assign(button, { type: "button", innerHTML: item.innerHTML, ariaPressed: "false" });
+    button.addEventListener("click", () => {
+      guess.querySelectorAll("button").forEach((one) => { one.ariaPressed = String(one === button); });
+      tell(place);
+      guess.querySelectorAll("li")[meaning.querySelector("li.right").dataset.choice].classList.add("right");
+    });
+    item.replaceChildren(button);
+  });
+  guess.querySelectorAll("form").forEach((form) => {
+    form.hidden = false;
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      tell(form.querySelector("input").valueAsNumber);
+    });
+  });
+}
+
+// --- explorers: every position was drawn when the site was built
+
+function setUpExplorer(figure) {
+  const controls = [...figure.querySelectorAll("input, select")];
+  const image = figure.querySelector("img");
+  let loading;
+  const load = () => {
+    loading ||= new Promise((loaded) => {
+      const script = document.createElement("script");
+      Object.assign(script, { src: image.src.replace(/svg$/, "js"), onload: loaded });
+      document.head.append(script);
+    });
+    return loading;
+  };
+  const place = (control) => {
+    if (control.type === "checkbox") return Number(control.checked);
+    return control.selectedIndex ?? Math.round((control.value - control.min) / control.step);
+  };
+  const show = async () => {
+    figure.querySelectorAll("output").forEach((label) => { label.value = label.previousElementSibling.value; });
+    await load();
+    const { parts, shown } = window.hooklabExplorers[figure.dataset.explorer];
+    const position = controls.reduce((sum, control) => sum + control.dataset.stride * place(control), 0);
+    const [sentence, ...picture] = shown[position].map((part) => parts[part]);
+    image.src = `data:image/svg+xml,${encodeURIComponent(picture.join(""))}`;
+    figure.querySelector("figcaption").textContent = image.alt = sentence;
+  };
+  ["pointerenter", "focusin"].forEach((event) => figure.addEventListener(event, load, { once: true }));
+  figure.addEventListener("input", show);
+  figure.querySelector(".controls").hidden = false;
+}
+
+// --- search: a long message is found although no page has all of its words
+
+function setUpSearch() {
+  const ofAllWords = Search.performTermsSearch;
+  Search.performTermsSearch = (words, excluded) => {
+    const { indexentries, docnames, titles, filenames } = Search._index;
+    const ofMost = Object.entries(indexentries).flatMap(([entry, answers]) => {
+      const share = [...words].filter((word) => entry.includes(word)).length / words.size;
+      if (words.size < 3 || share < 0.6) return [];
+      const score = Math.round(100 * share) - 1;
+      return answers.map(([at, id]) => [docnames[at], titles[at], `#${id}`, entry, score, filenames[at], "index"]);
+    });
+    return [...ofAllWords(words, excluded), ...ofMost];
+  };
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll(".guess").forEach(setUpGuess);
+  document.querySelectorAll(".explorer").forEach(setUpExplorer);
+  if (typeof Search !== "undefined") setUpSearch();
+});
