@@ -131,8 +131,8 @@ class Capture(Block):
         self.options = options
         # a shared module is listed by one name, and can be read by any of its names
         self.hooked = each_once(self.modules)
-        self.names = {id(module): name for name, module in self.hooked.items()}
-        self.known_as = {name: id(module) for name, module in named_modules(model) if id(module) in self.names}
+        names = {id(module): name for name, module in self.hooked.items()}
+        self.known_as = {name: names[id(module)] for name, module in named_modules(model) if id(module) in names}
 
     def __enter__(self) -> Seen:
         session = CaptureSession(self)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
-from hooklab._shared.sessions import Block, Hook, Session, hook_gradient, will_run_again
+from hooklab._shared.sessions import Block, Hook, Session, hook_gradient, is_being_traced, will_run_again
 from hooklab._shared.stale import what_changed
 from hooklab._shared.torch_private import backward_number
 from hooklab._shared.trees import DEEPEST, children, describe, is_tensor, shape_of, tensors
@@ -40,6 +40,7 @@ def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> E
 
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
+        RuntimeError: in the forward, if ``torch.jit.trace``, ``torch.export`` or ``torch.fx`` traces it.
         ValueError: in the forward, if ``fn`` returns a tensor of another shape, dtype or device than it got.
         TypeError: in the forward, if it returns another structure (a tensor for a tuple, other keys, ...); at once, if
             ``model`` or ``fn`` is of the wrong kind, or one of the modules was compiled by ``torch.jit``.
@@ -230,6 +231,11 @@ class _OnOutput(Hook):
         if module is not self.module or len(rest) < 2 or session.is_foreign():
             return None
         kwargs, output = rest
+        if is_being_traced() or isinstance(output, fx.Proxy):
+            raise RuntimeError(
+                f"the model is being traced or exported, and the edit of {self.name!r} would become part of the result "
+                "for good: trace it outside the block."
+            )
         if not session.in_pass:
             session.note_outside_call()
             session.has_run = True

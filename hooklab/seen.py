@@ -98,12 +98,14 @@ class Pass(Mapping[str, Any]):
     def _record(self) -> Record:
         return self._own_record or self._session.record
 
-    def _calls_of(self, module: int, which: slice = slice(None)) -> list[Call]:
-        uses, name = self._record.uses(module), self._capture.names[module]
+    def _calls_of(self, name: str, which: slice = slice(None)) -> list[Call]:
+        uses = self._record.uses(id(self._capture.hooked[name]))
         return [Call(name, index, uses, self._record, self._session) for index in range(len(uses))[which]]
 
     def _all_calls(self) -> list[Call]:
-        calls = [call for module in self._record.modules() for call in self._calls_of(module)]
+        ran = self._record.modules()
+        names = [name for name, module in self._capture.hooked.items() if id(module) in ran]
+        calls = [call for name in names for call in self._calls_of(name)]
         return sorted(calls, key=lambda call: call.place)
 
     def _only_call(self, name: str) -> Call:

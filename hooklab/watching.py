@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hooklab._shared.sessions import Hook, Session, remove_all
+from hooklab._shared.sessions import Hook, Session, is_being_traced, remove_all
 from hooklab._shared.trees import tensors
 from hooklab.tallies import GRADIENT, OUTPUT, UPDATE, Range, Sample, measure, numbers_of, read, sample_now
 
@@ -262,11 +262,6 @@ def was_skipped(optimizer: Optimizer) -> bool:
     """Whether a GradScaler has the fused optimizer skip this step: its ``step()`` and the hooks run all the same."""
     found = getattr(optimizer, "found_inf", None)
     return type(found) is Tensor and bool(found.any())
-
-
-def is_being_traced() -> bool:
-    """Whether torch.jit.trace or torch.export records what is computed: statistics must not become part of that."""
-    return bool(torch.jit.is_tracing()) or torch.compiler.is_compiling()  # type: ignore[attr-defined,no-untyped-call]
 
 
 def must_wait(device: torch.device) -> bool:

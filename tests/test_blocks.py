@@ -7,6 +7,7 @@ import gc
 import io
 import pickle
 import threading
+import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -363,3 +364,27 @@ def stance() -> str:
 
 def saw_nothing(seen: Any) -> bool:
     return isinstance(seen, Edit) or len(getattr(seen, "rows", seen)) == 0
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_tool_that_a_model_holds_sees_the_copy_after_the_model_is_copied(copied: Callable[[Any], Any]) -> None:
+    model: Any = mlp()
+    model.look, model.watch, model.off = capture(model, "0"), monitor(model, "0"), edit(model, negative, "0")
+    twin = copied(model)
+    with twin.look as seen, twin.watch as health, twin.off, capture(twin, "0") as edited:
+        twin(ones(2, 3))
+    assert list(seen) == ["0"] and [row.module for row in health.rows] == ["0"]
+    assert torch.equal(edited["0"], -seen["0"])
+
+
+def negative(output: torch.Tensor, call: object) -> torch.Tensor:
+    return -output
+
+
+def test_a_model_saved_inside_a_block_loads_where_hooklab_is_not_installed(tool: Tool) -> None:
+    model, file = mlp(), io.BytesIO()
+    with tool(model):
+        torch.save(model, file)
+    assert b"hooklab" not in b"".join(zipfile.ZipFile(file).read(name) for name in zipfile.ZipFile(file).namelist())
+    file.seek(0)
+    assert torch.equal(torch.load(file, weights_only=False)(ones(2, 3)), model(ones(2, 3)))

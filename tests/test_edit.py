@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -352,3 +353,22 @@ def test_an_edit_knows_the_step_of_a_loop_it_is_in_and_counts_anew_in_each_block
         with steering:
             model.generate(torch.ones(1, 2), 3)
     assert seen == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)] * 2
+
+
+TRACERS: dict[str, Callable[[nn.Module], object]] = {
+    "jit": lambda model: torch.jit.trace(model, ones(2, 3)),
+    "export": lambda model: torch.export.export(model, (ones(2, 3),), strict=False),
+    "fx": torch.fx.symbolic_trace,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.parametrize("trace", TRACERS.values(), ids=TRACERS)
+def test_an_edit_does_not_become_part_of_a_traced_or_exported_model(trace: Callable[[nn.Module], object]) -> None:
+    model = Wrap(mlp())
+    with (
+        edit(model, lambda output, call: output * 0, "inner"),
+        pytest.raises(RuntimeError, match="the edit of 'inner' would become part of the result"),
+    ):
+        trace(model)
+    trace(model)  # outside

@@ -10,6 +10,7 @@ import copy
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import FrameType, TracebackType
 from typing import Any, ClassVar, TypeAlias
 
@@ -28,8 +29,8 @@ Handle: TypeAlias = Any  # of torch: it has a method remove
 class Hook:
     """A hook on one module, or on another object with hooks, such as an optimizer.
 
-    A copy of a hooked model gets an :class:`InertHook` instead, which the block removes from the copy when it ends. A
-    pickle gets one as well, and keeps it.
+    A copy of a hooked model gets a function that does nothing instead, which the block removes from the copy when it
+    ends. A pickle gets one as well, and keeps it; it is Python's, and loads where hooklab is not installed.
 
     A hook that is registered with kwargs takes the arguments after ``args`` as ``*rest``: another thread that is inside
     a forward pass while the block begins or ends may find the hook, but not torch's note that it expects kwargs.
@@ -68,21 +69,14 @@ class Hook:
         self.handle = register(self.module, self, with_kwargs=with_kwargs, prepend=prepend)
         handles.append(self.handle)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> InertHook:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         # a copy of torch's handle belongs to the copied table of hooks
         self.handles[:] = [handle for handle in self.handles if not is_dead(handle)]
         self.handles.append(copy.deepcopy(self.handle, memo))
-        return InertHook()
+        return nullcontext().__exit__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return InertHook, ()
-
-
-class InertHook:
-    """The hook of a copied model whose original had a hook of an open session. It does nothing."""
-
-    def __call__(self, *args: Any) -> None:
-        return None
+        return getattr, (nullcontext(), "__exit__")
 
 
 def is_dead(handle: Any) -> bool:
@@ -339,6 +333,11 @@ def will_run_again() -> bool:
     if frame is None:
         return False
     return any(frame.f_locals["ctx"].needs_input_grad) if frame.f_code is reentrant else torch.is_grad_enabled()
+
+
+def is_being_traced() -> bool:
+    """Whether torch.jit.trace or torch.export records what is computed: what a hook does would become part of that."""
+    return bool(torch.jit.is_tracing()) or torch.compiler.is_compiling()  # type: ignore[attr-defined,no-untyped-call]
 
 
 def is_foreign(thread: int | None) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hooklab.course.kernels import environment, prepare_fonts
-from hooklab.course.launcher.programs import answer_news_question
+from hooklab.course.launcher.programs import EXTENSIONS, answer_news_question
 
 SECONDS_TO_START = 120
 SECONDS_TO_STOP = 20
@@ -34,6 +34,7 @@ OPTIONS = [
     "--ServerApp.ip=127.0.0.1",
     "--LabApp.expose_app_in_browser=True",  # the notebook's model tells more than the page does
     "--LabApp.extension_manager=readonly",  # the other one asks a package index for news
+    EXTENSIONS,
 ]
 
 

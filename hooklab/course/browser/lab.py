@@ -69,6 +69,14 @@ class Lab:
         )
         return Notebook(self.page)
 
+    def activate(self, path: str) -> None:
+        """Bring the tab of a notebook that is open to the front."""
+        self.page.evaluate(
+            "path => window.jupyterapp.shell.activateById("
+            "[...window.jupyterapp.shell.widgets('main')].find(widget => widget.context?.path === path).id)",
+            path,
+        )
+
     def set_theme(self, name: str) -> None:
         """Set the theme, as the menu does: a setting of this server's, which stays until it is set again."""
         _execute(self.page, "apputils:change-theme", theme=name)

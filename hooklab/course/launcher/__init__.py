@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from hooklab.course.launcher.copying import bring_up_to_date
 from hooklab.course.launcher.environment import find_python
-from hooklab.course.launcher.programs import LauncherError, say, variables
+from hooklab.course.launcher.programs import EXTENSIONS, LauncherError, say, variables
 from hooklab.course.root import find_root
 
 __all__ = ["main"]
@@ -77,6 +77,7 @@ def lab_options(root: Path, folder: Path) -> list[str]:
         f"--ServerApp.root_dir={root}",
         f"--FileContentsManager.preferred_dir={folder}",
         f"--LabApp.default_url={'/'.join([f'/lab/tree/{folder.name}', *map(quote, first)])}",
+        EXTENSIONS,
     ]
 
 

@@ -17,6 +17,9 @@ FOLDERS = {
     "npm_config_cache": "npm",  # JupyterLab asks npm where it is, and npm writes a log about that
 }
 
+# JupyterLab's option for what is added to it here: a link to a cell shows that cell.
+EXTENSIONS = f"--LabApp.extra_labextensions_path={Path(__file__).parent / 'labextensions'}"
+
 
 class LauncherError(Exception):
     """An error for the person at the keyboard: what is wrong and what to do."""

@@ -92,6 +92,7 @@ def test_lab_serves_the_course_and_opens_the_first_of_the_learners_lessons_with_
         f"--ServerApp.root_dir={launched.root}",
         f"--FileContentsManager.preferred_dir={launched.root / 'my-lessons'}",
         "--LabApp.default_url=/lab/tree/my-lessons/01_first.ipynb",
+        f"--LabApp.extra_labextensions_path={launched.root / 'hooklab/course/launcher/labextensions'}",
         "--no-browser",
         "--port=8890",
     ]
