@@ -91,7 +91,7 @@ assert abs(corrected - accuracy(cnn, images, labels)) < 0.01
 # Small numbers now: a layer that multiplies by 3. `args` is a **tuple**, even when there's only one argument. S3, the
 # longest of the five documents, unpacks the tuple, changes the tensor, and packs a tuple again. That still works:
 
-# %% tags=["claim-S3.10", "hook-forward-pre"]
+# %% tags=["claim-S3.10", "claim-S3.15", "hook-forward-pre"]
 triple = nn.Linear(1, 1, bias=False)
 with torch.no_grad():
     triple.weight.fill_(3.0)
@@ -297,7 +297,7 @@ assert counted == [1, 0] and results == [20.0, 10.0], (
 # With `with_kwargs=True`, the hook also gets the keyword arguments, as a dictionary. It then returns both: `(args, kwargs)`.
 # A forward hook has the same option, and is then called with `(module, args, kwargs, output)`.
 
-# %% tags=["claim-S3.10", "field", "field-30", "field-186"]
+# %% tags=["claim-S3.10", "claim-S1.12", "field", "field-30", "field-186"]
 def at_most_two(module, args, kwargs):
     limited = {**kwargs, "factor": min(kwargs.get("factor", 1.0), 2.0)}
     return args, limited

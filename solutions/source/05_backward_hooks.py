@@ -723,7 +723,7 @@ assert all(2.2 < loss < 2.5 for loss, _ in networks.values())  # log(10), as by 
 # call `requires_grad_()` on it. ([A thread about it](https://github.com/pytorch/pytorch/issues/100528); in
 # [PyTorch 1.8](https://github.com/pytorch/pytorch/issues/56380) the hook didn't run at all.)
 
-# %% tags=["field", "field-45"]
+# %% tags=["claim-S4.6", "field", "field-45"]
 def backward_of(x, hook):
     layer = linear([[1.0, 2.0]])
     with layer.register_full_backward_hook(hook):
@@ -732,6 +732,10 @@ def backward_of(x, hook):
 
 def returns_a_gradient(module, grad_input, grad_output):
     return (torch.ones(1, 2),)
+
+
+def ones_for_each(module, grad_input, grad_output):  # as the documents' hooks do
+    return tuple(torch.ones_like(grad) for grad in grad_input)
 
 
 data, seen = torch.ones(1, 2), []
@@ -744,6 +748,8 @@ print("grad_input:", *[numbers(grad_input) for grad_input, _ in seen])
 assert "Full backward hook is firing" in warned
 assert [numbers(grad_input) for grad_input, _ in seen] == [(None,), ([[1.0, 2.0]],)]
 assert "should always return None" in refused
+failed = error_of(backward_of, torch.ones(1, 2), ones_for_each)
+assert "must be Tensor, not NoneType" in failed
 
 # %% [markdown]
 # ### "My hook never runs on a model that returns a dict"
@@ -991,7 +997,7 @@ assert [own for (_, own), _ in pairs] == [[1.0, 0.5], [-2.0, 0.5]] and stack == 
 # hook that doubles the second gradient and triples the third. We register it on three layers with a single weight, 5, and
 # pass four ones through each. The true gradients are 5 for an input, 4 for the weight and 4 for the bias.
 
-# %% tags=["claim-S3.11"]
+# %% tags=["claim-S3.11", "claim-S4.7"]
 def unpack_three(module, gin, gout):
     got.append(shapes(gin))
     gin0, gin1, gin2 = gin
@@ -1051,7 +1057,7 @@ assert shapes(leaving) == [layer.bias.shape, x.shape, layer.weight.T.shape]
 # Does a legacy hook ever get the gradient of the module's own input? Yes, if the input goes straight into the last node. And if
 # the module has several outputs, the hook is on the last node of the first one.
 
-# %% tags=["hook-legacy-backward"]
+# %% tags=["claim-S1.10", "claim-S1.11", "hook-legacy-backward"]
 class ExpTimes(nn.Module):
     def forward(self, a, b):
         return a.exp() * b  # two nodes: the product is the last one
@@ -1064,11 +1070,16 @@ module.register_backward_hook(look)
 two.register_backward_hook(look)
 module(a, b).backward()
 two(a)["triple"].backward()  # calls no hook
+second = len(seen) - 1
+two(a)["double"].backward()
+first = len(seen) - 1 - second
+frozen = module(torch.ones(1), torch.ones(1))  # no graph, so there is no node for a hook
 
 print("grad_input:", numbers(seen[0][0]))
-print("calls for the second output:", len(seen) - 1)
+print("calls for the first output:", first, "  for the second:", second)
 assert numbers(seen[0][0]) == (3.0, 1.0)  # of a.exp(), which is inside; and of b itself
-assert len(seen) == 1
+assert (first, second) == (1, 0)
+assert frozen.grad_fn is None
 
 # %% [markdown]
 # S4's example has a hook that returns ones for all gradients, and prints `a.grad`: all ones, as expected. It didn't look at the

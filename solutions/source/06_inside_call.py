@@ -96,7 +96,7 @@ class Bare:
 # Registering stores the function in an **ordered dictionary** of the module, under the id of its **handle**. `remove()` deletes
 # that entry. There is one dictionary for each kind of hook.
 
-# %% tags=["claim-S1.3"]
+# %% tags=["claim-S1.3", "claim-S1.9"]
 layer = nn.Identity()
 handle = layer.register_forward_hook(print)
 registered = dict(layer._forward_hooks)
@@ -105,6 +105,7 @@ handle.remove()
 print("registered:", len(registered), "  after remove():", len(layer._forward_hooks))
 assert isinstance(layer._forward_hooks, OrderedDict)
 assert registered == {handle.id: print} and not layer._forward_hooks
+assert layer._forward_pre_hooks is not layer._forward_hooks
 source = inspect.getsource(nn.Module.register_forward_pre_hook)
 assert "self._forward_pre_hooks[handle.id] = hook" in source
 
@@ -655,6 +656,33 @@ nn.ReLU()(torch.ones(1))
 
 print(seen)
 assert seen == ["Linear", "ReLU", "Sequential"]  # the inner module finishes first
+
+# %% [markdown]
+# ### "A module registers a hook in its own `forward`, and the first call misses it"
+#
+# PyTorch looks for hooks when a call begins. If it finds none at all, it runs `forward` alone: the fast path. A hook that
+# `forward` registers then waits for the next call. If any other hook is there, even a pre-hook, PyTorch goes the long way, and
+# looks for forward hooks after `forward` has returned. Then the new hook runs in the same call.
+
+# %% tags=["field", "field-fast-path"]
+class Late(nn.Module):
+    """Registers a hook on itself, in its own forward."""
+
+    def forward(self, x):
+        self.register_forward_hook(lambda module, args, output: ran.append("late"))
+        return x
+
+
+ran = []
+Late()(torch.ones(1))
+without_another = list(ran)
+
+watched = Late()
+watched.register_forward_pre_hook(lambda module, args: None)
+watched(torch.ones(1))
+
+print("alone:", without_another, "  with a pre-hook:", ran)
+assert without_another == [] and ran == ["late"]
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 6.5 · Fix it: a trace of all calls

@@ -396,7 +396,7 @@ check("7.3", mixing)
 #
 # For each batch, λ is drawn again, from a **Beta distribution**, Beta(α, α). The number α controls how strongly to mix.
 
-# %% tags=["figure"]
+# %% tags=["figure", "claim-S3.14"]
 torch.manual_seed(0)
 draws = {alpha: Beta(alpha, alpha).sample((4000,)) for alpha in (0.2, 1.0, 2.0, 8.0)}
 plots.show(
@@ -410,6 +410,7 @@ def between(lams):
 
 
 in_the_middle = [between(lams) for lams in draws.values()]
+assert all(0 <= lam <= 1 for lams in draws.values() for lam in lams)
 assert in_the_middle == sorted(in_the_middle)  # the larger α, the closer to a half
 
 # %% [markdown]

@@ -257,7 +257,7 @@ assert min(crosses.values()) > 0.25 > maps.chance(few.masks) > 0.15
 # For that you'll need guided backprop. It changes gradients, so it is the method that goes wrong most easily:
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 9.2 · Mend it: guided backprop
+# ### Exercise 9.2 · Fix it: guided backprop
 # ●●○ · 8 minutes
 #
 # This script is meant to return, for each image, the gradient of its own label's score with respect to the image,

@@ -593,7 +593,7 @@ assert (
 )
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 10.3 · Mend it: a step inside the backward
+# ### Exercise 10.3 · Fix it: a step inside the backward
 # ●○○ · 6 minutes
 #
 # This script is meant to let each parameter take its step of gradient descent, `p - lr * gradient`, as soon as its

@@ -429,7 +429,7 @@ plt.show()
 # ```
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 11.4 · Mend it: the gradient of everybody
+# ### Exercise 11.4 · Fix it: the gradient of everybody
 # ●●○ · 8 minutes
 #
 # Write `everybodys_gradient()`. Every process should return the gradient that the optimizer will use: the average

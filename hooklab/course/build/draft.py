@@ -261,7 +261,7 @@ def _id_problems(lesson: Lesson, cells: list[Cell], exercises: list[Exercise], f
 def _titles(lesson: Lesson) -> dict[str, str]:
     """Return id -> title of the exercises that have a check, "" for one that is not written there as a text.
 
-    A card may say "Mend it: " before the title.
+    A card may say "Fix it: " before the title.
     """
     calls = [call for path in lesson.own.glob("check*.py") for call in calls_in(parsed(path), "exercise")]
     told = [[str(one.value) for one in call.args if isinstance(one, ast.Constant)] for call in calls]

@@ -112,7 +112,7 @@ class PreActivation(nn.Module):
 
 @exercise(
     "9.2",
-    "Mend it: guided backprop",
+    "Fix it: guided backprop",
     worlds=(
         ("one image", 1, 19, False),
         ("three images", 3, 22, False),

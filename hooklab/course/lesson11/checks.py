@@ -270,7 +270,7 @@ LAST_WORDS = {
 
 @exercise(
     "11.4",
-    "Mend it: the gradient of everybody",
+    "Fix it: the gradient of everybody",
     worlds=(3,),  # it is written for two; each process is a new Python, which takes seconds
     verified="with three processes, each returns the average over all of them",
 )
