@@ -243,18 +243,18 @@ def _in_order(before: Cell, cell: Cell, after: Cell) -> bool:
 
 def _id_problems(lesson: Lesson, cells: list[Cell], exercises: list[Exercise], file: str) -> list[Problem]:
     """Compare the exercises' ids and titles with the lesson's checks."""
-    known = _titles(lesson)
+    known, own = _titles(lesson), lesson.shown(lesson.own)
     problems = []
     for one in exercises:
         if not one.id.startswith(f"{lesson.number}."):
             problems.append(one.card.problem(file, f"exercise {one.id} in lesson {lesson.number}"))
         elif one.id not in known:
-            problems.append(one.check.problem(file, f'hooklab.course.exercises has no @exercise("{one.id}", …)'))
+            problems.append(one.check.problem(file, f'{own}/checks.py has no @exercise("{one.id}", …)'))
         elif not one.title.lower().endswith(known[one.id].lower()):
             problems.append(one.card.problem(file, f"exercise {one.id} is {known[one.id]!r} in its check"))
     headings = [_HEADING.match(cell.text.strip()) for cell in cells if "exercise" in cell.tags]  # of faulty ones, too
     cardless = sorted(set(known) - {heading[1] for heading in headings if heading})
-    told = "hooklab.course.exercises has exercise {}, but here is no card for it"
+    told = own + " has exercise {}, but here is no card for it"
     return problems + [Problem(file, told.format(id)) for id in cardless]
 
 

@@ -18,13 +18,14 @@ def test_a_lesson_in_order_has_no_problems(tmp_path: Path) -> None:
 def test_an_id_that_the_checks_do_not_know_is_refused(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, TINY, checks="")
 
-    assert problem == '09_tiny.py:41: cell 6 "check("9.1", two)": hooklab.course.exercises has no @exercise("9.1", …)'
+    told = 'hooklab/course/lesson09/checks.py has no @exercise("9.1", …)'
+    assert problem == f'09_tiny.py:41: cell 6 "check("9.1", two)": {told}'
 
 
 def test_an_exercise_of_the_checks_without_a_card_is_refused(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, TINY, checks=CHECKS + '\n@exercise("9.2", "Three")\ndef three(trial): ...\n')
 
-    assert problem == "09_tiny.py: hooklab.course.exercises has exercise 9.2, but here is no card for it"
+    assert problem == "09_tiny.py: hooklab/course/lesson09 has exercise 9.2, but here is no card for it"
 
 
 def test_an_id_with_another_lessons_number_is_refused(tmp_path: Path) -> None:

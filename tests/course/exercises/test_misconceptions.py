@@ -36,7 +36,13 @@ def test_a_misconception_is_refused_with_its_own_reason(id, label, program):
     assert outcome.state == "not yet"
     assert dict(outcome.details).get("likely") == reason(
         id, label, getattr(program, "__name__", type(program).__name__)
-    )
+    ), f"misconceptions that do the same in every world: {others_like(id, label)}"
+
+
+def others_like(id, label):
+    """The misconceptions of an exercise that are recorded as this one is; where there are any, none is named."""
+    stored = records_of_lesson(int(id.split(".")[0]))[id].misconceptions
+    return [other for other in stored if other != label and stored[other] == stored.get(label)]
 
 
 @each_exercise
