@@ -95,13 +95,14 @@ def _goes_on_with(line: ast.stmt) -> str:
 def record(exercise: Exercise, reference: Any, programs: Mapping[str, Any]) -> Records:
     """Run an exercise's scene with its solution and with each program, and return what was seen.
 
-    Raises ValueError for a misconception that does what the solution does.
+    Raises ValueError for a solution with a fault, and for a misconception that does what the solution does.
     """
     with warnings.catch_warnings(), usual_state([]), global_hooks_set_aside([]):
         warnings.simplefilter("ignore")
-        worlds = [
-            [[one.what, one.data] for one in observed(exercise, Trial(reference), world)] for world in exercise.worlds
-        ]
+        seen = [observed(exercise, Trial(reference), world) for world in exercise.worlds]
+        if fault := next((one.fault for world in seen for one in world if one.fault is not None), None):
+            raise ValueError(f"{exercise.id}: the check finds a fault in the solution: {fault.missing}")
+        worlds = [[[one.what, one.data] for one in world] for world in seen]
         found = {
             label: [
                 difference(observed(exercise, Trial(program), world), wanted)

@@ -1,0 +1,31 @@
+"""What is recorded of a solution and its misconceptions, and what the build refuses to record."""
+
+import pytest
+import torch
+
+from hooklab.course.build.records import record
+from hooklab.course.exercises.exercise import exercise
+
+
+@exercise("9.9", "One more", verified="one is added")
+def one_more(trial, world):
+    yield "the result", trial.call(torch.zeros(1))
+
+
+def test_a_record_has_what_the_solution_does_and_where_a_misconception_differs_first():
+    made = record(one_more, lambda x: x + 1, {"doubles": lambda x: 2 * x})
+    ((what, data),) = made.reference[0]
+    assert what == "the result" and data["tensor"] == [1.0]
+    ((where, came, clues),) = made.misconceptions["doubles"]
+    assert (where, came["tensor"], clues) == ("the result", [0.0], [])
+
+
+def test_a_misconception_that_is_correct_is_refused():
+    with pytest.raises(ValueError, match="'adds' is correct in every world"):
+        record(one_more, lambda x: x + 1, {"adds": lambda x: 1 + x})
+
+
+@pytest.mark.parametrize("faulty", [lambda x: x.add_(1), lambda x: x.nothing])
+def test_a_solution_in_which_the_check_finds_a_fault_is_refused(faulty):
+    with pytest.raises(ValueError, match=r"^9\.9: the check finds a fault in the solution: "):
+        record(one_more, faulty, {})
