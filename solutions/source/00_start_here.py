@@ -20,10 +20,10 @@ from hooklab.course.lesson00 import figures
 torch.set_num_threads(1)
 
 # %% [markdown]
-# ## Two hooks on one layer
+# ## Two hooks around one layer
 #
-# Here's a layer with two hooks. The first runs when the layer has computed its output, the second when the gradient of that
-# output arrives. Both only read.
+# One hook is on the layer, and runs when the layer has computed its output. The other is on that output, the tensor `y`, and runs
+# when the gradient of `y` arrives. Both only read.
 
 # %%
 layer = nn.Linear(2, 1, bias=False)
@@ -80,9 +80,9 @@ plt.show()
 # ## How a lesson works
 #
 # **Guess first.** A question comes with a few choices, or asks for a number. Pick one, even if you aren't sure: a wrong guess
-# makes the answer stick, and nobody keeps score. In JupyterLab, then run the next two cells. The first shows what happens; the second
-# (its code is often folded) tells you whether you were right, and why. Here is one to try. You can't know the answer yet, so go by
-# your intuition:
+# makes the answer stick, and nobody keeps score. Then, in JupyterLab, run the next two cells. The first shows what happens; the
+# second (its code is often folded) tells you whether you were right, and why. Here is one to try. You can't know the answer yet, so
+# go by your intuition:
 
 # %%
 predict("0.a")
@@ -106,7 +106,7 @@ assert order == ["weight", "layer"], (
 
 # %% [markdown]
 # **Then write, and a check answers at once.** An exercise is a card, a function with a gap, and a cell that checks it. In
-# JupyterLab, run the check first, with the gap still open: *not attempted* is how every exercise starts. Then fill the gap and run both cells
+# JupyterLab, run both cells first, with the gap still open: the check says *not attempted*. Then fill the gap and run both cells
 # again. The check says *not yet*, with what is missing and why, until it says *correct*. Try a mistake on purpose, too.
 
 # %% [markdown] tags=["exercise"]

@@ -79,7 +79,7 @@ plt.show()
 # Where does the gradient (3, 5) come from? Take one number: $x = 1$, then $y = x + 2 = 3$, then $s = y^2 = 9$, then
 # $z = \tfrac12 s = 4.5$. How fast does $z$ change when $x$ changes? Each operation has its own factor. Halving has 0.5,
 # squaring has $2y = 6$, and adding has 1. Multiply them from the last operation to the first:
-# $0.5 \cdot 6 \cdot 1 = 3$. That's the chain rule, and it's all that `backward()` does.
+# $0.5 \cdot 6 \cdot 1 = 3$. That's the chain rule, and it's what `backward()` does along each path.
 
 # %%
 x = torch.tensor(1.0, requires_grad=True)
@@ -92,7 +92,7 @@ print("by hand:", 0.5 * (2 * 3) * 1, "  x.grad =", x.grad.item())
 assert x.grad.item() == 3.0
 
 # %% [markdown]
-# On the way to `x`, `backward()` must have computed the gradient of `y`. S0 asks for it and gets an "error":
+# Between `z` and `x` lies `y`. S0 asks for the gradient of `y` and gets an "error":
 
 # %% tags=["claim-S0.3"]
 x = torch.tensor([[1.0], [3.0]], requires_grad=True)
@@ -126,7 +126,7 @@ predict("1.a")
 grad_list = []
 
 
-def print_grad(grad):  # S0's hook, under its own name
+def print_grad(grad):  # S0's name for it, although it stores
     grad_list.append(grad)
 
 
@@ -229,8 +229,8 @@ assert seen == [9.0] and x.grad.item() == 9.0, (
 # ●●○ · 18 minutes
 #
 # Below is an autograd for single numbers. Only its most important method is missing. `backward` calls `value.arrive(gradient,
-# arriving)` for each value, once its gradient is complete. `made_from` lists the values that it was computed from, each with a
-# derivative. `arriving` is a dictionary from values to the gradients that have come together there so far. Write `arrive`:
+# arriving)` for each value, once its gradient is complete. A value's `made_from` lists pairs: a value that it was computed from,
+# and the derivative with respect to that one. `arriving` is a dictionary from values to the gradients that have come together there so far. Write `arrive`:
 #
 # 1. Call each of the value's `hooks` with the gradient, in order. If a hook returns something other than `None`, that replaces
 #    the gradient.
@@ -375,7 +375,8 @@ assert with_long_skips[-1] == 1, (
 # %% [markdown]
 # ### "Trying to backward through the graph a second time"
 #
-# `backward()` frees the saved values. So a second `backward()` through the same graph fails, unless nothing had to be saved:
+# The derivative of a square needs the number that was squared, so its node **saves** that number in the forward pass.
+# `backward()` frees what the nodes have saved. So a second `backward()` through the same graph fails, unless nothing was saved:
 
 # %% tags=["claim-S0.4", "field", "field-141"]
 def second_backward(z: torch.Tensor) -> str:

@@ -123,8 +123,8 @@ with y.register_hook(print):  # `with` removes the hook at the end of the block
 # as S1 says.
 #
 # **"`cannot register a hook on a tensor that doesn't require gradient`."** You get this error when you freeze a network and a
-# tool then tries to hook its activations. In a frozen network no tensor requires grad, and under `torch.no_grad()` none does
-# either. So there will never be a gradient, and PyTorch tells you at once. `retain_grad()` raises an error for the same reason.
+# tool then tries to hook its activations. If the input doesn't require grad either, no tensor in a frozen network does, and
+# under `torch.no_grad()` no result does. So there will never be a gradient, and PyTorch tells you at once. `retain_grad()` raises an error for the same reason.
 # ([A thread about it](https://github.com/frgfm/torch-cam/issues/217))
 
 # %% tags=["claim-S1.2", "claim-S1.8", "field", "field-03", "field-149"]
@@ -160,7 +160,8 @@ assert frozen.weight.grad is None  # still frozen
 # ●○○ · 5 minutes
 #
 # Several losses were computed from the same `y`. Call `backward()` on each of them, in order. Return the **list of the gradients
-# of y**, one for each loss. When your function returns, no hook is left on `y`.
+# of y**, one for each loss. When your function returns, no hook is left on `y`. (The losses share only operations that save
+# nothing, so a plain `backward()` works each time.)
 #
 # <details><summary>Hint: my list is empty</summary>
 #
@@ -579,7 +580,7 @@ assert [stored for hook, _, stored in log if hook == "post-accumulate"] == [3.0,
 #
 # `training.run` trains the network. Before the first step, it calls your function with each parameter and its name, so that you
 # can register a hook. It removes the hooks at the end. `watch` stores the norm of each gradient; for the first layer's weight, it
-# also counts the neurons that get a gradient at all.
+# also counts the rows that aren't all zero. You'll need that later.
 
 # %%
 norms, neurons = {}, []
@@ -678,8 +679,8 @@ assert small["right"] > clipped["right"] > large["right"]
 # ## Recap
 #
 # A tensor hook receives a tensor's gradient in the backward pass. If it returns `None`, the gradient stays the same; if it
-# returns a tensor, that replaces the gradient, here and for everything before. Hooks run in the order of registration. `.grad`
-# and `retain_grad()` keep what the last one returned. Use `with`, or keep the handle, so that every hook is removed.
+# returns a tensor, that replaces the gradient, here and for every tensor it was computed from. Hooks run in the order of
+# registration. `.grad` and `retain_grad()` keep the gradient that is left after the last one. Use `with`, or keep the handle, so that every hook is removed.
 #
 # PyTorch's own page: [`Tensor.register_hook`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_hook.html).
 # What holds of S0, S2 and S3 today, step by step, is on [the start page](00_start_here.ipynb#documents).
@@ -1044,8 +1045,8 @@ assert torch.allclose(torch.cat([a.grad, b.grad]), torch.tensor([0.6, 0.8]), ato
 # ### An adversarial example needs no hook
 #
 # S2 names *adversarial examples* as a use of hooks. The gradient of an **image** tells you how to change each pixel so that the
-# loss grows. But an image with `requires_grad=True` is a leaf, so its gradient is in `.grad`. Below, each pixel changes by one of
-# its seventeen shades: at random, or as the gradient says.
+# loss grows. But an image with `requires_grad=True` is a leaf, so its gradient is in `.grad`. Below, each pixel gets one shade
+# lighter or darker (there are seventeen): at random, or as the gradient says.
 
 # %% tags=["claim-S2.11"]
 network, _ = training.run(0.03)

@@ -261,7 +261,8 @@ check("4.2", guard_against_bad_numbers)
 # %% [markdown]
 # ## Keyword arguments
 #
-# `forward(self, x, *, factor=1.0)` can be called in two ways: `scale(x, factor=5.0)`, and `scale(x=x, factor=5.0)`.
+# Let `scale` be a module with `forward(self, x, *, factor=1.0)`. You can call it as `scale(x, factor=5.0)`, and as
+# `scale(x=x, factor=5.0)`.
 
 # %%
 predict("4.c")
@@ -319,7 +320,7 @@ assert seen == [{"factor": 2.0}]
 # ### Exercise 4.3 · A default for a keyword argument
 # ●●○ · 8 minutes
 #
-# You can't edit `module`, which is called as `module(x, *, scale=1.0, shift=0.0)`. Give it a **different default for
+# You can't edit `module`, whose `forward` is `forward(self, x, *, scale=1.0, shift=0.0)`. Give it a **different default for
 # `scale`**: a call without `scale` uses `default`, and a call with `scale` keeps its own value. Nothing else may change.
 # Return the handle.
 #
@@ -365,7 +366,7 @@ def take_rows(stored, count):
 
 # %% [markdown]
 # With 0 rows, the network should read the first digit, and with all 8 rows the other. What happens half-way?
-# `figures.swapped` tries your hook on 165 pairs of digits, with 0 to 8 rows each.
+# `figures.swapped` tries `take_rows` on 165 pairs of digits, with 0 to 8 rows each.
 
 # %%
 predict("4.d")
@@ -398,7 +399,8 @@ assert 0.2 < shares["conv2"][4]["neither"] < 0.5, (
 # %% [markdown]
 # *What to see:* with half of the rows swapped, the two digits are level, and the grey line, **a third digit**, is as high
 # as they are. Three examples are on the right. Would you have read them differently? The dashed lines show rows swapped
-# at the door of `conv2`. They hardly differ, because at `conv2` a row still belongs to a row of the picture.
+# at the door of `conv2`. They stay within a few points of the solid ones, because at `conv2` a row still belongs to a row of
+# the picture.
 #
 # Rows aren't the only thing you can swap. The input of `conv2` also has 8 **channels**, and each of them covers the whole
 # picture:
@@ -627,7 +629,7 @@ assert new_style.weight.item() == 7.0
 # ### Exercise 4.5 · Weight norm with a pre-hook
 # ●●● · 12 minutes
 #
-# Build the old version yourself, for a linear layer. Replace its parameter `weight` by two parameters: `weight_v` (the old
+# Build the old version yourself, for a linear layer. Replace its parameter `weight` with two parameters: `weight_v` (the old
 # weight) and `weight_g` (the length of each row, shape `(rows, 1)`). A pre-hook computes `layer.weight` from both before
 # each forward pass. Gradients must reach both, and flow through the norm as well. Return the handle.
 #

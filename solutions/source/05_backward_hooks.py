@@ -244,7 +244,7 @@ assert b.grad is None
 
 # %% [markdown]
 # The derivative with respect to `b` is 1, but the hook gets 0, because `b` doesn't require grad. If you see a zero next to
-# another gradient, check `requires_grad` of that argument. A tensor hook doesn't have this problem.
+# another gradient, check `requires_grad` of that argument. A tensor hook can't mislead you like this: PyTorch refuses one on `b`.
 
 # %% [markdown]
 # ## When to register, when to remove
@@ -411,8 +411,8 @@ assert right[0] < 0.8 and right[1] > 0.95, (
 )
 
 # %% [markdown]
-# What has your hook done to the features? Below, both networks' features are drawn. Under each picture is how many points
-# have mostly neighbours from their own domain, among their five nearest.
+# What has your hook done to the features? Below, both networks' features are drawn. Below each picture is the share of points
+# whose five nearest neighbours are mostly from their own domain.
 
 # %% tags=["figure", "folded"]
 print("What came out:")
@@ -441,7 +441,8 @@ assert same[0] < 0.8 and same[1] > 0.95  # the second network ignores the shift
 #
 # This is **gradient reversal**, the heart of
 # [domain-adversarial training](https://arxiv.org/abs/1505.07818). With a hook, it needs no extra layer and no change to the
-# network's code.
+# network's code. (The two parts pull against each other, so the training needs care: `transfer.train` uses shrinking steps and
+# noise, for both networks alike.)
 
 # %% [markdown]
 # ## Change the gradient that arrives
@@ -519,8 +520,8 @@ assert weight.grad.tolist() == [[10.0, 40.0]] and bias.grad.item() == 10.0
 # ## Which one do I use?
 #
 # The border has a price. It turns `None` into zero, as you've seen. And it returns a **view**, a tensor that shares its
-# memory with another one. PyTorch doesn't allow an in-place change of this view. So if the next module works in place, the
-# *forward pass* fails: **"Output 0 of BackwardHookFunction is a view and is being modified inplace"**.
+# memory with another one. PyTorch doesn't allow an in-place change of this view. So if the next module works in place, or this one
+# does, the *forward pass* fails: **"Output 0 of BackwardHookFunction is a view and is being modified inplace"**.
 # ([A thread about it](https://github.com/pytorch/pytorch/issues/61519))
 #
 # You can switch to `inplace=False`. Or you do it without a border: a forward hook (lesson 3) gets the output and registers
@@ -719,7 +720,7 @@ assert all(2.2 < loss < 2.5 for loss, _ in networks.values())  # log(10), as by 
 # %% [markdown]
 # ### "On the first layer I get `(None,)`, and a warning"
 #
-# This is the third of the recorded steps above, in code. Let the hook return `None` there. If you want the gradient of the data,
+# This is the third picture of "When to register, when to remove", in code. Let the hook return `None` there. If you want the gradient of the data,
 # call `requires_grad_()` on it. ([A thread about it](https://github.com/pytorch/pytorch/issues/100528); in
 # [PyTorch 1.8](https://github.com/pytorch/pytorch/issues/56380) the hook didn't run at all.)
 

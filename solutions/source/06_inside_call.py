@@ -43,7 +43,7 @@ torch.set_num_threads(1)
 #
 # You're going to write `nn.Module`'s `__call__` yourself. Who decides whether it's right? Chance: hundreds of small random
 # programs run with your class and with PyTorch's, and each writes a log. Every square below is one program, and it's filled if
-# the two logs are the same.
+# the two logs are the same. The columns are kinds of programs: those under *go back* have backward passes.
 
 # %% tags=["figure"]
 display(figures.draw_duels([beside_torch(one) for one in ready.goal()]))
@@ -81,7 +81,8 @@ assert nn.Module.__call__ is nn.Module._wrapped_call_impl, (
 )
 
 # %% [markdown]
-# The lines that run hooks are in `nn.Module`. Without hooks, it would need only these:
+# Python takes `__call__` from the class, so the 99 is never used. The lines that run hooks are in `nn.Module`. Without hooks, it
+# would need only these:
 
 # %%
 class Bare:
@@ -327,7 +328,8 @@ assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # the same memor
 #
 # Make backward hooks work: put one node before `forward` and one after it, both with `self.cross(values, function)`. It sends
 # the values through a new node and returns them as a tuple. In the backward pass it calls `function` with a tuple of their
-# gradients. If `function` returns something other than `None`, that replaces the gradients.
+# gradients. If `function` returns something other than `None`, that replaces the gradients. (There may be several backward passes through
+# one call.)
 #
 # ```text
 # x ──► pre-hooks ──► input border ──► forward ──► forward hooks ──► output border ──► y
@@ -498,8 +500,8 @@ print(duels[-1])
 display(figures.draw_duels(duels))
 
 # %% [markdown]
-# *What to see:* each row passes one more kind of program. In the last row, a few squares are still empty, under *go back* and
-# under *everything*. What is the difference?
+# *What to see:* with the border, most of *go back* fills up. With the hooks that always run, all of *raise* does. In the last row,
+# a few squares are still empty, under *go back* and under *everything*. What is the difference?
 
 # %%
 print(duels[-1].first_difference())
@@ -524,7 +526,7 @@ assert "mark_non_differentiable" in source
 # %% [markdown]
 # ## Read the real one
 #
-# First yours, in one piece. These two methods do it all:
+# First yours, in one piece. These two methods do it all. (If 6.3 or 6.4 is still open, you see its gap.)
 
 # %%
 for part in (WithBorder, WithAlways):

@@ -54,7 +54,7 @@ for layer in ("input", "relu2"):  # without a kernel: two positions
 assert 0.5 < an_eight[0] < an_eight[1] - 0.05  # the place makes a difference
 
 # %% [markdown]
-# *What to see:* the bars are the network's probabilities, purple for the two digits that were mixed. Half a 1 and half an 8
+# *What to see:* the bars are the network's probabilities, purple for the two digits that were mixed. Here it's half a 1 and half an 8, which
 # should give "half and half". But this network was never trained on mixtures, and it prefers the 8, more clearly at `relu2`
 # than at the input.
 #
@@ -141,7 +141,7 @@ linear, column = nn.Linear(1, 1), torch.tensor([[4.0], [-4.0]])
 assert torch.allclose(linear(mix(column)), mix(linear(column)))  # the bias included
 
 # %% [markdown]
-# In a linear layer, the order makes no difference. Mixing inputs is called
+# In a linear layer, the order makes no difference; at a ReLU it does. Mixing inputs is called
 # [mixup (Zhang and others, 2018)](https://arxiv.org/abs/1710.09412), and mixing inside the network
 # [manifold mixup (Verma and others, 2019)](https://arxiv.org/abs/1806.05236).
 #
@@ -354,7 +354,7 @@ assert detached == ([4.0, 8.0], 0.75), (
 )
 
 # %% [markdown]
-# No value that you could print during training shows the difference. "If you want more" has other mistakes that raise no error.
+# The mixed values and the loss are the same. Only a gradient shows the difference, and who prints gradients while training? "If you want more" has other mistakes that raise no error.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 7.3 · A hook that mixes, and cleans up
@@ -414,9 +414,9 @@ assert all(0 <= lam <= 1 for lams in draws.values() for lam in lams)
 assert in_the_middle == sorted(in_the_middle)  # the larger α, the closer to a half
 
 # %% [markdown]
-# *What to see:* grey are 4000 draws of λ. With a small α, most batches stay almost unmixed. With a large α, every sample is mixed
+# *What to see:* the grey bars count 4000 draws of λ. With a small α, most batches stay almost unmixed. With a large α, every sample is mixed
 # half and half. For α = 2 there's a shortcut that works with a generator: **take the middle one of three uniform random numbers.**
-# (Exercise 7.4 explains it.)
+# ("A generator, and the place" below explains it.)
 #
 # ## Train with your own mixup
 #
@@ -552,14 +552,15 @@ print(report.in_short(results))
 
 # %% [markdown]
 # A negative number is a lower error. The range in brackets, the **confidence interval**, is what the 20 seeds leave open (95 %).
-# "May be chance" also takes into account that this was one of 18 comparisons.
+# "May be chance" also takes into account that this was one of 18 comparisons: three pairs of methods, three tasks,
+# and two measures (the second one, and all results, are below).
 #
 # So it depends. Compared with no mixup, manifold mixup gains almost two points in two tasks, and it **costs** 1.7 points in the
 # third. Compared with input mixup, it's clearly better in one task of three. We don't know why it fails with the shapes.
 #
 # What you can hold against us:
 #
-# - **Unequal tries.** Without mixup we tried 6 settings, with input mixup 24, with manifold mixup 96. Four seeds decided.
+# - **Unequal tries.** Without mixup we tried 6 settings, with input mixup 24, with manifold mixup 96. Each setting was judged by the mean of only four seeds.
 # - **Only some settings were tuned.** Learning rate and weight decay were chosen for training without mixup, and then kept.
 # - **Many validation examples.** The first task trains on 100 labels, but 900 more labels chose the settings (400 and 500 in the
 #   other tasks).
@@ -630,7 +631,7 @@ assert seeds == [4, 20]
 #
 # <details><summary>Answer</summary>
 #
-# The layers before the mixture get no gradient through the partners. The values and the loss are right, so no printed number shows
+# The layers before the mixture get no gradient through the partners. The values and the loss are right: only the gradients of these layers show
 # it.
 # </details>
 #
@@ -739,9 +740,10 @@ check("7.4", draw)
 #     optimizer.step()
 # ```
 #
-# <details><summary>Hint: "cannot access free variable", or "place is not …"</summary>
+# <details><summary>Hint: "cannot access local variable", or "place is not …"</summary>
 #
-# A name that your function assigns anywhere is local everywhere in it, also in the hook. And `layers[0]` is place 1.
+# A name that a function assigns anywhere is local everywhere in that function. So read `lam` and `x` in the hook, and assign them
+# outside of it, before the pass. And `layers[0]` is place 1.
 # </details>
 # <details><summary>Hint: "the weights moved, but not by the gradient of the mixed loss"</summary>
 #
@@ -1156,7 +1158,7 @@ plots.show(
 # With 18 comparisons, about one would look significant by chance. So **p** is corrected for their number (Holm's method), and a
 # difference with p below 0.05 is called significant. The intervals aren't corrected. So an interval can exclude zero while the
 # difference isn't "significant"; that happens three times here. Thirty seeds were planned, and cut to twenty for time. Then the tables
-# of the first three were seen by accident, while the others ran; nothing was changed after that. `results["notes"]` tells this too, and
+# of the first three seeds were seen by accident, while the others ran; nothing was changed after that. `results["notes"]` tells this too, and
 # what was tried before.
 
 # %%

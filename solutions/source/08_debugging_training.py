@@ -169,7 +169,7 @@ print("gradient:", fixed.grad.tolist())
 assert fixed.grad.tolist() == [0.0, 0.5]
 
 # %% [markdown]
-# A forward hook sees nothing wrong in any of these: every output is finite. To find the place, put a tensor hook on
+# A forward hook sees nothing wrong here: every output is finite. To find the place, put a tensor hook on
 # each output (lesson 2). The nan was made by the operation right after the output where it **arrives** first.
 #
 # ## One curve, three illnesses
@@ -270,7 +270,7 @@ assert hooklab.leftover_hooks(training.model) == []
 # second, the outputs had grown just before. In the third, the layers before the dead ones get no gradient any more.
 #
 # The last picture shows the cause. |Δw| / |w| compares a step with the weights that it changes. In `fc1` the first
-# step is 1.4 times as large as the weights themselves! In a healthy training it is about a hundredth. So take a
+# step is 1.4 times as large as the weights themselves! In a healthy training it is between a thousandth and a hundredth. So take a
 # hundredth of the learning rate:
 
 # %% tags=["nbval-ignore-output"]
@@ -476,7 +476,7 @@ check("8.4", treat_c)
 # ### Exercise 8.5 · Patient D
 # ●●○ · 5 minutes
 #
-# The same for patient D. Some things in it are unusual and still not the reason: they are so on purpose. (The check
+# The same for patient D. Some things in it look odd but were done on purpose, so they aren't the reason. (The check
 # takes 80 steps, so keep the kind of optimizer and its learning rate.)
 #
 # <details><summary>Hint: where do I look first?</summary>
@@ -585,8 +585,11 @@ assert moved.min() > 0 and seen.gradient[last + 1 :, dead[0]].max() == 0.0, (
 )
 
 # %% [markdown]
+# Adam steps by a running mean of past gradients, so the weights went on in the direction that killed the channel.
+#
 # A channel that is dark for some steps isn't always dead: the layers before it do learn, and may lift it above zero
-# again. Channel 15 came back that way, while its own weights stood still. So judge a unit over many steps.
+# again. Channel 15, dark from the first step, woke up that way, while its own weights stood still: it never had a gradient, so
+# Adam had nothing to carry on. So judge a unit over many steps.
 #
 # Was that one unlucky start? `python -m hooklab experiment deaths` tries twenty. Here they gave 22 dead channels: 4
 # were born dead, 16 fired for the last time in one of the first ten steps, and 2 later. So the network did not

@@ -254,7 +254,8 @@ assert min(crosses.values()) > 0.25 > maps.chance(few.masks) > 0.15
 # 2018](https://arxiv.org/abs/1810.03292)). Another costs one more map: ask for **another class**. What speaks for a
 # disc shouldn't be what speaks for a square.
 #
-# For that you'll need guided backprop. It changes gradients, so it is the method that goes wrong most easily:
+# One method goes wrong more easily than the others, because it changes gradients. Write it, and then we put all of them to
+# this test:
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 9.2 · Fix it: guided backprop
@@ -367,11 +368,11 @@ assert both["guided backprop, signed"]["a random last layer"] > 0.5
 
 # %% [markdown]
 # *What to see:* with its sign, the gradient does ask about the class: what speaks for a disc speaks against a square.
-# Without its sign, the map is nearly the same for both classes. **Throw the sign away, and the map forgets the
+# Without its sign, the maps for the two classes are much alike. **Throw the sign away, and the map forgets the
 # class.**
 #
-# Guided backprop stays the same in every row, signed or not. Even with a random last layer, which knows no class at
-# all, it draws much the same map: what passes its hooks depends on the picture's edges more than on the question. It
+# Guided backprop's maps are much alike too, in both of its rows. A random last layer, which knows no class at all, changes
+# them even less: what passes its hooks depends on the picture's edges more than on the question. It
 # works like an **edge detector**, as the sanity checks found in large networks.
 #
 # Grad-CAM and occlusion do change with the class. Still, they may point at the shape with random weights. No map
@@ -427,8 +428,8 @@ assert second[0][:, torch.arange(17, 23), torch.arange(2, 8)].mean() > 0.6
 # - **Layer 0**: up to about position 12, a stripe right below the diagonal. Each position looks at the token
 #   **before** it.
 # - **Layer 1**: from the second copy on, a stripe 7 places to the left, where the period is 8. Each position looks at
-#   the token that came **after the earlier copy** of its own token. That token is the answer! In the third copy most
-#   heads look 15 places back, into the first copy, which says the same.
+#   the token that came **after the earlier copy** of its own token. That token is the answer! In the third copy both
+#   heads look mostly 15 places back, into the first copy, which says the same.
 #
 # Heads of the second kind are called **induction heads** ([2022](https://arxiv.org/abs/2209.11895)). They were found
 # in large language models, and here they are in yours. A stripe in one picture is an impression; let's measure it
@@ -490,7 +491,8 @@ assert one_back[0].min() > 0.2 and one_back[1].max() < 0.2
 assert heads.scores(copier, 15, of_eight)[1].min() > 0.6
 
 # %% [markdown]
-# The heads of layer 0 look one back, and layer 1 has two induction heads. Their score stays well below 1, because in
+# In the first half of the sequence, the heads of layer 0 look one back; later they hardly do, so their mean is only about 0.4.
+# Layer 1 has two induction heads. Their score stays well below 1, because in
 # the third copy they look 15 places back, and the score only counts 7.
 #
 # ### Switch a head off
@@ -545,7 +547,8 @@ assert below[2] < 0.35 and max(below[:2]) > 0.85, (
 # position 22. Position 22 is a copy of position 10, so the answer is the token at position 11.
 #
 # Now **corrupt** the input: replace the token at position 10 by a token that isn't in the sequence. Position 22 finds
-# no earlier copy of its token any more, and many answers are lost. From here on we only look at those.
+# no earlier copy of its token any more, and about half of the answers are lost. (The others survive because position 22 also looks
+# at position 11 directly, by its place.) From here on we only look at the lost ones.
 #
 # Can you bring an answer back? **Activation patching** (lesson 4) runs the corrupted sequence, but takes *one*
 # vector, at one depth and one position, from the clean run. If the answer comes back, that vector carries what was
@@ -643,7 +646,7 @@ assert back.max(dim=1).values.min() > 0.9 and rest.max() < 0.3, (
 # |---|---|
 # | right in 100 of 100 pictures, so it has learned shapes | it read the tag; with random tags it guesses |
 # | a map that points at the object shows what was learned | gradient × input does so with random weights, brightness without any network |
-# | a map explains *this* class | without its sign, the gradient's map is nearly the same for another class; guided backprop's is, signed or not |
+# | a map explains *this* class | without its sign, the gradient's map is much alike for another class; guided backprop's is, signed or not |
 # | a head isn't needed if nothing is lost without it | either induction head can go; without both, nearly everything is lost |
 #
 # What we didn't try: a large model, or replacing an output by its mean instead of zero. To run the main findings with

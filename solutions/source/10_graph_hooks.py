@@ -56,7 +56,7 @@ assert loss.item() == 0.0 and a.grad.isnan().all()
 # One more training step, and every weight would be NaN. Which operation made it? There is no layer to hook. But
 # autograd has recorded every operation as a **node**: `loss.grad_fn` is the node of the last one. Its
 # `next_functions` list where its gradients go: one pair per gradient, of the node that receives it and a number
-# (which of that node's gradients it is). So you can walk through the whole graph:
+# (which of the gradients that this node receives it is). So you can walk through the whole graph:
 
 
 # %%
@@ -218,7 +218,7 @@ assert flow[1][0] == float("-inf") and flow[1][1].isnan()
 
 # %% [markdown]
 # The slope of `acos` at 1 is infinite, so its node returns −inf. That isn't a NaN yet. The node of the product
-# multiplies by `b`, which has a 0: and 0 · ∞ is NaN. The node that makes the NaN is rarely the one to blame. To fix
+# multiplies by `b`, which has a 0: and 0 · ∞ is NaN. The node that makes the NaN need not be the one to blame. To fix
 # it, keep the cosine away from 1:
 
 # %%
@@ -232,8 +232,7 @@ assert a.grad.tolist() == [0.0, 0.0]
 # ## Four at one place
 #
 # `y = 3 * x`. At `y`, four things want the same gradient: `y` has a tensor hook and `retain_grad()`, and its node has
-# a pre-hook and a hook. (The figure also has hooks on the leaf `x`. Each of its hooks prints what it finds in
-# `.grad`.)
+# a pre-hook and a hook.
 
 # %%
 predict("10.a")
@@ -513,7 +512,7 @@ print(
     plain.matmuls,
     "without,",
     whole.matmuls,
-    "with one checkpoint round all",
+    "with one checkpoint around all",
 )
 print(
     "peak of memory with it, divided by that without:",
@@ -557,8 +556,7 @@ assert all(
 
 # %% [markdown]
 # *What to see:* on the left, memory while the operations run: without a checkpoint; with one part (grey); and with
-# four parts, a row of hills. (With checkpoints the backward pass starts 16 operations earlier. Without them, every
-# `tanh` detaches its result to save it.) On the right, the peak: it falls, and rises again.
+# four parts, a row of hills. On the right, the peak: it falls, and rises again.
 #
 # With $k$ parts you keep $k$ inputs and rebuild $16/k$ layers. The sum is smallest at $k = 4$, the square root of 16.
 # By the same count, a network of 100 layers needs the memory of about 20, at the price of one more forward pass.

@@ -9,7 +9,7 @@
 # - say what happens to a hook when its model is copied, saved, compiled, or trained in several processes;
 # - find out why a saved model is far too large;
 # - run a script in several processes from a notebook, and find out which process did what;
-# - train with a hundredth of the gradient, and say what makes that possible.
+# - say what happens to a training that sends a hundredth of its gradient.
 
 # %% tags=["setup"]
 import copy
@@ -234,8 +234,8 @@ check("11.1", carried)
 # %% [markdown]
 # ## The compiler
 #
-# On its first call, `torch.compile` runs your model and records what it does as a graph. Later calls run the graph instead of
-# your Python code. (Here `backend="eager"` skips the slow part, generating machine code.)
+# The first time you call a compiled model, PyTorch follows your Python code and records its tensor operations as a graph. Later
+# calls run the graph instead of your Python code. (Here `backend="eager"` skips the slow part, generating machine code.)
 
 # %%
 predict("11.b")
@@ -293,7 +293,7 @@ assert torch.equal(seen["0"], expected.detach()) and hooklab.leftover_hooks(mode
 # ### Exercise 11.3 · A hook that the compiler sees
 # ●●○ · 5 minutes
 #
-# Write `hook_compiled(compiled, name, hook)`. `compiled` comes from `torch.compile` and has been called before.
+# (Exercises 11.2 and 11.5 are in "If you want more".) Write `hook_compiled(compiled, name, hook)`. `compiled` comes from `torch.compile` and has been called before.
 # Register `hook` as a forward hook on the submodule called `name` (`""` is the whole model), make sure that the next
 # compiled call runs it, and return the handle.
 #
@@ -518,7 +518,7 @@ assert averages == [2.0, 2.0]
 #
 # Now let's be brutal. The gradient of the network that reads digits has 3,818 numbers. Send only the 38 largest, with
 # their places, and set the others to zero. Or do the same, but **keep what wasn't sent** and add it to the next
-# gradient: this is **error feedback**.
+# gradient.
 
 
 # %%
@@ -640,7 +640,7 @@ what_is_owed()
 # | a layer or parameter is replaced, `assign=True` | it stays on the old object |
 # | `torch.save(model)` | a local function or lambda raises an error; tensor hooks are lost; what a hook has put on a module is in the file |
 # | `load_state_dict` | it stays (↓ and state dicts have their own hooks) |
-# | `torch.compile` | it runs if it was there when the graph was recorded: at the first call, after a reset, for a new batch size; on the compiled module itself it always runs |
+# | `torch.compile` | it runs if it was there when the graph was recorded: at the first call, after a reset, for the second batch size (from then on one graph fits nearly every size); on the compiled module itself it always runs |
 # | checkpointing | it runs again in the backward pass |
 # | DDP | it runs in each process, with that process's values and gradients; the average comes after all of your hooks |
 #
@@ -683,7 +683,8 @@ what_is_owed()
 #
 # <details><summary>Answer</summary>
 #
-# Graphs recorded before you registered the hook don't contain it; a graph recorded later, for a new batch size, does.
+# Graphs recorded before you registered the hook don't contain it. After two batch sizes PyTorch has a graph that fits nearly
+# every size, so hardly anything is recorded any more.
 # Call `torch.compiler.reset()`, so that the next call records a new one. Or open a `hooklab.capture` block, in which
 # the model runs eagerly.
 # </details>

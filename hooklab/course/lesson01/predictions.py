@@ -9,7 +9,7 @@ gradient_of_y = prediction(
     "After `backward()`, `y.grad` is None. The hook on `y` appends every gradient that it receives to `grad_list`. "
     "What will be in the list?",
     Choice(
-        "nothing: only gradients of leaves are computed",
+        "nothing: the gradient of `y` is never computed",
         lambda came: came == [],
         "You may have thought that a gradient which isn't kept was never computed; but the gradient of `x` is computed "
         "from the gradient of `y`, so it must exist for a moment.",

@@ -40,7 +40,7 @@ through_detach = prediction(
         "2, then 0.75",
         lambda came: [one[1] for one in came] == [2.0, 0.75],
         "¾ · 1 + ¼ · 5 = 2 with the first hook. With the second one, the partner's quarter ends at `detach()`, and ¾ "
-        "· 1 is left. The mixed values, and so the loss, are the same: nothing that you print while training shows it.",
+        "· 1 is left. The mixed values, and so the loss, are the same. Only a gradient shows it.",
     ),
     Choice(
         "2, then 0",

@@ -150,7 +150,7 @@ def alike(again: Sequence[Row], stored: Sequence[Row]) -> list[bool]:
 def in_short(results: Mapping[str, Any]) -> str:
     """Manifold mixup beside the two others, in points of test error with 95 % intervals: a line for each scenario."""
     others = ("no mixup", "input mixup")
-    lines = [" " * 18 + "".join(f"   {'beside ' + other:19s}" for other in others)]
+    lines = [" " * 18 + "".join(f"   {'against ' + other:19s}" for other in others)]
     for scenario in dict.fromkeys(row["scenario"] for row in results["compared"]):
         cells = []
         for row in results["compared"]:

@@ -29,7 +29,7 @@ def over_time(checkpoint: Checkpoint = TORCHS) -> Explorer:
             f"{one.matmuls} layers are computed in forward passes."
         )
 
-    choice = widgets.SelectionSlider(options=list(PARTS.items()), value=4, description="parts", continuous_update=True)
+    choice = widgets.SelectionSlider(options=list(PARTS.items()), value=1, description="parts", continuous_update=True)
     return panel(
         draw,
         say,

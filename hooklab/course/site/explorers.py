@@ -62,8 +62,9 @@ def write(wanted: list[Wanted], folder: Path, root: Path) -> dict[str, str]:
         pages[name] = (
             f'<figure class="explorer" data-explorer="{name}"><p>{html.escape(drawn["intro"])}</p>'
             f'<div class="controls" hidden>{"".join(map(_control, drawn["controls"]))}</div>'
+            '<div class="picture" tabindex="0">'
             f'<img src="_static/explorers/{name}.svg" width="{drawn["width"]}" height="{drawn["height"]}" '
-            f'alt="{html.escape(sentence)}"><figcaption aria-live="polite">{html.escape(sentence)}</figcaption>'
+            f'alt="{html.escape(sentence)}"></div><figcaption aria-live="polite">{html.escape(sentence)}</figcaption>'
             "</figure>"
         )
     return pages
