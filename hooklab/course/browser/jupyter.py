@@ -53,15 +53,15 @@ class Server:
 
 @contextmanager
 def jupyterlab(folder: Path, scratch: Path, root: Path) -> Iterator[Server]:
-    """Serve `folder` for the block: on loopback, at a free port, with a random token.
+    """Serve `folder` during the block: on loopback, at a free port, with a random token.
 
     Args:
-        folder: what is served. Whoever opens and saves a notebook writes there, so hand it a copy.
+        folder: what to serve. Opening and saving a notebook writes there, so pass a copy.
         scratch: an empty folder for the server's and the kernels' own files, among them the log, `jupyterlab.log`.
         root: the repository; the kernels import hooklab from there.
 
     Raises:
-        RuntimeError: if the server ends at once, or does not answer in two minutes; with the end of its log.
+        RuntimeError: if the server ends at once, or does not answer within two minutes; with the end of its log.
     """
     prepare_fonts()
     log = scratch / "jupyterlab.log"

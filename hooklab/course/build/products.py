@@ -1,12 +1,12 @@
-"""What a source makes, its two notebooks and the page for its teacher: how it is written, and whether it is up to date.
+"""What a source produces, two notebooks and a page for the teacher: how they are written, and whether they are current.
 
 `skeleton` depends on the source alone, so that the same source always gives the same bytes, and a committed notebook
-can be held against its source without running it: `compare`.
+can be compared with its source without running it: `compare`.
 
-The page, solutions/NN_slug.md, is for the hour in class, never for students. What the lesson knows itself is taken from
-it: the minutes of its parts, its predictions, the reasons that its checks give. What only a
-teacher knows stands in solutions/source/NN_slug.md and is put between: what to draw on the board, two questions to
-discuss, what to leave out.
+The page, solutions/NN_slug.md, is for the hour in class, never for students. It takes from the lesson what the
+lesson already states: the minutes of its parts, its predictions, the reasons that its checks give. The rest, from
+solutions/source/NN_slug.md, is inserted between these: what to draw on the board, two questions to discuss, what to
+leave out.
 """
 
 from __future__ import annotations

@@ -117,13 +117,13 @@ class Course:
         return [Lesson(path.stem, self.root) for path in sorted((self.root / "solutions" / "source").glob("*.py"))]
 
     def choose(self, names: list[str]) -> list[Lesson]:
-        """Return the lessons that are meant by `02`, `02_tensor_hooks` or a path of the lesson's files; all for [].
+        """Return the lessons named by `02`, `02_tensor_hooks` or the path of one of a lesson's files; all for [].
 
-        Raises LookupError, which names what is near, for a name that is no lesson, and where there are no sources.
+        Raises LookupError for an unknown lesson, listing similar names, and if the folder has no sources.
         """
         lessons = self.lessons()
         if not lessons:
-            raise LookupError(f"there are no sources in {self.root / 'solutions' / 'source'}")
+            raise LookupError(f"found no sources in {self.root / 'solutions' / 'source'}")
         chosen = [_find(name, lessons) for name in names]
         return [lesson for lesson in lessons if lesson in chosen or not names]
 
@@ -294,6 +294,6 @@ def _faults(cell: Cell) -> Iterator[str]:
 
 
 def _marker_lines(text: str) -> list[int]:
-    """Return the lines of the `# %%` comments; one inside a string is no comment."""
+    """Return the lines of the `# %%` comments, but not of one inside a string."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return [token.start[0] for token in tokens if token.start[1] == 0 and _MARKER.match(token.string)]

@@ -24,15 +24,15 @@ from hooklab.course.classroom.sandbox import Limits
 from hooklab.course.classroom.verdicts import STOPPED, Interrupted, Verdict, grade_notebook
 
 COPIED = "the same answers, letter for letter"
-_TELLING = 8  # lines that two students do not write alike by chance
-NONE = -1  # in the place of a lesson's number: lesson 0 is one
+_TELLING = 8  # lines: two students do not write so many alike by chance
+NONE = -1  # instead of a lesson's number: 0 is a lesson
 
 
 @dataclass(frozen=True)
 class Graded:
-    """One student's work on one lesson: the verdicts by exercise, and what the teacher is told of the whole.
+    """One student's work on one lesson: the verdicts by exercise, and the teacher's notes on the notebook.
 
-    Without verdicts, nothing of this lesson was handed in that could be read. `lesson` may be NONE.
+    Without verdicts, nothing readable was handed in for this lesson. `lesson` may be NONE.
     """
 
     student: str

@@ -78,8 +78,8 @@ def given_files(root: Path, lesson: int | None = None) -> dict[str, bytes]:
 def given_away(files: dict[str, bytes], drafts: Sequence[Draft]) -> list[str]:
     """Return one line for each file that a class must not have, and for each that holds a solution or a teacher's text.
 
-    A solution of several lines gives itself away in any file; that no single telling line of one stands in a lesson,
-    the builder has made sure of when it compared the lessons with their sources.
+    This finds solutions of several lines, in any file. The builder has already looked for single telling lines in the
+    lessons, when it compared them with their sources.
     """
     solutions = {one.id: solution_lines(one.solution.text) for draft in drafts for one in draft.exercises}
     pages = [one.lesson.teaching.read_text(encoding="utf-8") for one in drafts if one.lesson.teaching.is_file()]

@@ -1,7 +1,7 @@
-"""Verdicts: what comes of each exercise of a notebook, which runs in a process of its own.
+"""Verdicts: the result of each exercise of a notebook, which runs in a process of its own.
 
-Where a cell or a check hangs, or ends that process, another one begins: it runs the notebook without this cell, and
-checks what comes behind it.
+If a cell or a check hangs, or ends that process, a new process runs the notebook without this cell and checks the
+exercises after it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Verdict:
 
     `state` is a check's (correct, not yet, not attempted), or "stopped" when the process had to be ended or ended
     itself, or "tampered" when the check could not be trusted any more. `text` is what the check said, `likely` its
-    guess at the misconception, `lines` the student's cell, `notes` what the teacher is told. Where the teacher has
+    guess at the misconception, `lines` the student's cell, `notes` what the teacher reads. Where the teacher has
     decided, `state`, `points` and `remark` are theirs.
     """
 
@@ -115,7 +115,7 @@ class _Heard:
 def grade_notebook(
     lesson: Lesson, cells: Sequence[Cell], salt: str, limits: Limits, interrupted: threading.Event | None = None
 ) -> tuple[dict[str, Verdict], list[str]]:
-    """Run a notebook, and return the verdicts on a lesson's exercises and what the teacher is told of the whole.
+    """Run a notebook; return the verdicts on a lesson's exercises and the teacher's notes on the whole notebook.
 
     Args:
         lesson: whose exercises to check.

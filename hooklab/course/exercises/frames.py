@@ -67,7 +67,7 @@ def learners_line(error: BaseException) -> str | None:
 
 def raised_by_library(error: BaseException) -> bool:
     """Whether the innermost frame is not the learner's: torch raises NotImplementedError for a missing kernel."""
-    # an operator of torch's is no frame of its own: there the learner's line is the last, and does not say `raise`
+    # torch's operators have no Python frame: then the last line is the learner's, and it does not say `raise`
     last = traceback.extract_tb(error.__traceback__)[-1]
     return whose(last.filename) != "learner" or bool(last.line and "raise" not in last.line)
 

@@ -73,11 +73,11 @@ def remove_new_hooks(objects: Sequence[Any], before: set[tuple[str, int]]) -> li
 
 
 def somebody_elses(*args: Any) -> None:
-    """A hook of somebody else's, which an answer must leave where it is."""
+    """A hook that is already there, and that an answer must leave where it is."""
 
 
 def of_the_answer(hooks: Mapping[int, Any] | None) -> list[Any]:
-    """The hooks of a table, without those that a check has put there in somebody else's name."""
+    """The hooks of a table, without `somebody_elses`, which the check registered."""
     return [hook for hook in (hooks or {}).values() if hook is not somebody_elses]
 
 
@@ -183,7 +183,7 @@ def _words(kind: str, is_old: bool = False) -> str:
 
 
 def flat(objects: Sequence[Any]) -> Iterator[Any]:
-    """Yield the objects, and in the place of a list, tuple or dictionary what is in it."""
+    """Yield the objects, but instead of a list, tuple or dictionary its contents."""
     for one in objects:
         if isinstance(one, list | tuple):
             yield from flat(one)

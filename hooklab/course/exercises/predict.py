@@ -1,6 +1,6 @@
-"""predict and reveal: a guess before the code runs, and what came out held against it.
+"""predict and reveal: a guess before the code runs, then compared with what came out.
 
-A lesson's predictions stand in `hooklab/course/lessonNN/predictions.py`, each whole, with its choices and reasons:
+A lesson's predictions are in `hooklab/course/lessonNN/predictions.py`, each with its choices and reasons:
 
     two = prediction("1.a", "What is `1 + 1`?", Choice("2", lambda came: came == 2, "why…"), Choice("11", …))
     runs = number("1.b", "How often does the hook run?", {3: "why…", 1: "the picture behind 1"}, otherwise="…")
@@ -32,7 +32,7 @@ _CHANGED = (
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice: its text, whether what came out is this one, and the reason.
+    """A choice: its text, whether it matches what came out, and the reason.
 
     For the right choice `why` says why this is what happens; for a wrong one, "You may have thought …; but …".
     """
@@ -78,7 +78,7 @@ class ByNumber:
     otherwise: str
 
     def right(self, came: Any) -> float:
-        """Return the guess that is right; ValueError when there is no reason for the number that came out."""
+        """Return the right guess. Raises ValueError if `reasons` lacks the number that came out."""
         (found,) = [number for number in self.reasons if same_number(number, float(came))]
         return found
 

@@ -106,7 +106,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the lock, or say that somebody has it. On a disk without locks, it is better to go on than to refuse."""
+    """Take the lock; return False if another process holds it. On a disk without locks, go on rather than refuse."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -122,7 +122,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def make(venv: Venv) -> None:
-    """Make an environment with nothing in it, not even pip; first take away what an interruption has left."""
+    """Make an environment with nothing in it, not even pip; first remove what an interrupted run left."""
     python = "{}.{}".format(*sys.version_info)
     try:
         import ensurepip  # noqa: F401
@@ -139,7 +139,7 @@ def make(venv: Venv) -> None:
                 "make it as before if you want it so, and start again"
             )
         say("the last run was interrupted; making .venv anew")
-        with TemporaryDirectory(dir=venv.cache) as doomed:  # away in one step: half of it never stands there
+        with TemporaryDirectory(dir=venv.cache) as doomed:  # moved away in one step: never half deleted
             venv.folder.rename(Path(doomed) / "venv")
     say(f"making .venv with Python {python}")
     venv.folder.mkdir()

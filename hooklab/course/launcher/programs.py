@@ -33,15 +33,15 @@ def say(line: str) -> None:
 def variables(root: Path, python: Path) -> dict[str, str]:
     """The environment variables for a program of the course that ``python`` runs.
 
-    ``import hooklab`` takes this copy's, whatever is installed; ``!pip`` in a notebook means this Python's. What the
-    user has put somewhere else stays there.
+    ``import hooklab`` imports this copy, whatever is installed; ``!pip`` in a notebook runs this Python's pip. Folders
+    that the user has set stay as they are.
     """
     answer_news_question(root / ".cache" / FOLDERS["JUPYTER_CONFIG_DIR"])
     changed = {variable: str(root / ".cache" / folder) for variable, folder in FOLDERS.items()} | os.environ
     for variable, first in {"PYTHONPATH": root, "PATH": python.parent}.items():
         changed[variable] = os.pathsep.join(filter(None, [str(first), changed.get(variable)]))
     keep_bytecode(root, changed)
-    changed.pop("VIRTUAL_ENV", None)  # another one than this Python's, which IPython would mix in
+    changed.pop("VIRTUAL_ENV", None)  # IPython would mix a different environment in
     return changed
 
 
