@@ -144,7 +144,7 @@ def run_backward(root: Edge, seed: Tensor, *, retain_graph: bool) -> None:
 
 
 def check_gradient(old: Any, new: Any, who: str) -> None:
-    """Refuse what a hook must not put in the place of a gradient."""
+    """Raise if a hook's return value cannot replace the gradient."""
     if new is None:
         return
     if old is None:
@@ -156,7 +156,7 @@ def check_gradient(old: Any, new: Any, who: str) -> None:
 
 
 def _through_hooks(grad: Any, table: HookTable) -> Any:
-    """Each hook gets what the one before it returned; None keeps the gradient."""
+    """Each hook gets the gradient that the previous hook returned; None keeps it."""
     for _, hook in table.snapshot():
         returned = hook(grad)
         check_gradient(grad, returned, f"hook {getattr(hook, '__name__', '<unknown>')!r}")

@@ -15,8 +15,8 @@ from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same
 
-# Permutations without a fixed point, none of them its own inverse, so that a wrong direction shows; those of more than
-# three rows are no shift either.
+# Permutations without a fixed point, none of them its own inverse, so that a wrong direction shows. With more than
+# three rows, they are not shifts, either.
 CYCLES = {3: (2, 0, 1), 4: (2, 0, 3, 1), 5: (3, 0, 4, 2, 1)}
 
 
