@@ -154,7 +154,7 @@ def _draw(axes: Axes, record: Record, step: int, boxes: Sequence[int], left: flo
 
 
 def describe_call(record: Record, step: int = LAST) -> str:
-    """Return a sentence for the step: the station that was passed, and the value behind it."""
+    """Return a sentence for the step: the station that was passed, and the value after it."""
     if not step:
         return f"You call the module: args is ({record.values[0][0]:g},)."
     what, says = STATIONS[step - 1], record.says[step - 1].replace("\n", " ")

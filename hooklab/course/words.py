@@ -10,7 +10,7 @@ A_MINUTE = "minutes?"  # as a pattern: one minute, two minutes
 AND = "and"
 EXERCISE = "Exercise"
 HINT = "Hint"
-# the heading, behind the recap, of what can wait
+# the heading, after the recap, of what can wait
 MORE = "If you want more"
 
 # what a check or a prediction found, as a learner reads it

@@ -20,7 +20,7 @@ from hooklab.mini.tensor import Tensor
 WARNS_WITHOUT_HOOKS = True
 
 Grads = Sequence[Gradient]
-# gets the gradients that leave a crossing, and those that arrived; returns what shall leave instead, or None
+# gets the gradients that leave a crossing and those that arrived; returns their replacements, or None
 Inspector = Callable[[Grads, Grads], Grads | None]
 
 

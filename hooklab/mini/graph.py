@@ -46,10 +46,10 @@ def no_grad() -> Iterator[None]:
 
 
 class Node:
-    """A step of the forward pass, seen from behind: gradients of its outputs come in, of its inputs go out.
+    """A step of the forward pass, run backwards: gradients of its outputs come in, gradients of its inputs go out.
 
-    Tensor hooks belong to the node that made the tensor, not to the tensor: that is why a hook goes on running after
-    the tensor's name is gone, and why it stays behind when the tensor is changed in place.
+    Tensor hooks belong to the node that made the tensor, not to the tensor: that is why a hook still runs after
+    the tensor's name is gone, and why it stays with the old node when the tensor is changed in place.
     """
 
     def __init__(self, edges: Sequence[Edge | None], outputs: int = 1) -> None:

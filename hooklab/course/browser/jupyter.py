@@ -1,4 +1,4 @@
-"""jupyterlab: a JupyterLab of one's own, on this machine only, that leaves nothing behind."""
+"""jupyterlab: a separate JupyterLab, on this machine only, that leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _environment(scratch: Path, root: Path) -> dict[str, str]:
         (scratch / name).mkdir(parents=True, exist_ok=True)
         changed[variable] = str(scratch / name)
     answer_news_question(scratch / FOLDERS["JUPYTER_CONFIG_DIR"])
-    for variable in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):  # somebody's own extensions and kernels
+    for variable in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):  # the user's own extensions and kernels
         changed.pop(variable, None)
     # A kernel finds the programs of the Python that runs it, as after `activate`.
     changed["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), changed.get("PATH", os.defpath)])

@@ -37,7 +37,7 @@ METADATA = {
 }
 # A stored output that JupyterLab shows as three dots; running the cell opens it. "collapsed" is Jupyter's older word.
 FOLDED = {"collapsed": True, "jupyter": {"outputs_hidden": True}}
-# Code that JupyterLab shows as three dots behind its first line, `reveal(…)`: its asserts would tell the answer.
+# Code that JupyterLab shows as three dots after its first line, `reveal(…)`: its asserts would tell the answer.
 HIDDEN = {"jupyter": {"source_hidden": True}}
 
 MOST_REASONS = 10  # on the teacher's page

@@ -84,7 +84,7 @@ class Lesson:
 
     @property
     def misconceptions(self) -> Path:
-        """The programs behind the reasons, which a class does not get."""
+        """The programs that the reasons come from, which a class does not get."""
         return self.root / "solutions" / "misconceptions" / f"lesson{self.number:02d}.py"
 
     @property
@@ -200,7 +200,7 @@ def _read(text: str, file: str) -> tuple[list[Cell], list[Problem]]:
 
 
 def parsed(path: Path) -> ast.Module:
-    """Return the syntax tree of a file, an empty one where there is none. To import it would import torch."""
+    """Return the syntax tree of a file, an empty one if the file is missing. Importing it would import torch."""
     return ast.parse(path.read_text(encoding="utf-8") if path.is_file() else "")
 
 

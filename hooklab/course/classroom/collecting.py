@@ -236,7 +236,7 @@ def _platforms(parts: Sequence[str]) -> Who | None:
 def _several_of_one_name(owners: Sequence[tuple[_Found, Who]]) -> set[str]:
     """Return the names that one archive, or one folder of it, gives to different numbers.
 
-    Moodle numbers its participants anew for each assignment: different numbers in two archives may be one student.
+    Moodle gives participants new numbers for each assignment: different numbers in two archives may be one student.
     """
     numbers = defaultdict[tuple[object, ...], set[str]](set)
     for one, who in owners:

@@ -1,7 +1,7 @@
 """`python -m hooklab handout OUT`: what a class gets, as the folder OUT and as OUT.zip, and nothing else.
 
-Lessons, the package and its requirements; no solutions, no teacher's pages, no wrong answers. Each file is held against
-every solution before anything is written.
+Lessons, the package and its requirements; no solutions, no teacher's pages, no wrong answers. Each file is compared
+with every solution before anything is written.
 """
 
 from __future__ import annotations

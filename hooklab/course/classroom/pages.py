@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from hooklab.course.classroom.verdicts import STOPPED, Verdict
 
-# Signs tell as much as colours do: a page may be printed in grey, or read by somebody who sees no red and green.
+# Signs say as much as colours: a page may be printed in grey, or its reader may not distinguish red and green.
 MARKS = {
     "correct": "✓",
     "not yet": "✗",

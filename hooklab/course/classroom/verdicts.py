@@ -43,7 +43,7 @@ _UNTIL_IT_BEGINS = 300.0  # seconds: torch may come from a slow disk
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one exercise of one student.
+    """The result of one student's exercise.
 
     `state` is a check's (correct, not yet, not attempted), or "stopped" when the process had to be ended or ended
     itself, or "tampered" when the check could not be trusted any more. `text` is what the check said, `likely` its

@@ -1,6 +1,6 @@
 """Whose code it was: the learner's line among the frames of a traceback, and what an exception says.
 
-An exception can be as odd as any other answer: its message may be huge, or raise when somebody asks for it.
+An exception can be as odd as any other answer: its message may be huge, or reading it may raise.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def whose(filename: str) -> Literal["learner", "library", "course"]:
     """Return whose code a file holds: the learner's, a library's (hooklab's tools are one), or the course's."""
     if filename.startswith(("<frozen", "<eval_with_key>")):  # Python's own imports, and what torch.fx writes
         return "library"
-    if filename.startswith("<"):  # <stdin>, <string>: typed or made by somebody, most likely the learner
+    if filename.startswith("<"):  # <stdin>, <string>: typed or generated, most likely by the learner
         return "learner"
     path = _normal(filename)
     if path.startswith(_normal(_COURSE) + os.sep):

@@ -1,4 +1,4 @@
-"""Guards: hooks that an answer leaves behind, or takes away from others, and the global ones of an earlier cell.
+"""Guards: hooks that an answer leaves behind or removes from other code, and global hooks left by an earlier cell.
 
 They work by comparing before and after, on private hook tables of torch 2.13; nothing is patched.
 """
@@ -50,7 +50,7 @@ def snapshot_hooks(objects: Sequence[Any]) -> set[tuple[str, int]]:
 
 
 def removed_hooks(objects: Sequence[Any], before: set[tuple[str, int]]) -> list[str]:
-    """Return where a hook of `before` is missing now, but for those on parameters that a module no longer has."""
+    """Return where a hook of `before` is missing now, except on parameters that a module no longer has."""
     modules = [one for one in flat(objects) if isinstance(one, nn.Module)]
     present = {f"parameter {name!r}" for module in modules for name, _ in module.named_parameters()}
     still_there = {key for _, key in snapshot_hooks(objects)}  # a module whose class has changed is another place

@@ -130,8 +130,8 @@ def number(id: str, question: str, reasons: Mapping[float, str], *, otherwise: s
     Args:
         id: lesson number, dot, letter: "1.b".
         question: what is asked.
-        reasons: number -> why this is what happens or, for a wrong one, the picture of the machine that leads to it.
-        otherwise: the picture behind every other number.
+        reasons: number -> why this is what happens or, for a wrong one, the belief that leads to it.
+        otherwise: the reason for every other number.
     """
     return ByNumber(_well_formed(id), question, reasons, otherwise)
 
@@ -160,7 +160,7 @@ def predict(id: str) -> None:
 
 
 def reveal(id: str, came: Any) -> None:
-    """Say whether the guess was right, and why; without a guess say so and go on.
+    """Say whether the guess was right, and why; without a guess, say so and continue.
 
     Args:
         id: the prediction's id, as given to `predict`.
@@ -251,7 +251,7 @@ def heading(one: Prediction) -> str:
 
 
 def same_number(one: float, other: float) -> bool:
-    """Whether two numbers are the same but for the last digits of a float."""
+    """Whether two numbers are the same, except for the last digits of a float."""
     return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
 
 

@@ -23,7 +23,7 @@ class Runs:
             raise NotYet(
                 "your code called `model.forward(…)`",
                 expected="`model(…)`",
-                likely="forward alone: the hooks that somebody put on the model do not run",
+                likely="`forward` alone does not run the hooks on the model",
             )
 
 

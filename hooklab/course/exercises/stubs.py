@@ -10,7 +10,7 @@ from typing import Any
 
 
 def without_cache(answer: Any) -> Any:
-    """Return the function under `functools.cache` or `lru_cache`, which a check calls anew each time."""
+    """Return the function under `functools.cache` or `lru_cache`, which a check calls afresh each time."""
     while type(answer) is functools._lru_cache_wrapper:
         answer = answer.__wrapped__
     return answer

@@ -26,7 +26,7 @@ class LauncherError(Exception):
 
 
 def say(line: str) -> None:
-    """Print a line about what goes on; to stderr, because stdout belongs to the program that is started."""
+    """Print a status line to stderr, because stdout belongs to the program that is started."""
     print(f"hooklab: {line}", file=sys.stderr, flush=True)
 
 
@@ -46,9 +46,9 @@ def variables(root: Path, python: Path) -> dict[str, str]:
 
 
 def keep_bytecode(root: Path, environment: MutableMapping[str, str]) -> None:
-    """Keep compiled modules in the course's folder, where the user wants no such files beside the sources.
+    """Keep compiled modules in the course's folder if the user wants no such files beside the sources.
 
-    Without any, each process compiles torch and all else anew: its imports take twice to three times as long.
+    Without any, each process compiles torch and everything else again: imports take two to three times as long.
     """
     if environment.pop("PYTHONDONTWRITEBYTECODE", ""):
         environment.setdefault("PYTHONPYCACHEPREFIX", str(root / ".cache" / "bytecode"))

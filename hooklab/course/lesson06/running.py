@@ -147,7 +147,7 @@ class _Run:
 
 
 class _NoHandle:
-    """What stands for the handle of a hook that nobody has registered yet."""
+    """A placeholder for the handle of a hook that is not registered yet."""
 
     def remove(self) -> None:
         pass

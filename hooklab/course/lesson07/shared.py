@@ -21,7 +21,7 @@ CYCLES = {3: (2, 0, 1), 4: (2, 0, 3, 1), 5: (3, 0, 4, 2, 1)}
 
 
 def partners(length: int) -> Tensor:
-    """Return a permutation of this length in which nobody is his own partner, nor his partner's partner."""
+    """Return a permutation of this length in which no row is its own partner, nor its partner's partner."""
     return torch.tensor(CYCLES[length])
 
 
