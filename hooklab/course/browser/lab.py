@@ -164,7 +164,7 @@ class Notebook:
         return cell
 
     def close(self) -> None:
-        """Close the notebook without saving, once its kernel has ended. That takes seconds, so do not wait."""
+        """Close the notebook without saving, once its kernel has ended. This does not wait for that."""
         self.page.evaluate(f"() => {{ {_OPEN} void open.sessionContext.shutdown().then(() => open.dispose()); }}")
 
 

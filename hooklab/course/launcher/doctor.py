@@ -1,4 +1,4 @@
-"""``python -m hooklab doctor``: does everything that the course needs exist and work? It installs and repairs nothing."""
+"""``python -m hooklab doctor``: is everything the course needs there, and does it work? It installs and repairs nothing."""
 
 import sys
 from functools import partial
