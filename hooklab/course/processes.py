@@ -41,7 +41,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import hooklab
 """
-# Now and then one of torch's threads aborts a Python that ends the usual way ("terminate called without an active
+# Sometimes one of torch's threads aborts a Python that ends the usual way ("terminate called without an active
 # exception": 4 of 125 runs). That would look like the program's own failure.
 ENTRY = """
 if __name__ == "__main__":

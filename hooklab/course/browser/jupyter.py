@@ -32,7 +32,7 @@ OPTIONS = [
     "--no-browser",
     "--allow-root",  # containers run as root, and this server serves nobody else
     "--ServerApp.ip=127.0.0.1",
-    "--LabApp.expose_app_in_browser=True",  # the notebook's model tells more than the page does
+    "--LabApp.expose_app_in_browser=True",  # the notebook's model holds more than the page
     "--LabApp.extension_manager=readonly",  # the other one asks a package index for news
     EXTENSIONS,
 ]

@@ -149,7 +149,7 @@ def _at(file: str, cells: list[Any], index: int, what: str) -> Problem:
 
 
 def teachers_page(draft: Draft) -> str:
-    """Return the page; it depends on the files of the lesson alone, and on what came out in its notebook."""
+    """Return the page; it depends only on the lesson's files and on the results in its notebook."""
     lesson, title = draft.lesson, draft.cells[0].text.split("\n")[0].lstrip("# ")
     minutes = on_card(draft.cells) or draft.minutes
     parts = [
@@ -212,7 +212,7 @@ def _parts(cells: list[Cell]) -> Iterator[tuple[str, list[Cell]]]:
 
 
 def _predictions(draft: Draft) -> str:
-    """Each question with what can be answered, a tick at what came out, and a link to its cell."""
+    """Each question with its choices, a tick at what came out, and a link to its cell."""
     places = {id: cell.number for cell in draft.cells for id in cell.called_with("predict")}
     came = _what_came_out(draft)
     lines = []

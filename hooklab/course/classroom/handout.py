@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def given_files(root: Path, lesson: int | None = None) -> dict[str, bytes]:
-    """Return what a class is given, by path: all of it text."""
+    """Return the files that a class gets, by path: all are text."""
     lessons = ["lessons/*.ipynb"] if lesson is None else ["lessons/00_*.ipynb", f"lessons/{lesson:02d}_*.ipynb"]
     paths = sorted({path for pattern in (*PACKAGE, *lessons) for path in root.glob(pattern) if path.is_file()})
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths} | {"README.md": README.encode()}

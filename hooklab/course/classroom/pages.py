@@ -1,4 +1,4 @@
-"""Pages, from the templates in `templates/`: what is a student's is escaped there, and a page needs no other file."""
+"""Pages, from the templates in `templates/`: they escape everything from students, and a page needs no other file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""report.html: for the teacher, what the class has understood and what not, and what to say about it."""
+"""report.html: for the teacher, what the class has and has not understood, and what to say about it."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Run:
         for cell in self.cells:
             found = [self.states.get(id, "not attempted") for id in self.answers]
             if cell.number > last_check and "not attempted" not in found:
-                break  # what comes now changes no verdict
+                break  # later cells cannot change a verdict
             if cell.number not in self.skipped:
                 self._run(cell)
         self.send({"cell": 0})  # after the last one

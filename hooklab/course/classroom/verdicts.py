@@ -29,7 +29,7 @@ from hooklab.course.classroom.sandbox import Limits
 
 CHECKED = ("correct", "not yet", "not attempted")
 STOPPED, TAMPERED = "stopped", "tampered"
-# Why a process said no more -> what it did, to student and teacher
+# Why a process stopped sending -> what it did, in words for student and teacher
 ENDINGS = {
     "deadline": "takes too long, whatever is done to stop it",
     "processes": "starts processes without end",
@@ -175,7 +175,7 @@ def _with_lines(verdict: Verdict, id: str, lesson: Lesson, cells: Sequence[Cell]
 def _listen(
     job: dict[str, Any], lesson: int, limits: Limits, heard: _Heard, interrupted: threading.Event | None
 ) -> tuple[str, str]:
-    """Run a job; return why its process said no more ("end", "foreign" or one of ENDINGS), and what it said last."""
+    """Run a job; return why its process stopped sending ("end", "foreign" or one of ENDINGS), and what it said last."""
     token = secrets.token_hex(8)
     with tempfile.TemporaryDirectory(prefix="hooklab-grade-", ignore_cleanup_errors=True) as scratch:
         process = _start(lesson, limits, scratch)

@@ -185,7 +185,7 @@ def _stub_line_left(one: Exercise, trial: Trial) -> Outcome:
 
 
 def _unforeseen(error: BaseException, trial: Trial) -> NotYet:
-    """An exception out of the check's own lines: in a hook of the learner's, or from a result of an unusable kind."""
+    """An exception raised by the check's own lines: in the learner's hook, or by a result of an unusable kind."""
     if learners_line(error) is not None:
         return learners_error(error, trial.name)
     return NotYet(

@@ -6,7 +6,7 @@ _MOST = 500  # characters of one line of an outcome: no check means to write mor
 
 
 class NotYet(Exception):
-    """An answer falls short: what is missing, what was expected, what came, and the likely misconception."""
+    """An answer falls short: what is missing, what was expected, what came instead, and the likely misconception."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ class ByChoice:
     choices: tuple[Choice, ...]
 
     def right(self, came: Any) -> int:
-        """Return the guess that is right; ValueError when what came out fits no choice, or several."""
+        """Return the right guess. Raises ValueError if what came out fits no choice, or several."""
         (fitting,) = [index for index, choice in enumerate(self.choices) if choice.fits(came)]
         return fitting
 
@@ -178,7 +178,7 @@ def reveal(id: str, came: Any) -> None:
 
 
 def held_against(one: Prediction, came: Any) -> Outcome:
-    """Return what `reveal` shows; a guess that was told stays as it is."""
+    """Return what `reveal` shows; a guess that was revealed stays as it is."""
     right = right_of(one, came)
     if right is None:
         return Outcome(one.id, "not scored", f"the result is now {reprlib.repr(came)}, and {_CHANGED}")
@@ -204,7 +204,7 @@ def right_of(one: Prediction, came: Any) -> float | None:
 
 
 def record(id: str, value: float) -> None:
-    """Keep a guess; one that was told stays as it is."""
+    """Keep a guess; one that was revealed stays as it is."""
     if id not in guesses or guesses[id].right is None:
         guesses[id] = Guess(value)
 

@@ -85,7 +85,7 @@ def _is_over(seconds: float, wall: float, cpu: float) -> bool:
 
 
 def _is_importing() -> bool:
-    """Whether the main thread imports a module of a library's. An import of the learner's own code does not count."""
+    """Whether the main thread is importing a library module. Importing the learner's own code does not count."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None:
         if whose(frame.f_code.co_filename) != "library" and not frame.f_code.co_filename.startswith("<"):

@@ -92,7 +92,7 @@ def _rounded(value: Any, digits: int) -> str:
 
 
 def expect_tensor(value: Any, what: str, shape: Sequence[int] | None = None) -> torch.Tensor:
-    """Return `value` if it is a tensor (of this shape), else raise NotYet that says what came instead."""
+    """Return `value` if it is a tensor (of this shape), else raise NotYet, which says what it is instead."""
     wanted = "a tensor" if shape is None else f"a tensor of shape {tuple(shape)}"
     if value is None:
         raise NotYet(

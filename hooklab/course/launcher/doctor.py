@@ -1,4 +1,4 @@
-"""``python -m hooklab doctor``: is everything the course needs there, and does it work? It installs and repairs nothing."""
+"""``python -m hooklab doctor``: is everything the course needs there and working? It installs and repairs nothing."""
 
 import sys
 from functools import partial

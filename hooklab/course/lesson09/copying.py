@@ -55,7 +55,7 @@ def _made(count: int, generator: torch.Generator, period: int | None = None) -> 
 
 
 class Embed(nn.Module):
-    """Tokens (n, length) -> vectors (n, length, 64): what the token is, plus where it stands."""
+    """Tokens (n, length) -> vectors (n, length, 64): the token's embedding plus its position's."""
 
     def __init__(self) -> None:
         super().__init__()
