@@ -254,7 +254,7 @@ def _id_problems(lesson: Lesson, cells: list[Cell], exercises: list[Exercise], f
             problems.append(one.card.problem(file, f"exercise {one.id} is {known[one.id]!r} in its check"))
     headings = [_HEADING.match(cell.text.strip()) for cell in cells if "exercise" in cell.tags]  # of faulty ones, too
     cardless = sorted(set(known) - {heading[1] for heading in headings if heading})
-    told = "hooklab.course.exercises has exercise {}, but the lesson has no card for it"
+    told = "hooklab.course.exercises has exercise {}, but here is no card for it"
     return problems + [Problem(file, told.format(id)) for id in cardless]
 
 

@@ -24,7 +24,7 @@ def test_an_id_that_the_checks_do_not_know_is_refused(tmp_path: Path) -> None:
 def test_an_exercise_of_the_checks_without_a_card_is_refused(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, TINY, checks=CHECKS + '\n@exercise("9.2", "Three")\ndef three(trial): ...\n')
 
-    assert problem == "09_tiny.py: hooklab.course.exercises has exercise 9.2, but the lesson has no card for it"
+    assert problem == "09_tiny.py: hooklab.course.exercises has exercise 9.2, but here is no card for it"
 
 
 def test_an_id_with_another_lessons_number_is_refused(tmp_path: Path) -> None:
