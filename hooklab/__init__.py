@@ -57,9 +57,9 @@ _HOME = {
     "timeline": "hooklab.tracing",
 }
 
-# The course is no part of the library that pip installs from a wheel.
+# A wheel holds the library alone, without the course.
 HAS_COURSE = os.path.isdir(os.path.join(os.path.dirname(__file__), "course"))
-NO_COURSE = "this is the library alone; the course stands in its repository: work in a copy of that"
+NO_COURSE = "this is the library alone; to use the course, work in a copy of its repository"
 
 __all__ = sorted(name for name in _HOME if HAS_COURSE or not _HOME[name].startswith("hooklab.course"))
 

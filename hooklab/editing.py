@@ -290,7 +290,7 @@ def _require_alike(new: Any, old: Any, name: str) -> None:
 def _difference(
     new: Any, old: Any, path: str, depth: int, compared: set[tuple[int, int]]
 ) -> tuple[str, Any, Any] | None:
-    """The first place where two trees differ: the path to it, and what stands there in either."""
+    """The first place where two trees differ: the path to it, and what each of them has there."""
     if new is old or depth == DEEPEST or (id(new), id(old)) in compared:
         return None
     if is_tensor(new) and is_tensor(old):

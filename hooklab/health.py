@@ -26,7 +26,7 @@ class Health:
 
     @property
     def rows(self) -> list[Row]:
-        """One :class:`hooklab.tallies.Row` for each step, kind and module, in the order in which they first came."""
+        """One :class:`hooklab.tallies.Row` for each step, kind and module, in the order of their first values."""
         self._session.fetch()
         samples, calls = self._session.samples, self._session.calls
         return [
@@ -54,7 +54,7 @@ class Health:
 
     @property
     def findings(self) -> list[Finding]:
-        """The first non-finite value of each kind (outputs, gradients, updates), in the order in which they came."""
+        """The first non-finite value of each kind (outputs, gradients, updates), in order of appearance."""
         self._session.fetch()
         return list(self._session.findings)
 

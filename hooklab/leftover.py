@@ -32,7 +32,7 @@ GLOBAL_TABLES = {
 
 
 class Leftover(NamedTuple):
-    """One registered hook: whose, of which kind, and which function."""
+    """One registered hook: its owner, its kind and its function."""
 
     name: str
     kind: str
@@ -57,7 +57,7 @@ def leftover_hooks(model: nn.Module) -> list[Leftover]:
         belong to those tensors, not to the model, and are not seen.
 
     Raises:
-        TypeError: if ``model`` is no module.
+        TypeError: if ``model`` is not a module.
 
     Example:
         >>> from torch import nn

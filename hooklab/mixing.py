@@ -167,7 +167,7 @@ class _WatchCalls(Hook):
             warnings.warn(
                 f"{name} differs between the examples, and a mixed example has tokens of two: those of a longer "
                 f"partner are masked. Call the model with {name}=mixed.union({name}), and with marks='padding' in it "
-                "if the mask is true where there is no token.",
+                "if the mask is true for padding.",
                 stacklevel=3,
             )
 

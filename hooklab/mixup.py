@@ -70,13 +70,13 @@ class ManifoldMixup:
             recurrent one; a layer of the model has ``batch_first=False``, and ``batch_dim`` is not given.
         TypeError: ``model`` is not a module, or ``torch.jit`` compiled it or one of the layers.
 
-    Warns when made: a layer lies inside another one.
+    Warns when made: a layer is inside another layer.
 
     Raises when used:
         RuntimeError: the model is in eval mode, at the start or inside the block; the chosen layer did not run in the
             block, or ran twice, or will run again after it (in a checkpoint); the input was chosen and the model
             was not called with ``mixed.x``; the model was given the targets; several processes have no generator, or
-            different ones; one block was entered twice, or inside another one.
+            different ones; one block was entered twice, or inside another block.
         ValueError: ``x``, ``y`` or the layer's output do not have the batch in the expected dimension, or hold no
             tensor, or something other than floating-point numbers; or torch cannot mix them (nested, float8 …).
 
@@ -309,7 +309,7 @@ def _for_each(choices: list[str], batch_dim: int | Mapping[str, int] | None) -> 
     for name in batch_dim:
         if name not in choices:
             near = difflib.get_close_matches(name, choices, n=3) or choices[:5]
-            raise ValueError(f"batch_dim names {name!r}, which is no choice of this ManifoldMixup; near: {near}")
+            raise ValueError(f"batch_dim names {name!r}, which this ManifoldMixup cannot choose; near: {near}")
     return dict(batch_dim)
 
 
@@ -317,7 +317,7 @@ def _warn_of_nested(layers: list[str]) -> None:
     nested = [name for name in layers if any(name != other and _is_inside(name, other) for other in layers)]
     if nested:
         warnings.warn(
-            f"{len(nested)} of the {len(layers)} layers lie inside another one ({first_few(nested)}). Choose the "
+            f"{len(nested)} of the {len(layers)} layers are inside another layer ({first_few(nested)}). Choose the "
             f"outermost ones, layers={[name for name in layers if name not in nested]}; `mix.choices` lists what was "
             "selected.",
             stacklevel=3,

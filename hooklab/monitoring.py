@@ -51,7 +51,7 @@ def monitor(
             to the innermost of the watched modules that hold it.
         every: record the steps 0, ``every``, 2 * ``every``, …. In the other steps the hooks do almost nothing.
         on_nonfinite: at the first inf or nan of each kind, ``"warn"`` with the module's name, ``"raise"`` a
-            ``FloatingPointError`` on the spot, or ``"ignore"``. ``health.first_nonfinite`` has it in all three cases.
+            ``FloatingPointError`` on the spot, or ``"ignore"``. ``health.first_nonfinite`` keeps it in all three cases.
 
     Returns:
         A context manager. Each ``with`` gives a :class:`hooklab.health.Health`: ``health.rows`` is plain data,

@@ -92,7 +92,7 @@ class MonitorSession(Session):
 
     @contextmanager
     def leaving_out(self, module: str) -> Iterator[None]:
-        """Note the module if its values cannot be read: under vmap, on the meta device, of an odd subclass."""
+        """Note the module if its values cannot be read: under vmap, on the meta device, in an odd subclass."""
         try:
             yield
         except Exception:
@@ -113,7 +113,7 @@ class MonitorSession(Session):
         """Record the gradients of an output when they arrive."""
         hook = partial(self.record_gradient, (self.step, GRADIENT, name))
         for tensor in tensors(output):
-            with self.leaving_out(name):  # so that a tensor that refuses hooks is told
+            with self.leaving_out(name):  # a tensor may refuse hooks
                 if tensor.requires_grad:
                     _ = tensor.grad_fn  # brings a view's history up to date; see hook_gradient
                     self.gradient_handles.append(tensor.register_hook(hook))

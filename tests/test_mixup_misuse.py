@@ -128,7 +128,7 @@ def test_nothing_to_choose_from_is_an_error(model: SmallCNN) -> None:
 def test_layers_inside_other_layers_warn_and_the_outermost_ones_are_offered() -> None:
     model = nn.ModuleDict({"a": nn.Sequential(nn.Linear(2, 2), nn.ReLU()), "b": nn.Linear(2, 2)})
     with pytest.warns(
-        UserWarning, match=r"2 of the 4 layers lie inside .*layers=\['a', 'b'\]; `mix.choices`"
+        UserWarning, match=r"2 of the 4 layers are inside .*layers=\['a', 'b'\]; `mix.choices`"
     ) as warned:
         ManifoldMixup(model, "[ab]*")
     assert warned[0].filename == __file__

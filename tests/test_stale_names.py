@@ -64,11 +64,11 @@ def test_a_layer_below_a_replaced_one_is_noticed_as_well(make) -> None:
         enter(tool)
 
 
-def test_a_layer_that_is_gone_is_told() -> None:
+def test_a_layer_that_is_gone_is_named() -> None:
     model = network()
     tool = capture(model, "1")
     del model[1]
-    with pytest.raises(RuntimeError, match="no part of the model any more"):
+    with pytest.raises(RuntimeError, match="is no longer in the model"):
         enter(tool)
 
 

@@ -76,12 +76,10 @@ def test_every_name_can_be_used_where_torch_alone_is_installed(installed: Path) 
     "arguments",
     [["-m", "hooklab", "lab"], ["-c", "import hooklab; hooklab.check"], ["-c", "from hooklab import check"]],
 )
-def test_the_course_is_said_to_stand_in_the_repository(arguments: list[str], installed: Path) -> None:
+def test_the_message_says_that_the_course_is_in_the_repository(arguments: list[str], installed: Path) -> None:
     asked = python(installed, *arguments)
     assert asked.returncode != 0
-    assert asked.stderr.endswith(
-        "this is the library alone; the course stands in its repository: work in a copy of that\n"
-    )
+    assert asked.stderr.endswith("this is the library alone; to use the course, work in a copy of its repository\n")
     assert "ModuleNotFoundError" not in asked.stderr
 
 

@@ -1,4 +1,4 @@
-"""Noticing that a name means another module than before: a layer was replaced, or an adapter put around it."""
+"""Detects that a name now refers to a different module: a layer was replaced, or wrapped in an adapter."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def steps_to(model: nn.Module, names: Iterable[str]) -> list[Step]:
 
 
 def require_unchanged(steps: list[Step], tool: str) -> None:
-    """Raise RuntimeError if a name means another module now than when ``tool`` was made."""
+    """Raise RuntimeError if a name refers to a different module now than when ``tool`` was made."""
     if changed := what_changed(steps, tool):
         raise RuntimeError(changed)
 
 
 def what_changed(steps: list[Step], tool: str) -> str:
-    """A sentence about a name that means another module now than when ``tool`` was made; "" if none does."""
+    """A sentence about a name that refers to a different module now than when ``tool`` was made; "" if none does."""
     for parent, key, child, name in steps:
         now = parent._modules.get(key)
         if now is child or (now is not None and uncompiled(now) is child):
             continue
         was = f"{name!r} was {_named(child)} when this {tool} was made"
         if now is None:
-            return f"{was}, and is no part of the model any more: make the {tool} anew."
+            return f"{was}, and is no longer in the model: make the {tool} anew."
         inside = next((inner for inner, module in named_modules(now) if module is child), None)
         holds = f", which holds the old one as {name}.{inside}" if inside else ""
         return f"{was}, and is {_named(now)} now{holds}: make the {tool} anew, after the change."

@@ -20,7 +20,7 @@ DEEPEST = 50
 
 _PLAIN = (type(None), int, float, complex, str, bytes, torch.dtype, torch.device, Tensor)
 _HOLDERS = (set, frozenset, deque, MappingProxyType)
-# their attributes are no values that flow
+# the attributes of these do not count as values in a tree
 _NO_VALUES = (type, nn.Module)
 
 
@@ -62,8 +62,8 @@ def objects(tree: Any) -> list[str]:
 
 
 def passed_over(tree: Any, met: set[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """Tensors that :func:`map_tensors` does not reach though they are in plain sight: in an attribute of an object that
-    is a leaf, or in one of a container beside its parts. Each with the name of the type that has it."""
+    """Tensors that :func:`map_tensors` does not reach although they are in plain sight: in an attribute of a leaf
+    object, or of a container, beside its parts. Each comes with the name of the type that holds it."""
     met = set() if met is None else met
     kind = type(tree)
     if id(tree) in met or is_tensor(tree) or issubclass(kind, _NO_VALUES):
@@ -176,7 +176,7 @@ def _parts(tree: Any) -> list[tuple[Any, Any]] | None:
 
 
 def _rebuilt(tree: Any, parts: list[tuple[Any, Any]], new: list[Any]) -> Any:
-    """Another one of the same type, with ``new`` in place of its parts. Raises whatever, if that cannot be."""
+    """Build an object of the same type, with ``new`` in place of its parts. May raise anything if it cannot."""
     kind = type(tree)
     twin: Any
     if kind is list:

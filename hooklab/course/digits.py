@@ -73,7 +73,7 @@ def _file() -> Path:
 class DigitsCNN(nn.Module):
     """Two convolutions, a pooling and a linear layer. Images of shape (N, 1, 8, 8) give scores of shape (N, 10).
 
-    The submodules, in the order in which they run, and the shapes that they put out:
+    The submodules, in the order in which they run, and the shapes of their outputs:
 
     ========  ===============
     conv1     (N, 8, 8, 8)

@@ -1,4 +1,4 @@
-"""error_of: what a call raises, as text, so that a lesson can show an error and go on."""
+"""error_of: what a call raises, as text, so that a lesson can show an error and continue."""
 
 from __future__ import annotations
 

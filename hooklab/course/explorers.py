@@ -1,4 +1,4 @@
-"""panel: controls above, a picture below, a sentence beneath it; drawn anew whenever a control changes.
+"""panel: controls above, a picture below, a sentence beneath it; redrawn whenever a control changes.
 
 The picture is one image widget whose bytes are replaced, so it neither flickers nor changes its size, and no figure is
 left in pyplot's list. What is drawn is a function of the controls' values alone; a position seen before comes from

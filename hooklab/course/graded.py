@@ -20,14 +20,14 @@ def by_nbgrader() -> bool:
 def check_of(version: str, check: Check) -> Check:
     """Return the check that a graded cell calls: hooklab's own for a grader, whatever a student calls `check`.
 
-    The check cells of solutions/ call this in a region that nbgrader takes out of what students get, and puts back when
-    it grades: so each graded cell shows an error where hooklab is missing or is another one.
+    The check cells of solutions/ call this in a region that nbgrader removes for students and restores for grading. So
+    each graded cell shows an error if hooklab is missing or has a different version.
 
     Args:
         version: of the hooklab that the notebook was built with.
-        check: what the notebook calls so.
+        check: what `check` means in the notebook.
 
-    Raises RuntimeError where this hooklab has another version.
+    Raises RuntimeError if this hooklab has a different version.
     """
     if version != hooklab.__version__:
         raise RuntimeError(f"not graded: this notebook is for hooklab {version}, and here is {hooklab.__version__}")

@@ -56,7 +56,7 @@ class Record:
     memory: list[str] = field(default_factory=list)
 
     def is_changed(self, place: int, step: int) -> bool:
-        """Whether a hook has changed this box's value: it has another one than before the hook, or than at first."""
+        """Whether a hook has changed this box's value, compared with before the hook or with its first value."""
         before = {1: self.values[0][0], 4: self.values[3][3]}.get(place, self.values[place][place])
         return self.values[step][place] != before
 
@@ -154,7 +154,7 @@ def _draw(axes: Axes, record: Record, step: int, boxes: Sequence[int], left: flo
 
 
 def describe_call(record: Record, step: int = LAST) -> str:
-    """Return a sentence for the step: the station that was passed, and the value behind it."""
+    """Return a sentence for the step: the station that was passed, and the value after it."""
     if not step:
         return f"You call the module: args is ({record.values[0][0]:g},)."
     what, says = STATIONS[step - 1], record.says[step - 1].replace("\n", " ")

@@ -31,7 +31,7 @@ from subprocess import PIPE
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import TCPStore  # torch.distributed has it too, but in no list that mypy reads
+from torch._C._distributed_c10d import TCPStore  # torch.distributed exports it too, but not for mypy
 
 IMPORTS = """\
 import torch
@@ -41,7 +41,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import hooklab
 """
-# Now and then one of torch's threads aborts a Python that ends the usual way ("terminate called without an active
+# Sometimes one of torch's threads aborts a Python that ends the usual way ("terminate called without an active
 # exception": 4 of 125 runs). That would look like the program's own failure.
 ENTRY = """
 if __name__ == "__main__":
@@ -59,7 +59,7 @@ STOPPED = "stopped"
 
 
 class ProcessesFailed(RuntimeError):
-    """Not every process came to its end. `outputs` is what each printed, `ends` how each ended, 0 for well."""
+    """Not every process ended well. `outputs` is what each printed, `ends` how each ended: 0 if well."""
 
     def __init__(self, ends: Sequence[int | str], outputs: Sequence[str]) -> None:
         self.ends, self.outputs = list(ends), list(outputs)
@@ -72,7 +72,7 @@ def script(main: Callable[..., Any], *uses: Any) -> str:
 
     `main` may use the names in IMPORTS, and imports everything else itself.
 
-    Raises OSError if there is no source, as for a function that was typed into a plain Python prompt.
+    Raises OSError if a function's source is missing, because it was typed into a plain Python prompt.
     """
     sources = [textwrap.dedent(inspect.getsource(one)) for one in (*uses, main)]
     name = "" if main.__name__ == "main" else f"\n\nmain = {main.__name__}\n"
@@ -221,7 +221,7 @@ def _work() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is printed before a crash is kept
     os.environ |= request["place"]
     # A process group that main's model still holds when main returns would be destroyed there, which now and then waits
-    # for ever for a thread that waits for Python's lock. So groups live as long as the process.
+    # forever for a thread that waits for Python's lock. So groups live as long as the process.
     torch.distributed.destroy_process_group = lambda group=None: None
     code = 1
     try:

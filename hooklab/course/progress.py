@@ -1,6 +1,6 @@
-"""Progress: what a long job is doing, on a terminal as one line that changes, in a log as a line now and then.
+"""Progress: what a long job is doing, as one changing line on a terminal, or a line now and then in a log.
 
-Standard library only: the launcher shows with it how an installation goes on.
+Standard library only: the launcher uses it to show the progress of an installation.
 """
 
 import shutil
@@ -9,11 +9,11 @@ from typing import TextIO
 
 
 class Progress:
-    """``show`` writes the line that changes, ``say`` one that stays, ``close`` leaves the last one where it is.
+    """``show`` writes the line that changes, ``say`` a line that stays; ``close`` keeps the last line.
 
     Args:
-        stream: where to write. If it is no terminal, nothing can be taken back there, and ``show`` writes at most one
-            line in ``every`` seconds.
+        stream: where to write. If it is not a terminal, lines cannot be rewritten, and ``show`` writes at most one line
+            in ``every`` seconds.
     """
 
     def __init__(self, stream: TextIO, every: float = 10.0) -> None:

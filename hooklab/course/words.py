@@ -1,6 +1,6 @@
-"""The words of the course that programs write and read back: one table, so that it can be given in another language.
+"""The words of the course that programs write and read back: one table, so that the course can be translated.
 
-What stands in one place anyway is not here: a lesson's prose, a check's messages, what a command says to maintainers.
+Text that is used in one place only is not here: a lesson's prose, a check's messages, a command's messages.
 """
 
 # on a lesson's first card, `**Time** 40 minutes, and 10 …`, and on an exercise's, `### Exercise 2.1 · …`
@@ -10,7 +10,7 @@ A_MINUTE = "minutes?"  # as a pattern: one minute, two minutes
 AND = "and"
 EXERCISE = "Exercise"
 HINT = "Hint"
-# the heading, behind the recap, of what can wait
+# the heading, after the recap, of what can wait
 MORE = "If you want more"
 
 # what a check or a prediction found, as a learner reads it

@@ -14,7 +14,7 @@ errors. Where torch does something that few people expect, it is done here as we
 
 Left out, because no hook needs it: broadcasting, dtypes and devices, indexing, double backward, legacy backward
 hooks, parameters and child modules (a module here is whatever has a ``forward``). And one thing that you should not do
-in torch either, since gradients share memory in ways that nobody promised: a hook that changes a gradient in place.
+in torch either, since gradients share memory in ways that are not documented: a hook that changes a gradient in place.
 
 >>> from hooklab.mini import Module, Tensor
 >>> class Double(Module):

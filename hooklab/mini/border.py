@@ -1,9 +1,9 @@
-"""``Border``: how full backward hooks come to know the gradients at both ends of a module.
+"""``Border``: how full backward hooks get the gradients at both ends of a module.
 
 A module is not a node of the graph: its forward pass may make many nodes, or none. So its inputs pass through one
-extra node before ``forward``, and its outputs through another one after it. Neither changes a number. In the backward
-pass the node at the outputs is reached first and knows grad_output, the node at the inputs is reached later and knows
-grad_input: there the hooks run.
+extra node before ``forward``, and its outputs through a second one after it. Neither changes a number. In the backward
+pass the node at the outputs is reached first and knows grad_output; the node at the inputs is reached later and knows
+grad_input, so the hooks run there.
 """
 
 import warnings
@@ -20,7 +20,7 @@ from hooklab.mini.tensor import Tensor
 WARNS_WITHOUT_HOOKS = True
 
 Grads = Sequence[Gradient]
-# gets the gradients that leave a crossing, and those that arrived; returns what shall leave instead, or None
+# gets the gradients that leave a crossing and those that arrived; returns their replacements, or None
 Inspector = Callable[[Grads, Grads], Grads | None]
 
 
@@ -110,7 +110,7 @@ class Border:
         return [_entry(grad_input, slot) for slot in self._input_slots]
 
     def _run_hooks_without_inputs(self) -> None:
-        """No input requires gradient, so there is no second stop, and no gradient to replace."""
+        """No input requires gradient, so the inputs have no extra node, and no gradient to replace."""
         if self._hooks or WARNS_WITHOUT_HOOKS:
             warnings.warn(
                 "Full backward hook is firing when grad_output is there: no input requires gradients", stacklevel=2

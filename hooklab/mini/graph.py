@@ -46,10 +46,10 @@ def no_grad() -> Iterator[None]:
 
 
 class Node:
-    """A step of the forward pass, seen from behind: gradients of its outputs come in, of its inputs go out.
+    """A step of the forward pass, run backwards: gradients of its outputs come in, gradients of its inputs go out.
 
-    Tensor hooks belong to the node that made the tensor, not to the tensor: that is why a hook goes on running after
-    the tensor's name is gone, and why it stays behind when the tensor is changed in place.
+    Tensor hooks belong to the node that made the tensor, not to the tensor: that is why a hook still runs after
+    the tensor's name is gone, and why it stays with the old node when the tensor is changed in place.
     """
 
     def __init__(self, edges: Sequence[Edge | None], outputs: int = 1) -> None:
@@ -144,7 +144,7 @@ def run_backward(root: Edge, seed: Tensor, *, retain_graph: bool) -> None:
 
 
 def check_gradient(old: Any, new: Any, who: str) -> None:
-    """Refuse what a hook must not put in the place of a gradient."""
+    """Raise if a hook's return value cannot replace the gradient."""
     if new is None:
         return
     if old is None:
@@ -156,7 +156,7 @@ def check_gradient(old: Any, new: Any, who: str) -> None:
 
 
 def _through_hooks(grad: Any, table: HookTable) -> Any:
-    """Each hook gets what the one before it returned; None keeps the gradient."""
+    """Each hook gets the gradient that the previous hook returned; None keeps it."""
     for _, hook in table.snapshot():
         returned = hook(grad)
         check_gradient(grad, returned, f"hook {getattr(hook, '__name__', '<unknown>')!r}")

@@ -8,8 +8,8 @@ from hooklab.mini.handles import Hook, HookTable, RemovableHandle
 
 # Hooks that run for every module of this process, until their handles are removed.
 _all_pre = HookTable()
-# Surprise: torch forgets to forget `with_kwargs` here. A hook removed by another one, in the call in which it was
-# still to run, gets kwargs if it is a global hook, and gets none if it is a module's own.
+# Surprise: torch keeps `with_kwargs` here. A hook that is removed during a call, before its own turn, gets kwargs if it
+# is a global hook, and gets none if it is a module's own.
 _all_forward = HookTable(forgets_with_kwargs=False)
 _all_backward_pre = HookTable()
 _all_backward = HookTable()

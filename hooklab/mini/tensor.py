@@ -79,7 +79,7 @@ class Tensor:
         self._grad = value
 
     def retain_grad(self) -> None:
-        """Keep the gradient of a non-leaf tensor in ``.grad``. A RuntimeError if it does not require gradient."""
+        """Keep the gradient of a non-leaf tensor in ``.grad``. Raises RuntimeError if it requires no gradient."""
         if not self.requires_grad:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         if self.grad_fn is not None:
@@ -87,10 +87,10 @@ class Tensor:
             self.grad_fn.retaining[self._output_nr] = self
 
     def register_hook(self, hook: Hook) -> RemovableHandle:
-        """Run ``hook(grad)`` when the gradient of this tensor is there; a returned tensor takes its place.
+        """Run ``hook(grad)`` when the gradient of this tensor arrives; a returned tensor replaces it.
 
-        Raises RuntimeError if the tensor does not require gradient. Wrong returns are found during ``backward()``:
-        TypeError for what is no tensor, RuntimeError for another shape.
+        Raises RuntimeError if the tensor does not require gradient. ``backward()`` raises if the hook returns
+        something wrong: TypeError if it is not a tensor, RuntimeError if it has a different shape.
         """
         if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
@@ -101,7 +101,7 @@ class Tensor:
         return self._hooks.add(hook)
 
     def backward(self, retain_graph: bool = False) -> None:
-        """Compute the gradients of all leaves. Raises RuntimeError if this is no scalar or requires no gradient."""
+        """Compute the gradients of all leaves. Raises RuntimeError if this is not a scalar or requires no gradient."""
         if not self.requires_grad:
             raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
         if self.data.size != 1:
@@ -236,7 +236,7 @@ class AccumulateGrad(Node):
             if self._leaf.grad is None:
                 self._leaf.grad = Tensor(grad.data)  # a copy: others may hold the gradient that flowed
             else:
-                self._leaf.grad.data += grad.data  # in place: whoever holds .grad sees the sum
+                self._leaf.grad.data += grad.data  # in place: every reference to .grad sees the sum
         return []
 
 

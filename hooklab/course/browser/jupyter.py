@@ -1,4 +1,4 @@
-"""jupyterlab: a JupyterLab of one's own, on this machine only, that leaves nothing behind."""
+"""jupyterlab: a separate JupyterLab, on this machine only, that leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OPTIONS = [
     "--no-browser",
     "--allow-root",  # containers run as root, and this server serves nobody else
     "--ServerApp.ip=127.0.0.1",
-    "--LabApp.expose_app_in_browser=True",  # the notebook's model tells more than the page does
+    "--LabApp.expose_app_in_browser=True",  # the notebook's model holds more than the page
     "--LabApp.extension_manager=readonly",  # the other one asks a package index for news
     EXTENSIONS,
 ]
@@ -53,15 +53,15 @@ class Server:
 
 @contextmanager
 def jupyterlab(folder: Path, scratch: Path, root: Path) -> Iterator[Server]:
-    """Serve `folder` for the block: on loopback, at a free port, with a random token.
+    """Serve `folder` during the block: on loopback, at a free port, with a random token.
 
     Args:
-        folder: what is served. Whoever opens and saves a notebook writes there, so hand it a copy.
+        folder: what to serve. Opening and saving a notebook writes there, so pass a copy.
         scratch: an empty folder for the server's and the kernels' own files, among them the log, `jupyterlab.log`.
         root: the repository; the kernels import hooklab from there.
 
     Raises:
-        RuntimeError: if the server ends at once, or does not answer in two minutes; with the end of its log.
+        RuntimeError: if the server ends at once, or does not answer within two minutes; with the end of its log.
     """
     prepare_fonts()
     log = scratch / "jupyterlab.log"
@@ -88,7 +88,7 @@ def _environment(scratch: Path, root: Path) -> dict[str, str]:
         (scratch / name).mkdir(parents=True, exist_ok=True)
         changed[variable] = str(scratch / name)
     answer_news_question(scratch / FOLDERS["JUPYTER_CONFIG_DIR"])
-    for variable in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):  # somebody's own extensions and kernels
+    for variable in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):  # the user's own extensions and kernels
         changed.pop(variable, None)
     # A kernel finds the programs of the Python that runs it, as after `activate`.
     changed["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), changed.get("PATH", os.defpath)])

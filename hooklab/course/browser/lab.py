@@ -30,7 +30,7 @@ class Lab:
     """A tab with JupyterLab in it.
 
     Attributes:
-        errors: what the browser's console has said about errors, and exceptions that nobody caught.
+        errors: errors from the browser's console, and uncaught exceptions.
     """
 
     page: Page
@@ -164,7 +164,7 @@ class Notebook:
         return cell
 
     def close(self) -> None:
-        """Close the notebook without saving, once its kernel has ended; that takes seconds, which nobody waits for."""
+        """Close the notebook without saving, once its kernel has ended. This does not wait for that."""
         self.page.evaluate(f"() => {{ {_OPEN} void open.sessionContext.shutdown().then(() => open.dispose()); }}")
 
 

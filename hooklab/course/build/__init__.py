@@ -1,7 +1,7 @@
 """The builder: makes both notebooks of a lesson from its one source, and says whether committed notebooks match.
 
 `python -m hooklab build [NAME…]` runs the notebooks and writes them; `--check` runs nothing; `new 08_slug` begins a
-lesson. Each problem is told in one line that says where it is, all problems at once. To be read in this order:
+lesson. All problems are reported at once, one line each, with their places. Read the modules in this order:
 `sources` (which lessons there are, and their cells), `draft` (every rule for a source, and the minutes), `products`
 (what a source makes, and whether it is up to date), `running` (and what is wrong with what a run left); `new`.
 """

@@ -1,4 +1,4 @@
-"""Draft: a lesson's source, held against every rule that needs no execution; and how long the lesson takes.
+"""Draft: a lesson's source, checked against every rule that needs no execution, and how long the lesson takes.
 
 An exercise is a card (markdown, tag exercise), a solution cell and a check cell. A prediction is `predict("1.a")` and
 nothing else; the code, tagged predict and without an assert, which would give the answer away; `reveal("1.a", value)`,
@@ -10,7 +10,7 @@ A cell tagged folded comes later, and its output would answer the question too.
 
 is how long a lesson takes. The formula comes from three cold readings of lessons 1 to 7 by readers who noted where the
 time went; each of them agreed with it within a tenth. Everything up to the heading "If you want more", with the
-exercises ●○○ and ●●○, is the first number; the exercises ●●● and what stands behind that heading are the second.
+exercises ●○○ and ●●○, is the first number; the exercises ●●● and everything after that heading are the second.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ TABLES: dict[str, tuple[str, Callable[[Iterable[Tagged]], str]]] = {
         for document in documents.DOCUMENTS
     },
 }
-_NOTHING = Cell(0, 0, "markdown", (), "")  # stands before the first cell and after the last
+_NOTHING = Cell(0, 0, "markdown", (), "")  # comes before the first cell and after the last
 _TITLE = f"### {words.EXERCISE} "
 _HEADING = re.compile(rf"{_TITLE}(\d+\.\d+) · (\S.*)")
 _LEVEL = re.compile(rf"(●○○|●●○|●●●) · (\d+) {words.A_MINUTE}")
@@ -259,7 +259,7 @@ def _id_problems(lesson: Lesson, cells: list[Cell], exercises: list[Exercise], f
 
 
 def _titles(lesson: Lesson) -> dict[str, str]:
-    """Return id -> title of the exercises that have a check, "" for one that is not written there as a text.
+    """Return id -> title of the exercises that have a check; "" if the title is not a literal in the call.
 
     A card may say "Fix it: " before the title.
     """
@@ -269,7 +269,7 @@ def _titles(lesson: Lesson) -> dict[str, str]:
 
 
 def _lacking(course: Course, lesson: Lesson, cells: list[Cell], file: str) -> list[Problem]:
-    """Return what a lesson must have and has not, and each other source with its number, and so with its ids."""
+    """Return what the lesson lacks, and each other source that has the same number, and so the same ids."""
     others = [one for one in course.lessons() if one.number == lesson.number and one != lesson]
     found = [f"{lesson.shown(other.source)} has the same number, and so the same ids" for other in others]
     recap = [cell.number for cell in cells if "recap" in cell.tags]
@@ -277,7 +277,7 @@ def _lacking(course: Course, lesson: Lesson, cells: list[Cell], file: str) -> li
         found.append('no recap: a markdown cell with the tag "recap", near the end')
     problems = [Problem(file, what) for what in found]
     if recap and (more := next(filter(_is_more, cells), None)) and more.number < recap[0]:
-        problems.append(more.problem(file, f"`{MORE}` stands behind the recap, not before it"))
+        problems.append(more.problem(file, f"`{MORE}` must come after the recap, not before it"))
     return problems
 
 

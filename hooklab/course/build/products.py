@@ -1,12 +1,12 @@
-"""What a source makes, its two notebooks and the page for its teacher: how it is written, and whether it is up to date.
+"""What a source produces, two notebooks and a page for the teacher: how they are written, and whether they are current.
 
 `skeleton` depends on the source alone, so that the same source always gives the same bytes, and a committed notebook
-can be held against its source without running it: `compare`.
+can be compared with its source without running it: `compare`.
 
-The page, solutions/NN_slug.md, is for the hour in class, never for students. What the lesson knows itself is taken from
-it: the minutes of its parts, its predictions, the reasons that its checks give. What only a
-teacher knows stands in solutions/source/NN_slug.md and is put between: what to draw on the board, two questions to
-discuss, what to leave out.
+The page, solutions/NN_slug.md, is for the hour in class, never for students. It takes from the lesson what the
+lesson already states: the minutes of its parts, its predictions, the reasons that its checks give. The rest, from
+solutions/source/NN_slug.md, is inserted between these: what to draw on the board, two questions to discuss, what to
+leave out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ METADATA = {
 }
 # A stored output that JupyterLab shows as three dots; running the cell opens it. "collapsed" is Jupyter's older word.
 FOLDED = {"collapsed": True, "jupyter": {"outputs_hidden": True}}
-# Code that JupyterLab shows as three dots behind its first line, `reveal(…)`: its asserts would tell the answer.
+# Code that JupyterLab shows as three dots after its first line, `reveal(…)`: its asserts would tell the answer.
 HIDDEN = {"jupyter": {"source_hidden": True}}
 
 MOST_REASONS = 10  # on the teacher's page
@@ -149,7 +149,7 @@ def _at(file: str, cells: list[Any], index: int, what: str) -> Problem:
 
 
 def teachers_page(draft: Draft) -> str:
-    """Return the page; it depends on the files of the lesson alone, and on what came out in its notebook."""
+    """Return the page; it depends only on the lesson's files and on the results in its notebook."""
     lesson, title = draft.lesson, draft.cells[0].text.split("\n")[0].lstrip("# ")
     minutes = on_card(draft.cells) or draft.minutes
     parts = [
@@ -212,7 +212,7 @@ def _parts(cells: list[Cell]) -> Iterator[tuple[str, list[Cell]]]:
 
 
 def _predictions(draft: Draft) -> str:
-    """Each question with what can be answered, a tick at what came out, and a link to its cell."""
+    """Each question with its choices, a tick at what came out, and a link to its cell."""
     places = {id: cell.number for cell in draft.cells for id in cell.called_with("predict")}
     came = _what_came_out(draft)
     lines = []

@@ -70,8 +70,8 @@ def _draft(course: Course, number: int) -> Draft:
 def solution_cells(made: Draft, id: str) -> tuple[str, str, str]:
     """Return what comes before an exercise's solution cell, that cell, and the name that its check is called with.
 
-    Before it are the lesson's imports and its cells of definitions: an answer may be built on them, and on an earlier
-    answer by the name that the page goes on with: `find = yours_or("8.1", first_nonfinite, ready.first_nonfinite)`.
+    Before it are the lesson's imports and its cells of definitions: an answer may use them, and an earlier answer, by
+    the name that the page continues with: `find = yours_or("8.1", first_nonfinite, ready.first_nonfinite)`.
     """
     exercise = next(one for one in made.exercises if one.id == id)
     cells = [(cell, cell.parsed().body) for cell in made.cells]

@@ -224,13 +224,13 @@ def unrun(cells: list[Any]) -> Iterator[Finding]:
 
 
 def _output_faults(cell: Any, root: Path) -> Iterator[str]:
-    """Find errors, and what is another one in each run or on each machine."""
+    """Find errors, and output that differs from run to run or from machine to machine."""
     for output in cell.get("outputs", []):
         if output.output_type == "error":
             yield f"an error in the output: {output.ename}"
     for text in _texts(cell):
         if address := _ADDRESS.search(text):
-            yield f"the output holds a memory address, another one in each run: {address[0]!r}"
+            yield f"the output holds a memory address, which differs in each run: {address[0]!r}"
         if path := _machine_path(text, root):
             yield f"the output holds a path of the machine that ran it: {path!r}"
 
@@ -247,7 +247,7 @@ def _tag_faults(cell: Any, variant: Variant) -> Iterator[str]:
     kinds = [kind for output in cell.get("outputs", []) for kind in output.get("data", {})]
     seen = {"figure", "explorer"}.intersection(tags)
     if seen and not any(kind.startswith("image/") for kind in kinds):  # but the name of a figure, for example
-        yield f"tagged as {seen.pop()}, but there is no picture in the output"
+        yield f"tagged as {seen.pop()}, but the output has no picture"
     if variant == "lesson" and ANSWERS.intersection(tags) and not _begins_folded(cell):
         yield f"a folded output shows its first line, so the cell must first print {words.CAME_OUT!r}"
     for text in _texts(cell, "text/plain"):
@@ -263,8 +263,8 @@ def _begins_folded(cell: Any) -> bool:
 def _secret_lines(draft: Draft) -> list[str]:
     """Return the lines of the solutions that a lesson must not hold.
 
-    A line that the lesson itself gives is no secret: in a code cell outside the solutions, or in the fenced script that
-    a card asks to mend.
+    A line that the lesson itself shows is allowed: in a code cell outside the solutions, or in the fenced script that
+    a card asks the reader to fix.
     """
     given = [stubbed(cell.text) for cell in draft.cells if cell.kind == "code"]
     given += [script for one in draft.exercises for script in _FENCED.findall(one.card.text)]

@@ -84,7 +84,7 @@ class Lesson:
 
     @property
     def misconceptions(self) -> Path:
-        """The programs behind the reasons, which a class does not get."""
+        """The programs that the reasons come from, which a class does not get."""
         return self.root / "solutions" / "misconceptions" / f"lesson{self.number:02d}.py"
 
     @property
@@ -117,13 +117,13 @@ class Course:
         return [Lesson(path.stem, self.root) for path in sorted((self.root / "solutions" / "source").glob("*.py"))]
 
     def choose(self, names: list[str]) -> list[Lesson]:
-        """Return the lessons that are meant by `02`, `02_tensor_hooks` or a path of the lesson's files; all for [].
+        """Return the lessons named by `02`, `02_tensor_hooks` or the path of one of a lesson's files; all for [].
 
-        Raises LookupError, which names what is near, for a name that is no lesson, and where there are no sources.
+        Raises LookupError for an unknown lesson, listing similar names, and if the folder has no sources.
         """
         lessons = self.lessons()
         if not lessons:
-            raise LookupError(f"there are no sources in {self.root / 'solutions' / 'source'}")
+            raise LookupError(f"found no sources in {self.root / 'solutions' / 'source'}")
         chosen = [_find(name, lessons) for name in names]
         return [lesson for lesson in lessons if lesson in chosen or not names]
 
@@ -200,7 +200,7 @@ def _read(text: str, file: str) -> tuple[list[Cell], list[Problem]]:
 
 
 def parsed(path: Path) -> ast.Module:
-    """Return the syntax tree of a file, an empty one where there is none. To import it would import torch."""
+    """Return the syntax tree of a file, an empty one if the file is missing. Importing it would import torch."""
     return ast.parse(path.read_text(encoding="utf-8") if path.is_file() else "")
 
 
@@ -294,6 +294,6 @@ def _faults(cell: Cell) -> Iterator[str]:
 
 
 def _marker_lines(text: str) -> list[int]:
-    """Return the lines of the `# %%` comments; one inside a string is no comment."""
+    """Return the lines of the `# %%` comments, but not of one inside a string."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return [token.start[0] for token in tokens if token.start[1] == 0 and _MARKER.match(token.string)]

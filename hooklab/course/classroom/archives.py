@@ -1,6 +1,6 @@
-"""The files in a zip that somebody else has made: read in memory, never unpacked, each within a limit.
+"""The files in a zip from an untrusted source: read in memory, never unpacked, each within a limit.
 
-A zip may hold a thousand times its size, a password, or other zips. Paths that lead out of it are no more than names.
+A zip may hold a thousand times its size, a password, or other zips. A path that leads out of it is used as a name only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Packed:
 
 
 def paths_in(archive: Path) -> list[str]:
-    """Return the names of all files in a zip, as they stand there; none if it cannot be read."""
+    """Return the names of all files in a zip, as stored in it; [] if it cannot be read."""
     try:
         with zipfile.ZipFile(archive) as opened:
             return sorted(entry.filename for entry in opened.infolist() if not entry.is_dir())
@@ -42,7 +42,7 @@ def paths_in(archive: Path) -> list[str]:
 def packed_files(archive: Path, suffix: tuple[str, ...], wanted: Callable[[str], bool]) -> Iterator[Packed]:
     """Yield the files of a zip whose names end in one of `suffix`, those in zips inside it, and what is wrong with it.
 
-    `wanted` gets the name of each entry, as it stands there, and says whether to read it.
+    `wanted` gets the name of each entry, as stored in the zip, and says whether to read it.
     """
     yield from _Reader(suffix).files_in(archive, wanted, _DEPTH)
 

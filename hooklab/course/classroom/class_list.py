@@ -39,7 +39,7 @@ class ClassList:
     who: dict[str, Who]
 
     def match(self, submissions: Sequence[Submission]) -> list[Submission]:
-        """Return a submission for each student on the list, and those that belong to nobody on it.
+        """Return a submission for each student on the list, and the submissions that match no student.
 
         Numbers are compared where both have one, and whole names otherwise. A name that fits several people fits none.
         """
@@ -61,7 +61,7 @@ class ClassList:
         return fitting[0] if len(fitting) == 1 else None
 
     def with_points(self, graded: Sequence[Graded], lessons: dict[int, Lesson]) -> str:
-        """Return the table to upload: everybody's points are in its column for the grade, or in a new last column."""
+        """Return the table to upload: each student's points are in its grade column, or in a new last column."""
         sums: dict[str, int] = defaultdict(int)
         for one in graded:
             exercises = lessons[one.lesson].exercises if one.lesson in lessons else ()

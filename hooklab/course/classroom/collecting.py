@@ -27,7 +27,7 @@ _READ = (*NOTEBOOK, ".zip")
 # What is handed in by mistake. Other files beside the notebooks may be the teacher's own, such as a list of names.
 _MISTAKEN = (".html", ".pdf", ".py", ".docx", ".rar", ".7z", ".tar", ".gz", ".tgz")
 _IGNORED = {".ipynb_checkpoints", "__pycache__", "__MACOSX", ".git", ".venv", "node_modules"}
-REPORT = ".graded"  # in the folder of a report of ours, which is no submission
+REPORT = ".graded"  # in a folder that holds a report of this program, not a submission
 # What learning platforms write around a student's name: Moodle, Blackboard, Brightspace, Google Classroom, Canvas.
 _PLATFORMS = [
     re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_[a-z]+_?.*", re.S),
@@ -123,16 +123,16 @@ def find_submissions(folder: Path) -> list[Submission]:
         student = students.setdefault(name, Submission(name, who=who))
         student.ways |= {part for part in one.parts if _platforms([part])}
         if is_several and not student.faults:
-            student.faults.append(f"several students are called {who.name}: told apart by the platform's number")
+            student.faults.append(f"several students are called {who.name}: distinguished by the platform's number")
         _add(one, student)
     return _with_lesson_behind(sorted(students.values(), key=lambda one: one.student))
 
 
 def _add(one: _Found, student: Submission) -> None:
     if not one.entry and one.path.is_symlink():
-        student.faults.append(f"{one.parts[-1]} is a link and no file: it was not followed")
+        student.faults.append(f"{one.parts[-1]} is a link, not a file: it was not followed")
     elif not one.entry and not one.is_folder and not one.path.is_file():
-        student.faults.append(f"{one.parts[-1]} is no file: it was left alone")
+        student.faults.append(f"{one.parts[-1]} is not a regular file: it was left alone")
     elif _is_mistaken(one):
         student.faults.append(f"{one.parts[-1]} is not a notebook: ask for the .ipynb")
     elif one.is_read and one.entry:
@@ -236,7 +236,7 @@ def _platforms(parts: Sequence[str]) -> Who | None:
 def _several_of_one_name(owners: Sequence[tuple[_Found, Who]]) -> set[str]:
     """Return the names that one archive, or one folder of it, gives to different numbers.
 
-    Moodle numbers its participants anew for each assignment: different numbers in two archives may be one student.
+    Moodle gives participants new numbers for each assignment: different numbers in two archives may be one student.
     """
     numbers = defaultdict[tuple[object, ...], set[str]](set)
     for one, who in owners:
@@ -284,7 +284,7 @@ def _parts(name: str) -> list[str]:
 
 
 def version_of(path: str) -> tuple[int, ...]:
-    """Return the version that a platform has written into a path, to compare with that of another one."""
+    """Return the version that a platform has written into a path, to compare it with the version in another path."""
     found = [tuple(int(one) for one in match.split("-") if one) for match in _VERSION.findall(path)]
     return max(found, default=())
 

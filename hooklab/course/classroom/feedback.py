@@ -18,7 +18,7 @@ _RESERVED = ("con", "prn", "aux", "nul")  # devices of Windows
 
 
 def feedback(student: str, graded: Sequence[Graded], lessons: dict[int, Lesson]) -> str:
-    """Return a student's page, with all lessons that were graded; what the teacher is told is not on it."""
+    """Return a student's page, with all lessons that were graded; the notes for the teacher are not on it."""
     rows = [
         (
             lessons[one.lesson],

@@ -3,7 +3,7 @@
 `Verdicts` takes the place of nbgrader's `Execute` in the lists of `CONFIG`, which belong in `nbgrader_config.py`: the
 notebook runs in the sandbox, and each check cell gets the outcome as its output. So a student's `def check(*a): pass`,
 a patched hooklab, a changed environment or a line on stderr change nothing; and where hooklab is missing, autograde
-stops with an error instead of giving everybody a 0. `Cells` gives a notebook the graded cells that it has lost.
+stops with an error instead of giving every student a 0. `Cells` gives a notebook the graded cells that it has lost.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Verdicts(_Always):
         Raises RuntimeError, which ends autograde without a score, for a notebook of another version of the course.
         """
         others = {found for cell in nb.cells for found in _VERSION.findall(cell.source)} - {hooklab.__version__}
-        if others:  # else everybody would get points that mean nothing
+        if others:  # or every student would get meaningless points
             made_for, here = ", ".join(sorted(others)), hooklab.__version__
             raise RuntimeError(f"not graded: this is for hooklab {made_for}, and here is hooklab {here}")
         lesson, told = _lesson_of(nb), dict[str, Verdict]()

@@ -27,7 +27,7 @@ from hooklab.course.progress import Progress
 def main(argv: Sequence[str]) -> int:
     """Grade a folder; return the exit status: 0, 1 if there was nothing of a lesson, 2 for a wrong command, 130."""
     options = _parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left behind
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that everything is cleaned up
     try:
         if sys.platform == "win32":
             raise LookupError("this needs Linux or macOS; on Windows use WSL or the container of the README")

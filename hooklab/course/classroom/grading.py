@@ -24,15 +24,15 @@ from hooklab.course.classroom.sandbox import Limits
 from hooklab.course.classroom.verdicts import STOPPED, Interrupted, Verdict, grade_notebook
 
 COPIED = "the same answers, letter for letter"
-_TELLING = 8  # lines that two students do not write alike by chance
-NONE = -1  # in the place of a lesson's number: lesson 0 is one
+_TELLING = 8  # lines: two students do not write so many alike by chance
+NONE = -1  # instead of a lesson's number: 0 is a lesson
 
 
 @dataclass(frozen=True)
 class Graded:
-    """One student's work on one lesson: the verdicts by exercise, and what the teacher is told of the whole.
+    """One student's work on one lesson: the verdicts by exercise, and the teacher's notes on the notebook.
 
-    Without verdicts, nothing of this lesson was handed in that could be read. `lesson` may be NONE.
+    Without verdicts, nothing readable was handed in for this lesson. `lesson` may be NONE.
     """
 
     student: str
@@ -42,7 +42,7 @@ class Graded:
     notes: tuple[str, ...] = ()
 
     def state(self, id: str) -> str:
-        """Return what came of an exercise."""
+        """Return the state of an exercise."""
         return self.verdicts[id].state if id in self.verdicts else "not handed in"
 
 
@@ -66,11 +66,11 @@ def grade_class(
     limits: Limits | None = None,
     tell: Callable[[int], None] = lambda done: None,
 ) -> list[Graded]:
-    """Grade everybody; return the results by student and lesson.
+    """Grade every submission; return the results by student and lesson.
 
     Args:
         submissions: what was handed in.
-        kept: a folder for the verdicts on each notebook, so that an interrupted run goes on where it was.
+        kept: a folder for the verdicts on each notebook, so that an interrupted run continues where it stopped.
         lesson: the one to grade; by default all that were handed in.
         exercises: the ids of those that count; by default all.
         jobs: how many notebooks run at a time.
@@ -215,7 +215,7 @@ def _solved(lesson: Lesson) -> dict[str, Verdict]:
 
 
 def _everybody(found: list[Graded], only: int | None) -> list[Graded]:
-    """Everybody gets a row for each lesson that anybody has handed in."""
+    """Give each student a row for each lesson that any student has handed in."""
     lessons = sorted({one.lesson for one in found if one.lesson != NONE} | ({only} if only is not None else set()))
     there = {(one.student, one.lesson): one for one in found}
     notes = {one.student: one.notes for one in found}

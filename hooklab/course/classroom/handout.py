@@ -1,7 +1,7 @@
 """`python -m hooklab handout OUT`: what a class gets, as the folder OUT and as OUT.zip, and nothing else.
 
-Lessons, the package and its requirements; no solutions, no teacher's pages, no wrong answers. Each file is held against
-every solution before anything is written.
+Lessons, the package and its requirements; no solutions, no teacher's pages, no wrong answers. Each file is compared
+with every solution before anything is written.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def given_files(root: Path, lesson: int | None = None) -> dict[str, bytes]:
-    """Return what a class is given, by path: all of it text."""
+    """Return the files that a class gets, by path: all are text."""
     lessons = ["lessons/*.ipynb"] if lesson is None else ["lessons/00_*.ipynb", f"lessons/{lesson:02d}_*.ipynb"]
     paths = sorted({path for pattern in (*PACKAGE, *lessons) for path in root.glob(pattern) if path.is_file()})
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths} | {"README.md": README.encode()}
@@ -78,8 +78,8 @@ def given_files(root: Path, lesson: int | None = None) -> dict[str, bytes]:
 def given_away(files: dict[str, bytes], drafts: Sequence[Draft]) -> list[str]:
     """Return one line for each file that a class must not have, and for each that holds a solution or a teacher's text.
 
-    A solution of several lines gives itself away in any file; that no single telling line of one stands in a lesson,
-    the builder has made sure of when it compared the lessons with their sources.
+    This finds solutions of several lines, in any file. The builder has already looked for single telling lines in the
+    lessons, when it compared them with their sources.
     """
     solutions = {one.id: solution_lines(one.solution.text) for draft in drafts for one in draft.exercises}
     pages = [one.lesson.teaching.read_text(encoding="utf-8") for one in drafts if one.lesson.teaching.is_file()]

@@ -23,10 +23,10 @@ _HEADING = re.compile(r"^#{1,3} (.+)$", re.M)
 
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise: its id and title, its points, the name of the answer, and where it stands in the lesson.
+    """An exercise: its id and title, its points, the name of the answer, and its place in the lesson.
 
-    `section` is the heading above its card, `cell` the number of the card's cell, `hints` are (symptom, text). One that
-    `waits` is behind the recap, or among the hardest.
+    `section` is the heading above its card, `cell` the number of the card's cell, `hints` are (symptom, text). An
+    exercise `waits` if it comes after the recap or is one of the hardest.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Pages, from the templates in `templates/`: what is a student's is escaped there, and a page needs no other file."""
+"""Pages, from the templates in `templates/`: they escape everything from students, and a page needs no other file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from hooklab.course.classroom.verdicts import STOPPED, Verdict
 
-# Signs tell as much as colours do: a page may be printed in grey, or read by somebody who sees no red and green.
+# Signs say as much as colours: a page may be printed in grey, or its reader may not distinguish red and green.
 MARKS = {
     "correct": "✓",
     "not yet": "✗",

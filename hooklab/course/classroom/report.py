@@ -1,4 +1,4 @@
-"""report.html: for the teacher, what the class has understood and what not, and what to say about it."""
+"""report.html: for the teacher, what the class has and has not understood, and what to say about it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hooklab.course.classroom.verdicts import Verdict, points_of
 
 _MOST_COMMON = 3
 _UNTRIED, _STUCK = {"not attempted", "not handed in"}, {"not yet", "stopped"}
-# What a teacher may want to know, and need not look into.
+# Notes that a teacher may want to read but need not look into.
 _HARMLESS = re.compile(
-    "is older, or untouched|handed in as well|no check has seen|the answer is called|is taken for|told apart by"
+    "is older, or untouched|handed in as well|no check has seen|the answer is called|is taken for|distinguished by"
 )
 
 
@@ -86,7 +86,7 @@ def _row(one: Graded, lesson: Lesson) -> dict[str, Any]:
 
 
 def _to_look_at(graded: Sequence[Graded]) -> list[str]:
-    """All that the teacher is told, one line for each student and place; what several have in common is one line."""
+    """The teacher's notes, one line for each student and place; a note that several students share is one line."""
     lessons = defaultdict[str, list[int]](list)
     lines = defaultdict[tuple[str, str], list[int]](list)
     for one in graded:

@@ -100,15 +100,15 @@ class Run:
         self._clean, self._builtins = Patches(), dict(vars(builtins))
 
     def all_cells(self) -> None:
-        """Run the cells, in their order, as far as there are checks; then check what no call has checked."""
+        """Run the cells in order, up to the last check; then check the answers that no call has checked."""
         last_check = max((cell.number for cell in self.cells if "check(" in cell.text), default=0)
         for cell in self.cells:
             found = [self.states.get(id, "not attempted") for id in self.answers]
             if cell.number > last_check and "not attempted" not in found:
-                break  # what comes now changes no verdict
+                break  # later cells cannot change a verdict
             if cell.number not in self.skipped:
                 self._run(cell)
-        self.send({"cell": 0})  # behind the last one
+        self.send({"cell": 0})  # after the last one
         self._now = Cell(0, "")
         with self._shell.builtin_trap:
             for id, name in self.answers.items():

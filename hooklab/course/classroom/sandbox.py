@@ -91,7 +91,7 @@ def limit_this_process(limits: Limits) -> None:
 
 
 def has_too_many_processes(parent: int, limits: Limits) -> bool:
-    """Return whether a process has started more than the limit, where Linux's /proc tells; no rlimit holds for root."""
+    """Return whether a process has started more than the limit, if Linux's /proc shows it; rlimits do not bind root."""
     found = _children(parent)
     for one in found:
         if len(found) > limits.processes:

@@ -1,7 +1,7 @@
-"""Verdicts: what comes of each exercise of a notebook, which runs in a process of its own.
+"""Verdicts: the result of each exercise of a notebook, which runs in a process of its own.
 
-Where a cell or a check hangs, or ends that process, another one begins: it runs the notebook without this cell, and
-checks what comes behind it.
+If a cell or a check hangs, or ends that process, a new process runs the notebook without this cell and checks the
+exercises after it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hooklab.course.classroom.sandbox import Limits
 
 CHECKED = ("correct", "not yet", "not attempted")
 STOPPED, TAMPERED = "stopped", "tampered"
-# Why a process said no more -> what it did, to student and teacher
+# Why a process stopped sending -> what it did, in words for student and teacher
 ENDINGS = {
     "deadline": "takes too long, whatever is done to stop it",
     "processes": "starts processes without end",
@@ -43,11 +43,11 @@ _UNTIL_IT_BEGINS = 300.0  # seconds: torch may come from a slow disk
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one exercise of one student.
+    """The result of one student's exercise.
 
     `state` is a check's (correct, not yet, not attempted), or "stopped" when the process had to be ended or ended
     itself, or "tampered" when the check could not be trusted any more. `text` is what the check said, `likely` its
-    guess at the misconception, `lines` the student's cell, `notes` what the teacher is told. Where the teacher has
+    guess at the misconception, `lines` the student's cell, `notes` what the teacher reads. Where the teacher has
     decided, `state`, `points` and `remark` are theirs.
     """
 
@@ -115,7 +115,7 @@ class _Heard:
 def grade_notebook(
     lesson: Lesson, cells: Sequence[Cell], salt: str, limits: Limits, interrupted: threading.Event | None = None
 ) -> tuple[dict[str, Verdict], list[str]]:
-    """Run a notebook, and return the verdicts on a lesson's exercises and what the teacher is told of the whole.
+    """Run a notebook; return the verdicts on a lesson's exercises and the teacher's notes on the whole notebook.
 
     Args:
         lesson: whose exercises to check.
@@ -175,7 +175,7 @@ def _with_lines(verdict: Verdict, id: str, lesson: Lesson, cells: Sequence[Cell]
 def _listen(
     job: dict[str, Any], lesson: int, limits: Limits, heard: _Heard, interrupted: threading.Event | None
 ) -> tuple[str, str]:
-    """Run a job; return why its process said no more ("end", "foreign" or one of ENDINGS), and what it said last."""
+    """Run a job; return why its process stopped sending ("end", "foreign" or one of ENDINGS), and what it said last."""
     token = secrets.token_hex(8)
     with tempfile.TemporaryDirectory(prefix="hooklab-grade-", ignore_cleanup_errors=True) as scratch:
         process = _start(lesson, limits, scratch)

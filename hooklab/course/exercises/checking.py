@@ -63,8 +63,8 @@ def attempt(id: str, answer: Any, *, seconds: float | None = 10.0) -> Outcome:
     """Run the check of exercise `id` on an answer and return the outcome, showing nothing.
 
     Raises LookupError for an unknown id. The check runs in the usual state of torch (gradient mode on, float32, no
-    autocast, no global hooks …). Afterwards the state of the process is as it was before; what was unusual, and what
-    the answer changed, stands in the outcome's notes.
+    autocast, no global hooks …). Afterwards the state of the process is as it was before. The outcome's notes
+    list what was unusual and what the answer changed.
     """
     one = find(id)
     trial = Trial(without_cache(answer))
@@ -185,7 +185,7 @@ def _stub_line_left(one: Exercise, trial: Trial) -> Outcome:
 
 
 def _unforeseen(error: BaseException, trial: Trial) -> NotYet:
-    """An exception out of the check's own lines: in a hook of the learner's, or from a result of an unusable kind."""
+    """An exception raised by the check's own lines: in the learner's hook, or by a result of an unusable kind."""
     if learners_line(error) is not None:
         return learners_error(error, trial.name)
     return NotYet(

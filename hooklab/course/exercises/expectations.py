@@ -53,7 +53,7 @@ def expect_unused(handle: Any) -> None:
 
 
 def expect_still_there(handle: Any) -> None:
-    """Raise NotYet if the hook of a handle is gone after a pass, though nobody has removed it."""
+    """Raise NotYet if the hook of a handle is gone after a pass, although it was not removed."""
     if is_used_up(handle):
         raise NotYet(
             "after one pass, your hook is gone",

@@ -6,7 +6,7 @@ _MOST = 500  # characters of one line of an outcome: no check means to write mor
 
 
 class NotYet(Exception):
-    """An answer falls short: what is missing, what was expected, what came, and the likely misconception."""
+    """An answer falls short: what is missing, what was expected, what came instead, and the likely misconception."""
 
     def __init__(
         self,
@@ -41,17 +41,17 @@ class PlannedError(Exception):
 
 
 class PlannedInterrupt(BaseException):
-    """Raised there as well, in the place of a KeyboardInterrupt: `except Exception` does not catch it."""
+    """Raised in the same places, instead of a KeyboardInterrupt: `except Exception` does not catch it."""
 
 
-# Each with its words, and what is likely where an answer cleans up after the first one and not after the second.
+# Each with its name, and the likely reason if an answer cleans up after the first but not after the second.
 PLANNED: tuple[tuple[type[BaseException], str, str | None], ...] = (
     (PlannedError, "an exception", None),
     (PlannedInterrupt, "an interrupt", "`except Exception`: an interrupt (■) is none of these, so use `finally`"),
 )
 
 
-# What may come out of any call and is no error of the learner's: the check itself handles these.
+# Any call may raise these, and they are not the learner's errors: the check itself handles them.
 PASSING = (NotYet, StillTheStub, PlannedError, PlannedInterrupt, TookTooLong, KeyboardInterrupt)
 
 

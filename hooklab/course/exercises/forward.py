@@ -24,12 +24,12 @@ def linear(inputs: int, outputs: int, seed: int, kind: type[nn.Linear] = nn.Line
 
 
 def whole_numbers(seed: int, *shape: int) -> Tensor:
-    """Floats with whole values from 1 to 5, other ones for each seed."""
+    """Floats with whole values from 1 to 5, different for each seed."""
     return torch.randint(1, 6, shape, generator=torch.Generator().manual_seed(100 + seed)).float()
 
 
 def expect_manager(manager: Any, made_by: str) -> Any:
-    """Return what was given, if `with` can open and close it."""
+    """Return `manager` if it is a context manager; raise NotYet if not."""
     if not hasattr(manager, "__enter__") or not hasattr(manager, "__exit__"):
         likely = None
         if inspect.isgenerator(manager):
@@ -38,10 +38,10 @@ def expect_manager(manager: Any, made_by: str) -> Any:
             likely = "the function returns nothing: a `return` is missing, or @contextmanager and a `yield`"
         elif isinstance(manager, dict):
             likely = (
-                "the dictionary itself was returned: under @contextmanager, `yield` it, and clean up behind the yield"
+                "the dictionary itself was returned: under @contextmanager, `yield` it, and clean up after the yield"
             )
         raise NotYet(
-            f"what {made_by}(...) gives cannot stand after `with`",
+            f"what {made_by}(...) returns cannot be used in a `with` statement",
             expected="a context manager",
             got=tensor_text(manager),
             likely=likely,
@@ -50,4 +50,4 @@ def expect_manager(manager: Any, made_by: str) -> Any:
 
 
 def users_own(module: nn.Module, args: Any, output: Any) -> None:
-    """A hook of somebody else's, which must still be there afterwards."""
+    """A hook that is already there, and must still be there afterwards."""

@@ -1,6 +1,6 @@
 """Whose code it was: the learner's line among the frames of a traceback, and what an exception says.
 
-An exception can be as odd as any other answer: its message may be huge, or raise when somebody asks for it.
+An exception can be as odd as any other answer: its message may be huge, or reading it may raise.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def whose(filename: str) -> Literal["learner", "library", "course"]:
     """Return whose code a file holds: the learner's, a library's (hooklab's tools are one), or the course's."""
     if filename.startswith(("<frozen", "<eval_with_key>")):  # Python's own imports, and what torch.fx writes
         return "library"
-    if filename.startswith("<"):  # <stdin>, <string>: typed or made by somebody, most likely the learner
+    if filename.startswith("<"):  # <stdin>, <string>: typed or generated, most likely by the learner
         return "learner"
     path = _normal(filename)
     if path.startswith(_normal(_COURSE) + os.sep):
@@ -67,7 +67,7 @@ def learners_line(error: BaseException) -> str | None:
 
 def raised_by_library(error: BaseException) -> bool:
     """Whether the innermost frame is not the learner's: torch raises NotImplementedError for a missing kernel."""
-    # an operator of torch's is no frame of its own: there the learner's line is the last, and does not say `raise`
+    # torch's operators have no Python frame: then the last line is the learner's, and it does not say `raise`
     last = traceback.extract_tb(error.__traceback__)[-1]
     return whose(last.filename) != "learner" or bool(last.line and "raise" not in last.line)
 

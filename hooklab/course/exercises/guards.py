@@ -1,4 +1,4 @@
-"""Guards: hooks that an answer leaves behind, or takes away from others, and the global ones of an earlier cell.
+"""Guards: hooks that an answer leaves behind or removes from other code, and global hooks left by an earlier cell.
 
 They work by comparing before and after, on private hook tables of torch 2.13; nothing is patched.
 """
@@ -50,7 +50,7 @@ def snapshot_hooks(objects: Sequence[Any]) -> set[tuple[str, int]]:
 
 
 def removed_hooks(objects: Sequence[Any], before: set[tuple[str, int]]) -> list[str]:
-    """Return where a hook of `before` is missing now, but for those on parameters that a module no longer has."""
+    """Return where a hook of `before` is missing now, except on parameters that a module no longer has."""
     modules = [one for one in flat(objects) if isinstance(one, nn.Module)]
     present = {f"parameter {name!r}" for module in modules for name, _ in module.named_parameters()}
     still_there = {key for _, key in snapshot_hooks(objects)}  # a module whose class has changed is another place
@@ -73,11 +73,11 @@ def remove_new_hooks(objects: Sequence[Any], before: set[tuple[str, int]]) -> li
 
 
 def somebody_elses(*args: Any) -> None:
-    """A hook of somebody else's, which an answer must leave where it is."""
+    """A hook that is already there, and that an answer must leave where it is."""
 
 
 def of_the_answer(hooks: Mapping[int, Any] | None) -> list[Any]:
-    """The hooks of a table, without those that a check has put there in somebody else's name."""
+    """The hooks of a table, without `somebody_elses`, which the check registered."""
     return [hook for hook in (hooks or {}).values() if hook is not somebody_elses]
 
 
@@ -183,7 +183,7 @@ def _words(kind: str, is_old: bool = False) -> str:
 
 
 def flat(objects: Sequence[Any]) -> Iterator[Any]:
-    """Yield the objects, and in the place of a list, tuple or dictionary what is in it."""
+    """Yield the objects, but instead of a list, tuple or dictionary its contents."""
     for one in objects:
         if isinstance(one, list | tuple):
             yield from flat(one)

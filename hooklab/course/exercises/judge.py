@@ -1,12 +1,12 @@
 """The one judge of all exercises: it runs a scene with an answer, and compares what it saw with the records.
 
-A scene lets an answer work in a world and yields pairs: what is looked at, in plain words, and its value. A third item,
-if there is one, is the label of the reason that any difference in this pair has. A name that begins with "~" is a clue:
-it tells one reason from another, and is not judged.
+A scene runs an answer in a world and yields pairs: what is observed, in plain words, and its value. A third item,
+if there is one, is the label of the reason for any difference in this pair. A name that begins with "~" is a clue: it
+distinguishes two reasons, and is not judged.
 
-An answer is correct if it gives in every world what the solution gives. If it doesn't, the first pair that differs is
-shown, and the misconception whose program differs in the same way in every world, if there is exactly one. So a reason
-is never a guess. Exceptions, hooks left behind, changed arguments and modes are part of what is seen.
+An answer is correct if it gives the same values as the solution in every world. If not, the learner sees the first pair
+that differs and, if exactly one misconception's program differs in the same way in every world, that misconception. So
+a reason is never a guess. Exceptions, hooks left behind, changed arguments and modes are observed as well.
 """
 
 from __future__ import annotations

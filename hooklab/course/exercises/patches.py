@@ -1,7 +1,7 @@
-"""Functions of torch, hooklab or Python itself that an answer replaces: noticed, named, and put back.
+"""Functions of torch, hooklab or Python itself that an answer replaces: detected, named, and put back.
 
-Everybody in the process uses them, the check too. What is compared is the identity of what stands in the tables of
-modules and classes, so nothing is wrapped and a replacement that was undone in time is none.
+The whole process uses them, the check included. Only the identities of the entries in the tables of modules and
+classes are compared. So nothing is wrapped, and a replacement that was undone in time does not count.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Patches:
 
     def _is_torchs_own(self, name: str, new: Any) -> bool:
         """Torch and a kernel replace a few things themselves, such as an optimizer's `step` and `input`."""
-        if name in ("Storage", "input"):  # a new default dtype or cell brings another one
+        if name in ("Storage", "input"):  # replaced for each new default dtype or cell
             return True
         if name.startswith(("__resume_at_", "__compiled_fn_")):  # the compiler's, gone after torch.compiler.reset()
             return True

@@ -1,6 +1,6 @@
-"""predict and reveal: a guess before the code runs, and what came out held against it.
+"""predict and reveal: a guess before the code runs, then compared with what came out.
 
-A lesson's predictions stand in `hooklab/course/lessonNN/predictions.py`, each whole, with its choices and reasons:
+A lesson's predictions are in `hooklab/course/lessonNN/predictions.py`, each with its choices and reasons:
 
     two = prediction("1.a", "What is `1 + 1`?", Choice("2", lambda came: came == 2, "why…"), Choice("11", …))
     runs = number("1.b", "How often does the hook run?", {3: "why…", 1: "the picture behind 1"}, otherwise="…")
@@ -32,7 +32,7 @@ _CHANGED = (
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice: its text, whether what came out is this one, and the reason.
+    """A choice: its text, whether it matches what came out, and the reason.
 
     For the right choice `why` says why this is what happens; for a wrong one, "You may have thought …; but …".
     """
@@ -51,7 +51,7 @@ class ByChoice:
     choices: tuple[Choice, ...]
 
     def right(self, came: Any) -> int:
-        """Return the guess that is right; ValueError when what came out fits no choice, or several."""
+        """Return the right guess. Raises ValueError if what came out fits no choice, or several."""
         (fitting,) = [index for index, choice in enumerate(self.choices) if choice.fits(came)]
         return fitting
 
@@ -78,7 +78,7 @@ class ByNumber:
     otherwise: str
 
     def right(self, came: Any) -> float:
-        """Return the guess that is right; ValueError when there is no reason for the number that came out."""
+        """Return the right guess. Raises ValueError if `reasons` lacks the number that came out."""
         (found,) = [number for number in self.reasons if same_number(number, float(came))]
         return found
 
@@ -130,8 +130,8 @@ def number(id: str, question: str, reasons: Mapping[float, str], *, otherwise: s
     Args:
         id: lesson number, dot, letter: "1.b".
         question: what is asked.
-        reasons: number -> why this is what happens or, for a wrong one, the picture of the machine that leads to it.
-        otherwise: the picture behind every other number.
+        reasons: number -> why this is what happens or, for a wrong one, the belief that leads to it.
+        otherwise: the reason for every other number.
     """
     return ByNumber(_well_formed(id), question, reasons, otherwise)
 
@@ -160,7 +160,7 @@ def predict(id: str) -> None:
 
 
 def reveal(id: str, came: Any) -> None:
-    """Say whether the guess was right, and why; without a guess say so and go on.
+    """Say whether the guess was right, and why; without a guess, say so and continue.
 
     Args:
         id: the prediction's id, as given to `predict`.
@@ -178,7 +178,7 @@ def reveal(id: str, came: Any) -> None:
 
 
 def held_against(one: Prediction, came: Any) -> Outcome:
-    """Return what `reveal` shows; a guess that was told stays as it is."""
+    """Return what `reveal` shows; a guess that was revealed stays as it is."""
     right = right_of(one, came)
     if right is None:
         return Outcome(one.id, "not scored", f"the result is now {reprlib.repr(came)}, and {_CHANGED}")
@@ -204,7 +204,7 @@ def right_of(one: Prediction, came: Any) -> float | None:
 
 
 def record(id: str, value: float) -> None:
-    """Keep a guess; one that was told stays as it is."""
+    """Keep a guess; one that was revealed stays as it is."""
     if id not in guesses or guesses[id].right is None:
         guesses[id] = Guess(value)
 
@@ -251,7 +251,7 @@ def heading(one: Prediction) -> str:
 
 
 def same_number(one: float, other: float) -> bool:
-    """Whether two numbers are the same but for the last digits of a float."""
+    """Whether two numbers are the same, except for the last digits of a float."""
     return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
 
 

@@ -1,4 +1,4 @@
-"""`yours_or`: a page goes on with the reader's own code, or with a ready one while the exercise is open."""
+"""`yours_or`: the page continues with the reader's own code, or with a ready function until the exercise is solved."""
 
 from __future__ import annotations
 

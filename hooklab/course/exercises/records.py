@@ -1,7 +1,7 @@
 """What answers did, as plain data that can be stored: how it is written, compared, and read back.
 
-A record is made of JSON's own kinds. Numbers keep six digits and are compared with a tolerance, so a record made on
-one processor holds on another one. Lists and tuples are the same, and so are 3 and 3.0, numpy's numbers and Python's.
+A record consists of JSON types. Numbers keep six digits and are compared with a tolerance, so a record made on one
+processor holds on any other. Lists and tuples count as equal, and so do 3 and 3.0, numpy's numbers and Python's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PLAIN = (bool, int, float, str)
 
 
 class Claim(NamedTuple):
-    """What must hold where a result itself cannot be stored, such as an accuracy after a training.
+    """What must hold if the result itself cannot be stored, such as an accuracy after training.
 
     Only `holds` is recorded and compared; `expected` and `got` are what the learner reads.
     """
@@ -39,7 +39,7 @@ class Claim(NamedTuple):
 
 
 def plain(value: Any) -> Any:
-    """Return a value of an answer as plain data; of an object that is none of the known kinds, its type's name.
+    """Return a value of an answer as plain data; for an object of an unknown kind, its type's name.
 
     Example:
         >>> plain((1, torch.tensor([1.0, 2.0])))

@@ -1,4 +1,4 @@
-"""How a model is run while an answer has it: how often, and whether through `model(...)` or its `forward` alone."""
+"""How an answer runs a model: how often, and whether through `model(...)` or its `forward` alone."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Runs:
             raise NotYet(
                 "your code called `model.forward(…)`",
                 expected="`model(…)`",
-                likely="forward alone: the hooks that somebody put on the model do not run",
+                likely="`forward` alone does not run the hooks on the model",
             )
 
 
 @contextmanager
 def runs_counted(model: nn.Module) -> Iterator[Runs]:
-    """Count, in the block, how the model is run, and its copies: it is of a subclass meanwhile."""
+    """Count the runs of the model and its copies. During the block, the model's class is a subclass of its own."""
     runs, kind = Runs(), type(model)
 
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:

@@ -20,7 +20,7 @@ class Setting(NamedTuple):
     write: Callable[[Any], Any]
     usual: Any = ANY  # the value that a check runs with; ANY: whatever it is
     way_back: str = ""  # how a learner gets it back for good
-    words: Callable[[Any], str] | None = None  # how a value is told; None: not at all
+    words: Callable[[Any], str] | None = None  # how a value is reported; None: not at all
 
     def told(self, value: Any) -> str:
         return "" if self.words is None else f" {self.words(value)}"
@@ -41,7 +41,7 @@ INNER_MODES: list[tuple[Callable[[], bool], Callable[[bool], Any]]] = [
 
 
 def _inner_mode(number: int, name: str, way_back: str = "") -> Setting:
-    """A mode that inference mode switches off; it counts as on there, so that only inference mode is told."""
+    """A mode that inference mode switches off; it counts as on there, so that only inference mode is reported."""
     read, write = INNER_MODES[number]
     return Setting(name, lambda: read() or torch.is_inference_mode_enabled(), write, True, way_back, _on)
 
@@ -100,9 +100,9 @@ def _set_autocast_dtypes(dtypes: list[torch.dtype]) -> None:
 
 
 class _WarningFilters:
-    """The warning filters, and who shows a warning.
+    """The warning filters, and the functions that show a warning.
 
-    Libraries add filters for their own categories or modules when they are imported: these stay, and are no change.
+    Libraries add filters for their own categories or modules when they are imported: these stay, and do not count.
     """
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ def _is_general(one: Any) -> bool:
 
 
 class _Seed:
-    """What the random numbers of torch began with: drawing goes on from there, and is no change."""
+    """The seed of torch's random numbers. Drawing more of them does not count as a change."""
 
     def __init__(self) -> None:
         self.seed, self.state = torch.initial_seed(), torch.get_rng_state()
@@ -144,7 +144,7 @@ _COMPILES = ("default", False, None, False)
 
 
 def _stance() -> tuple[Any, ...]:
-    """What torch.compile is told to do, and whether it is switched off; asked without importing the compiler."""
+    """The stance of torch.compile, and whether it is switched off; read without importing the compiler."""
     if (compiler := sys.modules.get("torch._dynamo.eval_frame")) is None:
         return _COMPILES
     now = compiler._stance

@@ -19,7 +19,7 @@ from hooklab.course.exercises.settings import ANY, INNER_MODES, SETTINGS
 
 @contextmanager
 def usual_state(notes: list[str]) -> Iterator[None]:
-    """Run the block in the usual state, and put everything back as it was; what was unusual is noted.
+    """Run the block in the usual state, and restore everything afterwards; unusual settings are noted.
 
     Random states come back without a note: drawing random numbers is nothing to mention.
     """

@@ -1,10 +1,10 @@
-"""An answer that runs for ever is stopped, with the line where it was.
+"""Stops an answer that never ends, and reports the line that it had reached.
 
-A thread watches the clock. When the time is over it sends the main thread the signal that Ctrl-C sends, which also
-wakes it from a sleep, and the handler of that signal raises TookTooLong in the learner's own line. The clock stands
+A thread watches the clock. When time is up, it sends the main thread the signal that Ctrl-C sends, which also
+wakes it from a sleep, and the handler of that signal raises TookTooLong in the learner's own line. The clock stops
 while a library is imported: the first use of torch's compiler takes many seconds, whatever the answer. A real Ctrl-C
-goes on to the handler that was there before. What no signal can reach is a long call of C code, such as a product of
-huge matrices or one that waits in a library: it ends when it ends.
+goes on to the handler that was there before. No signal can interrupt a long call of C code, such as a product of
+huge matrices or a wait inside a library.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _is_over(seconds: float, wall: float, cpu: float) -> bool:
 
 
 def _is_importing() -> bool:
-    """Whether the main thread imports a module of a library's. An import of the learner's own code does not count."""
+    """Whether the main thread is importing a library module. Importing the learner's own code does not count."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None:
         if whose(frame.f_code.co_filename) != "library" and not frame.f_code.co_filename.startswith("<"):

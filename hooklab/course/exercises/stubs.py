@@ -10,7 +10,7 @@ from typing import Any
 
 
 def without_cache(answer: Any) -> Any:
-    """Return the function under `functools.cache` or `lru_cache`, which a check calls anew each time."""
+    """Return the function under `functools.cache` or `lru_cache`, which a check calls afresh each time."""
     while type(answer) is functools._lru_cache_wrapper:
         answer = answer.__wrapped__
     return answer
@@ -20,7 +20,7 @@ def is_stub(answer: Any) -> bool:
     """Whether a function, or a method of a class, still consists of the stub's line alone."""
     try:
         answer = answer.func if isinstance(answer, functools.partial) else answer
-        if inspect.isclass(answer):  # a method may well be empty: only the stub's own line tells
+        if inspect.isclass(answer):  # a method may be empty: only the stub's own line counts
             definitions = [node for value in vars(answer).values() for node in _definitions(value)]
             return any(_raises_not_implemented(_without_docstring(node.body)) for node in definitions)
         definitions = _definitions(answer)

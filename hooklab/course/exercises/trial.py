@@ -1,8 +1,8 @@
 """Trial: one run of a learner's answer, and the words a check has for what it found.
 
 `trial.call(...)` runs the answer and survives whatever it does. Hooks that the answer leaves on its arguments are
-removed and noted; so are arguments that it changed in place, tensors that ask for a gradient as they did not before,
-modules that it left in another mode or with another `forward`, and hooks of somebody else's that it removed.
+removed and noted. It also notes arguments that changed in place, tensors whose `requires_grad` changed, modules left
+in a different mode or with a different `forward`, and hooks removed that were there before.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Trial:
         """Call the answer with these arguments and return what it returns.
 
         Raises NotYet when the answer cannot be called like that or raises. Hooks found on the arguments afterwards
-        are a fault unless `may_hook` (hooks on every module of the process always are); a tensor argument with other
-        values than before is one unless `may_change`, and so is a list or dictionary with other entries. Somebody
-        else's hooks are on the arguments meanwhile, and have to stay.
+        are a fault unless `may_hook` (hooks on every module of the process always are). So is a tensor argument whose
+        values changed, or a list or dictionary whose entries did, unless `may_change`. During the call the arguments
+        also have hooks that the check registered, and these must stay.
         """
         given = (*args, *kwargs.values())
         with somebody_elses_hooks(given), self.watch(*given, may_change=may_change, may_hook=may_hook):
@@ -131,7 +131,7 @@ class Trial:
     ) -> Iterator[None]:
         """Watch tensors and modules while a learner's code runs; new hooks are removed and noted at the end.
 
-        With `by_handle`, hooks may be there meanwhile, and the handle that the code has returned should remove them.
+        With `by_handle`, the code may register hooks, and the handle that it returns should remove them.
         """
         entries = [] if may_change else [(one, copy(one)) for one in objects if type(one) in (list, dict)]
         objects = tuple(flat(objects))  # what has been taken out of a list is watched as well
@@ -272,13 +272,13 @@ def _modes(objects: Sequence[Any]) -> list[tuple[str, nn.Module, bool]]:
 
 
 def _each_once(objects: Sequence[Any]) -> list[tuple[str, nn.Module]]:
-    """Return (name, module) of every module among the objects; of one that stands beside its model, the name in it."""
+    """Return (name, module) of every module among the objects; if its model is among them, with its name there."""
     names = {module: name for name, module, _ in reversed(_modes(objects))}
     return [(name, module) for module, name in names.items()]
 
 
 def _put_back_modes(modes: list[tuple[str, nn.Module, bool]]) -> list[tuple[str, bool]]:
-    """Put back the mode of each module; return (name, old mode) of the first that had another one, if any."""
+    """Put back the mode of each module; return (name, old mode) of the first whose mode had changed, if any."""
     changed = [(name, module, mode) for name, module, mode in modes if module.training != mode]
     for _, module, mode in changed:
         module.training = mode
@@ -291,7 +291,7 @@ def _attributes(objects: Sequence[Any]) -> list[tuple[str, nn.Module, set[str]]]
 
 
 def _take_new_attributes(attributes: list[tuple[str, nn.Module, set[str]]]) -> list[tuple[str, str]]:
-    """Take off the modules what was put on them since, but for names of torch's own; return (module's name, name)."""
+    """Remove the attributes that the modules gained since, except torch's own; return (module's name, name)."""
     found = []
     for name, module, before in attributes:
         for key in [key for key in vars(module) if key not in before and not key.startswith("_")]:
@@ -306,7 +306,7 @@ def _forwards(objects: Sequence[Any]) -> list[tuple[str, nn.Module, Any]]:
 
 
 def _put_back_forwards(forwards: list[tuple[str, nn.Module, Any]]) -> list[str]:
-    """Put back each module's `forward`; return the names of those that had another one."""
+    """Put back each module's `forward`; return the names of those that had a different one."""
     changed = [one for one in forwards if "forward" in vars(one[1]) and one[1].forward != one[2]]
     for _, module, old in changed:
         vars(module).pop("forward", None)

@@ -36,9 +36,9 @@ def tensor_text(value: Any, digits: int = 4) -> str:
 
 
 def apart(wanted: Any, got: Any) -> dict[str, str]:
-    """Return the texts of NotYet's `expected` and `got`; of large tensors, of a row in which they differ.
+    """Return the texts of NotYet's `expected` and `got`; for large tensors, of a row in which they differ.
 
-    Two values of different types that look alike are told with their types.
+    Two values of different types that look alike are shown with their types.
 
     Example:
         >>> apart(torch.zeros(3, 5), torch.arange(15.0).view(3, 5))
@@ -92,7 +92,7 @@ def _rounded(value: Any, digits: int) -> str:
 
 
 def expect_tensor(value: Any, what: str, shape: Sequence[int] | None = None) -> torch.Tensor:
-    """Return `value` if it is a tensor (of this shape), else raise NotYet that says what came instead."""
+    """Return `value` if it is a tensor (of this shape), else raise NotYet, which says what it is instead."""
     wanted = "a tensor" if shape is None else f"a tensor of shape {tuple(shape)}"
     if value is None:
         raise NotYet(
@@ -106,7 +106,7 @@ def expect_tensor(value: Any, what: str, shape: Sequence[int] | None = None) -> 
 
 
 def same(a: Any, b: torch.Tensor, tolerance: float = 1e-5) -> bool:
-    """Whether `a` is a tensor with the shape and, within the tolerance, the values of `b`; NaN is no value."""
+    """Whether `a` is a tensor with the shape and, within the tolerance, the values of `b`; NaN never matches."""
     if not isinstance(a, torch.Tensor) or a.shape != b.shape or a.device != b.device or a.layout != b.layout:
         return False
     return torch.allclose(a.detach().to(b.dtype), b.detach(), rtol=tolerance, atol=tolerance)

@@ -24,8 +24,8 @@ def run_all(
     ``job`` and its arguments must be picklable when there is more than one process. The first failing job's
     exception is raised, and jobs that have not started are dropped.
 
-    With a ``journal``, a file, each result is noted there as soon as it is known, and what is noted there already is
-    not computed again: work that was interrupted goes on where it stopped. Arguments and results must then be JSON.
+    With a ``journal``, a file, each result is saved there as soon as it is known, and saved results are not
+    computed again: interrupted work continues where it stopped. Arguments and results must then be JSON.
     """
     stream = stream or sys.stderr
     known = _read_journal(journal)

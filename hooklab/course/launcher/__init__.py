@@ -1,8 +1,8 @@
-"""The launcher behind ``python -m hooklab``: from a bare Python to JupyterLab, with the standard library alone.
+"""The launcher behind ``python -m hooklab``: from a bare Python to JupyterLab, with only the standard library.
 
 Read ``lab`` from here downwards: :func:`main` asks ``environment`` for a Python that has the packages, which makes and
-fills ``.venv`` when there is none; ``copying`` makes the learner's copy of the lessons; then :func:`hand_over` puts
-JupyterLab in this process's place.
+fills ``.venv`` if it is missing; ``copying`` makes the learner's copy of the lessons; then :func:`hand_over` replaces
+this process with JupyterLab.
 """
 
 import os

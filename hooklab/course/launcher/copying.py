@@ -1,8 +1,8 @@
 """The learner's own copy of the lessons: made from lessons/, brought up to date, and never written over.
 
 A notebook is compared by its cells: opening one in JupyterLab and saving it writes the kernel's version beside them,
-which is nobody's work. EDITIONS says from which cells each file was copied. Every file is written whole or not at all,
-and EDITIONS after the file it is about: an interrupted copy goes on at the next start.
+which does not count as a change. EDITIONS records from which cells each file was copied. Every file is written whole or
+not at all, and EDITIONS after the file that it records: an interrupted copy continues at the next start.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""``python -m hooklab doctor``: is all that the course needs there, and does it work? It installs and mends nothing."""
+"""``python -m hooklab doctor``: is everything the course needs there and working? It installs and repairs nothing."""
 
 import sys
 from functools import partial
@@ -54,7 +54,7 @@ def works(code: str) -> str:
     from jupyter_client.manager import run_kernel
 
     client: Any  # a BlockingKernelClient, which jupyter_client's types do not say
-    # an empty folder: a kernel imports what lies where it starts, be it somebody's enum.py
+    # an empty folder: a kernel imports files from the folder where it starts, even an enum.py
     with TemporaryDirectory() as empty, run_kernel(kernel_name="python3", cwd=empty, stderr=DEVNULL) as client:
         reply = client.execute(code, reply=True, timeout=120)["content"]
     assert reply["status"] == "ok", f"the kernel starts, but: {reply['ename']}: {reply['evalue']}"

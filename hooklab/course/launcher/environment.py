@@ -1,8 +1,8 @@
 """The Python that runs a command: the one at hand if it has the packages, else that of ``.venv``, made when needed.
 
-Who works on ``.venv`` holds a lock, and while it is made or an installer is at work, a file in there says so: if the
-file is there and the lock is free, somebody was interrupted. What fills it is uv, which takes a fifth of the time, or
-pip where uv cannot.
+A process that works on ``.venv`` holds a lock, and while it is made or an installer runs, a file in it says so: if the
+file is there and the lock is free, a run was interrupted. uv fills ``.venv``, in a fifth of pip's time, or pip if uv
+cannot.
 """
 
 import ast
@@ -35,7 +35,7 @@ def find_python(requirements: Path, install: bool = True) -> Path:
     """The running Python if it has what this file lists; else that of the ``.venv`` beside the file.
 
     With ``install``, that ``.venv`` is made and filled if need be. If it cannot be, LauncherError says why, and what to
-    do. Without, it may have less than what is listed, and where there is none, the running Python takes its place.
+    do. Without it, ``.venv`` may lack some packages, and if it is missing, this returns the running Python.
     """
     venv = Venv(requirements)
     if has_all(requirements):
@@ -81,7 +81,7 @@ class Venv:
         self.record = self.folder / f"hooklab-{requirements.name}"  # what was installed, and for which Python
 
     def is_whole(self) -> bool:
-        """Whether there is a Python in it, and nobody at work or interrupted."""
+        """Whether it holds a Python, and no run is at work on it or was interrupted."""
         return self.python.exists() and not self.unfinished.exists()
 
     def is_filled(self) -> bool:
@@ -106,7 +106,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the lock, or say that somebody has it. On a disk without locks, it is better to go on than to refuse."""
+    """Take the lock; return False if another process holds it. On a disk without locks, go on rather than refuse."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -122,7 +122,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def make(venv: Venv) -> None:
-    """Make an environment with nothing in it, not even pip; first take away what an interruption has left."""
+    """Make an environment with nothing in it, not even pip; first remove what an interrupted run left."""
     python = "{}.{}".format(*sys.version_info)
     try:
         import ensurepip  # noqa: F401
@@ -139,7 +139,7 @@ def make(venv: Venv) -> None:
                 "make it as before if you want it so, and start again"
             )
         say("the last run was interrupted; making .venv anew")
-        with TemporaryDirectory(dir=venv.cache) as doomed:  # away in one step: half of it never stands there
+        with TemporaryDirectory(dir=venv.cache) as doomed:  # moved away in one step: never half deleted
             venv.folder.rename(Path(doomed) / "venv")
     say(f"making .venv with Python {python}")
     venv.folder.mkdir()
@@ -172,7 +172,7 @@ def fill(venv: Venv) -> None:
 def uv_options(listed: str) -> list[str]:
     """What ``pip config list`` says about where packages come from, as options of uv, which does not read it itself.
 
-    Where nobody has said anything, uv knows where PyTorch's builds are; on Linux, the one for the CPU saves gigabytes.
+    By default, uv knows where PyTorch's builds are; on Linux, the one for the CPU saves gigabytes.
     """
     said: dict[str, str] = {}
     for section in ("global.", "install.", ":env:."):  # the later ones win

@@ -26,29 +26,29 @@ class LauncherError(Exception):
 
 
 def say(line: str) -> None:
-    """Print a line about what goes on; to stderr, because stdout belongs to the program that is started."""
+    """Print a status line to stderr, because stdout belongs to the program that is started."""
     print(f"hooklab: {line}", file=sys.stderr, flush=True)
 
 
 def variables(root: Path, python: Path) -> dict[str, str]:
     """The environment variables for a program of the course that ``python`` runs.
 
-    ``import hooklab`` takes this copy's, whatever is installed; ``!pip`` in a notebook means this Python's. What the
-    user has put somewhere else stays there.
+    ``import hooklab`` imports this copy, whatever is installed; ``!pip`` in a notebook runs this Python's pip. Folders
+    that the user has set stay as they are.
     """
     answer_news_question(root / ".cache" / FOLDERS["JUPYTER_CONFIG_DIR"])
     changed = {variable: str(root / ".cache" / folder) for variable, folder in FOLDERS.items()} | os.environ
     for variable, first in {"PYTHONPATH": root, "PATH": python.parent}.items():
         changed[variable] = os.pathsep.join(filter(None, [str(first), changed.get(variable)]))
     keep_bytecode(root, changed)
-    changed.pop("VIRTUAL_ENV", None)  # another one than this Python's, which IPython would mix in
+    changed.pop("VIRTUAL_ENV", None)  # IPython would mix a different environment in
     return changed
 
 
 def keep_bytecode(root: Path, environment: MutableMapping[str, str]) -> None:
-    """Keep compiled modules in the course's folder, where the user wants no such files beside the sources.
+    """Keep compiled modules in the course's folder if the user wants no such files beside the sources.
 
-    Without any, each process compiles torch and all else anew: its imports take twice to three times as long.
+    Without any, each process compiles torch and everything else again: imports take two to three times as long.
     """
     if environment.pop("PYTHONDONTWRITEBYTECODE", ""):
         environment.setdefault("PYTHONPYCACHEPREFIX", str(root / ".cache" / "bytecode"))

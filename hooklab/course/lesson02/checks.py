@@ -278,7 +278,7 @@ def a_hook_with_a_memory(trial: Trial, world: tuple[Tensor, type[BaseException]]
         yield "log.norms after one more pass, without a block", log.norms, "not-removed"
         before = list(log.norms)
         error_comes_out(trial, Block(log, y, gradients[-1:]))
-        now = list(log.norms)  # a block may go on with the list, or begin a new one
+        now = list(log.norms)  # a block may continue the list or begin a new one
         added = now[len(before) :] if now[: len(before)] == before else now
         yield "the norms that a second block on the same object adds", added
         yield "the norms of another object, which has seen no gradient", other.norms, "class-attribute"
@@ -295,7 +295,7 @@ def a_hook_with_a_memory(trial: Trial, world: tuple[Tensor, type[BaseException]]
 
 
 class Block:
-    """Lines of a caller's: a `with` block in which gradients are sent to y, and which may raise an exception."""
+    """A caller's code: a `with` block in which gradients are sent to y, and which may raise an exception."""
 
     def __init__(self, log: Any, y: Tensor, gradients: Tensor, error: type[BaseException] | None = None):
         self.log, self.y, self.gradients, self.error = log, y, gradients, error

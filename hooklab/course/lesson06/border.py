@@ -45,7 +45,7 @@ def cross(values: Sequence[Any], then: Then, node: type[Crossing] = Crossing) ->
             gradient, or None if the value is not a tensor. If it returns something, that replaces the gradients.
         node: the kind of node.
 
-    Under no_grad, or if no tensor requires grad, there is no node, and `then` is never called.
+    Under no_grad, or if no tensor requires grad, no node is created, and `then` is never called.
 
     Example:
         >>> x = torch.tensor([2.0], requires_grad=True)

@@ -322,7 +322,7 @@ class BadValue(PlannedError, ValueError):
 
 
 class Fallback(Part):
-    """Tries one part; when that raises, another one does the work."""
+    """Tries one part; if that raises ValueError, it calls a second part instead."""
 
 
 class Recursive(Part):

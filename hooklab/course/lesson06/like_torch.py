@@ -1,4 +1,4 @@
-"""beside_torchs_logs: programs of hooks run with a class of the reader's and with nn.Module, compared line by line."""
+"""beside_torchs_logs: hook programs run with the reader's class and with nn.Module, compared line by line."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _line(log: list[str], place: int) -> str:
 
 
 def _own_error(ran: Ran, place: int) -> Exception | None:
-    """Return the error behind a line of a log that is none of the program's own."""
+    """Return the error for a log line that is not the program's own."""
     if not _line(ran.log, place).endswith(NOT_THEIRS):
         return None
     return ran.errors[sum(line.endswith(NOT_THEIRS) for line in ran.log[:place])]

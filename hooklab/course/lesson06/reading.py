@@ -56,7 +56,7 @@ def excerpt(part: Part) -> str:
 
 
 def first_line(part: Part, lines: list[str]) -> int:
-    """Return the number of a part's first line: behind those of the parts before it."""
+    """Return the number of a part's first line, after the lines of all earlier parts."""
     start = 0
     for one in PARTS[: PARTS.index(part) + 1]:
         start = next(number for number in range(start, len(lines)) if one.first in lines[number])

@@ -147,7 +147,7 @@ class _Run:
 
 
 class _NoHandle:
-    """What stands for the handle of a hook that nobody has registered yet."""
+    """A placeholder for the handle of a hook that is not registered yet."""
 
     def remove(self) -> None:
         pass
@@ -220,7 +220,7 @@ def _module_class(base: type) -> Any:
             self.__dict__["forward"] = self.own_forward
 
         def forward(self, *args: Any, **kwargs: Any) -> Any:
-            self.run.log.append("forward of the class, and m.forward is another one")
+            self.run.log.append("the class's own forward, though m.forward was replaced")
             return self.own_forward(*args, **kwargs)
 
         def own_forward(self, *args: Any, **kwargs: Any) -> Any:

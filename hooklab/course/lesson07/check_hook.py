@@ -19,7 +19,7 @@ from hooklab.course.lesson07.shared import Seen, after_an_error, has_other_partn
 
 
 class _Net(nn.Module):
-    """stage → head. It notes what the stage put out before any hook, and what the head got."""
+    """stage → head. It notes the stage's output before any hook, and the head's input."""
 
     def __init__(self, seed: int):
         super().__init__()
@@ -69,7 +69,7 @@ def a_hook_that_mixes(trial: Trial, world: tuple[float, int, torch.dtype, type[B
         block = _Block(manager, net, x)
         trial.run(block)
         yield "~your hooks on the layer during the block", block.hooks
-        replaced = Claim(not block.is_patched, "the layer's own", "another one")
+        replaced = Claim(not block.is_patched, "the layer's own", "replaced")
         yield "`forward` of the layer during the block", replaced, "patched"
         yield "the number of times that the layer runs in one pass", block.runs, "run-again"
         yield "the layer's own output, after your hook", Claim(block.is_kept, "as it was", "changed"), "in-place"
@@ -85,7 +85,7 @@ def a_hook_that_mixes(trial: Trial, world: tuple[float, int, torch.dtype, type[B
         yield "what the next layer receives in the block, in evaluation mode", in_evaluation
         net(x)
         yield "what the next layer receives after the block", net.received, "hook-left"
-        replaced = Claim("forward" not in vars(net.stage), "the layer's own", "another one")
+        replaced = Claim("forward" not in vars(net.stage), "the layer's own", "replaced")
         yield "`forward` of the layer after the block", replaced, "patched"
         with trial.answer(net.stage, lam, partners(rows)), trial.answer(other.stage, 0.5, partners(rows)):
             net(x), other(x)
@@ -95,7 +95,7 @@ def a_hook_that_mixes(trial: Trial, world: tuple[float, int, torch.dtype, type[B
 
 
 class _Block:
-    """Lines of a caller's: a `with` block with three passes, the last one in evaluation mode."""
+    """A caller's code: a `with` block with three passes, the last one in evaluation mode."""
 
     def __init__(self, manager: Any, net: _Net, x: Tensor):
         self.manager, self.net, self.x = manager, net, x

@@ -1,6 +1,6 @@
 """Exercises of lesson 7: mixing samples, targets and losses, and the hook that does it inside a network.
 
-The longer ones stand in modules of their own: `check_hook` (7.3), `check_draws` (7.4) and `check_step` (7.5).
+The longer ones are in modules of their own: `check_hook` (7.3), `check_draws` (7.4) and `check_step` (7.5).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from hooklab.course.lesson07.shapes import shapes
 from hooklab.mixup import ManifoldMixup
 
 PLACES = ("input", "block1", "block2", "hidden")  # the places 0, 1, 2, 3 of a set
-POOL = 1000  # examples to train and validate on; the test examples are others, and always the same
+POOL = 1000  # examples to train and validate on; the test examples are separate, and always the same
 BATCH_SIZE, LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 50, 0.05, 0.9, 1e-4
 
 
@@ -61,7 +61,7 @@ class SmallCNN(nn.Module):
 
 @dataclass(frozen=True)
 class Split:
-    """What is trained on, and what is judged on: x of shape (n, 1, side, side), y of shape (n,), int64."""
+    """The examples to train on, and those to judge on: x of shape (n, 1, side, side), y of shape (n,), int64."""
 
     x_train: Tensor
     y_train: Tensor
@@ -72,8 +72,8 @@ class Split:
 def split(seed: int, scenario: str, judged_on: str) -> Split:
     """The examples of one seed: a random part of the pool to train on, and the examples to judge on.
 
-    ``judged_on``: "validation", the rest of the pool, with as large a share of wrong labels as the training part, since
-    whoever has wrong labels has them there too; or "test", the test examples, whose labels are right.
+    ``judged_on``: "validation", the rest of the pool, with the same share of wrong labels as the training part, since
+    in practice both would have them; or "test", the test examples, whose labels are right.
     """
     chosen, g = SCENARIOS[scenario], _generator(seed, "split")
     (x, y), test = _data(chosen.data)

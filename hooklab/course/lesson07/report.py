@@ -42,7 +42,7 @@ STEPS = (75, 100, 150, 200, 300, 600)
 CHOOSING_SEEDS, COMPARING_SEEDS = tuple(range(2000, 2004)), tuple(range(100, 120))
 COMPARISONS = (("input mixup", "no mixup"), ("manifold mixup", "no mixup"), ("manifold mixup", "input mixup"))
 METRICS = ("error", "nll")
-# By how many points of error another CPU's rounding may move a single run; what was seen is in `experiment.run`.
+# How many points of error another CPU's rounding may move a single run; `experiment.run` has the measured values.
 ROUNDING = dict(zip(SCENARIOS, (2.0, 2.0, 6.0), strict=True))
 LEVEL = 0.05
 NOTES = [
@@ -140,7 +140,7 @@ def verdict(results: Mapping[str, Any], scenario: str, arm: str, against: str, m
 
 
 def alike(again: Sequence[Row], stored: Sequence[Row]) -> list[bool]:
-    """For each run that is among the stored ones too: do the two errors differ by no more than rounding explains?"""
+    """For each run that is also stored: do the two errors differ by no more than rounding explains?"""
     key = itemgetter("seed", "scenario", "alpha", "steps")
     errors = {(key(row), tuple(row["places"])): row["error"] for row in stored}
     both = [(row, errors.get((key(row), tuple(row["places"])))) for row in again]

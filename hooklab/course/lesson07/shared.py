@@ -15,13 +15,13 @@ from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same
 
-# Permutations without a fixed point, none of them its own inverse, so that a wrong direction shows; those of more than
-# three rows are no shift either.
+# Permutations without a fixed point, none of them its own inverse, so that a wrong direction shows. With more than
+# three rows, they are not shifts, either.
 CYCLES = {3: (2, 0, 1), 4: (2, 0, 3, 1), 5: (3, 0, 4, 2, 1)}
 
 
 def partners(length: int) -> Tensor:
-    """Return a permutation of this length in which nobody is his own partner, nor his partner's partner."""
+    """Return a permutation of this length in which no row is its own partner, nor its partner's partner."""
     return torch.tensor(CYCLES[length])
 
 

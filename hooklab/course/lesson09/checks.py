@@ -16,7 +16,7 @@ from hooklab.course.exercises.runs import runs_counted
 from hooklab.course.exercises.trial import Trial
 
 Pairs = Iterator[tuple[Any, ...]]
-GRAD = 7.0  # in the .grad of every parameter, as if somebody were training
+GRAD = 7.0  # in the .grad of every parameter, as in the middle of training
 
 
 def called_twice(trial: Trial, what: str, model: nn.Module, *arguments: Any) -> Pairs:

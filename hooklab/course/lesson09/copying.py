@@ -55,7 +55,7 @@ def _made(count: int, generator: torch.Generator, period: int | None = None) -> 
 
 
 class Embed(nn.Module):
-    """Tokens (n, length) -> vectors (n, length, 64): what the token is, plus where it stands."""
+    """Tokens (n, length) -> vectors (n, length, 64): the token's embedding plus its position's."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Layer(nn.Module):
         split = self.qkv(self.norm(x)).view(count, length, 3, HEADS, WIDTH // HEADS)
         query, key, value = split.permute(2, 0, 3, 1, 4)
         scores = query @ key.transpose(-1, -2) / math.sqrt(WIDTH // HEADS)
-        later = torch.ones(length, length, dtype=torch.bool).triu(1)  # nobody looks at what comes later
+        later = torch.ones(length, length, dtype=torch.bool).triu(1)  # no position sees later ones
         pattern = self.pattern(scores.masked_fill(later, float("-inf")).softmax(dim=-1))
         mixed = (pattern @ value).transpose(1, 2).reshape(count, length, WIDTH)
         result: Tensor = x + self.out(mixed)

@@ -1,4 +1,4 @@
-"""Do lesson 9's findings hold for other seeds? ``python -m hooklab experiment seeing`` trains anew with twenty.
+"""Do lesson 9's findings hold for other seeds? ``python -m hooklab experiment seeing`` trains with twenty more.
 
 Each seed trains the three networks of the lesson (about ten seconds) and takes the main numbers that the lesson claims.
 CLAIMS has the range that each must be in; the lesson's own asserts, about one seed, may be narrower.

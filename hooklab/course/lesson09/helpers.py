@@ -24,7 +24,7 @@ class Talker(nn.Module):
 
     @torch.no_grad()
     def generate(self, tokens: Tensor, count: int) -> Tensor:
-        """Return the tokens, shape (1, length), with `count` more behind them."""
+        """Return the tokens, shape (1, length), with `count` more after them."""
         step = tokens
         for _ in range(count):
             step = self(step)[:, -1:].argmax(dim=-1)

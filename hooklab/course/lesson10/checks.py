@@ -241,7 +241,7 @@ def why_stopped(runs: Sequence[tuple[bool, bool, bool]], fault: NotYet) -> str |
 
 
 def in_a_row(trial: Trial) -> Pairs:
-    """Two functions behind one another, and one of them twice: nothing may be shared."""
+    """Two functions in sequence, one of them used twice: nothing may be shared."""
     one, two = Function(7, "two layers"), Function(9, "a function that uses x twice")
     x = whole_numbers(3, 2, 4).requires_grad_()
     hidden = trial.run(trial.answer, one, x)

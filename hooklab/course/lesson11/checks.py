@@ -362,9 +362,9 @@ class Bucket:
 
 
 def coarse(values: Tensor) -> Tensor:
-    """Pack: how many, and of each the multiple of 4 next to zero, with its sign in the last bit.
+    """Pack values: their number, then each as a multiple of 4, rounded toward zero, with its sign in the last bit.
 
-    So a message of a part is no part of a message, and a mean of messages means nothing.
+    So a part's message is not a slice of the whole's message, and a mean of messages means nothing.
     """
     fours = (values / 4).trunc()
     return torch.cat([torch.tensor([len(values)]), 2 * fours.abs() + (fours < 0)]).to(torch.int16)

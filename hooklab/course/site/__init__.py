@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     folder = Path(options.folder).resolve()
     if folder.exists() and any(folder.iterdir()) and not (folder / OURS).is_file():
-        print(f"hooklab: error: {folder} is not empty, and is no site that this command has built", file=sys.stderr)
+        print(f"hooklab: error: {folder} is not empty, and this command did not build it", file=sys.stderr)
         return 2
     code = build(find_root(), folder, with_solutions=options.with_solutions, address=options.address)
     print(f"wrote {folder}: open {folder / 'index.html'}")
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
 
 
 def build(root: Path, folder: Path, *, with_solutions: bool = False, address: str = "") -> int:
-    """Build the site of the course in `root` anew in `folder`, and return Sphinx's exit code: not 0 after a warning.
+    """Build the site of the course in `root`, write it to `folder`, and return Sphinx's exit code: 0 without warnings.
 
     Args:
         root: the course's folder.
@@ -59,7 +59,7 @@ def build(root: Path, folder: Path, *, with_solutions: bool = False, address: st
 
 
 def _put(out: Path, folder: Path) -> None:
-    """Put a finished site in the place of an earlier one."""
+    """Replace an earlier site with the finished one."""
     mark = folder / OURS
     for name in mark.read_text(encoding="utf-8").splitlines() if mark.is_file() else []:
         (folder / name).unlink(missing_ok=True)

@@ -166,7 +166,7 @@ def _markdown(text: str) -> Cell:
 
 
 def _code(cell: Cell, folded_as: str, *tags: str, alt: str = "") -> Cell:
-    """Return a code cell; `folded_as` is what stands on the part of it that the tags fold."""
+    """Return a code cell; `folded_as` is the label of the part that the tags fold."""
     look = {"code_prompt_show": folded_as, "code_prompt_hide": folded_as, "image": {"alt": alt}}
     return cell | {"metadata": {"tags": tags, "mystnb": look}, "execution_count": None}
 

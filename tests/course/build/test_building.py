@@ -174,7 +174,7 @@ def test_ctrl_c_is_told_in_one_line(
 
 def test_a_copy_of_the_course_without_sources_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([], tmp_path) == 2
-    assert capsys.readouterr().err == f"build: there are no sources in {tmp_path / 'solutions' / 'source'}\n"
+    assert capsys.readouterr().err == f"build: found no sources in {tmp_path / 'solutions' / 'source'}\n"
 
 
 def test_the_root_is_found_from_a_folder_inside_it(

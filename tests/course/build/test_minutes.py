@@ -51,7 +51,7 @@ def test_more_comes_after_the_recap(tmp_path: Path) -> None:
 
     (problem,) = problems_of(tmp_path, source)
 
-    assert 'cell 7 "## If you want more": `## If you want more` stands behind the recap' in problem
+    assert 'cell 7 "## If you want more": `## If you want more` must come after the recap' in problem
 
 
 LONG = f"\n# %% [markdown]\n# {'word ' * 9720}\n"  # 54 minutes

@@ -148,7 +148,7 @@ def test_a_figure_without_a_picture_is_refused(lesson: Notebook, tag: str) -> No
     lesson.cells[CLAIM].metadata["tags"] = [tag]
     lesson.show(CLAIM, "<Figure size 900x460 with 1 Axes>")
 
-    assert lesson.findings() == [(CLAIM, f"tagged as {tag}, but there is no picture in the output")]
+    assert lesson.findings() == [(CLAIM, f"tagged as {tag}, but the output has no picture")]
 
 
 def test_a_figure_with_a_picture_passes(lesson: Notebook) -> None:

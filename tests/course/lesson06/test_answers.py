@@ -179,7 +179,7 @@ class KnowsTheFirstHooks(Around):
         return args
 
 
-@wrong("6.2", "A call runs each pre-hook", says="forward of the class, and m.forward is another one")
+@wrong("6.2", "A call runs each pre-hook", says="the class's own forward, though m.forward was replaced")
 class AsksTheClass(Around):
     def __call__(self, *args):
         args = self.before(args)
