@@ -113,7 +113,7 @@ def on_a_copy_of_the_model(model, images, labels):
     return watched.grad
 
 
-@wrong("9.2", "The first call was right, and the second one")
+@wrong("9.2", "Your first call was right, and the second one")
 def adds_to_a_gradient_that_it_keeps(model, images, labels, kept={}):  # noqa: B006
     key = tuple(images.shape)
     kept[key] = kept.get(key, 0) + with_a_pre_hook(model, images, labels)
@@ -207,7 +207,7 @@ def with_run_until(model, name, clean, corrupted, position):
         return model(corrupted).detach()
 
 
-@wrong("9.4", "This is the corrupted run as it is")
+@wrong("9.4", "Your function returns the corrupted run, unchanged")
 def stores_again_in_the_second_run(model, name, clean, corrupted, position):
     kept, module = {}, model.get_submodule(name)
     at = torch.arange(clean.shape[1]).view(1, -1, 1) == position

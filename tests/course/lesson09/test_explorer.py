@@ -45,7 +45,7 @@ def test_the_sentence_tells_an_induction_head_and_what_its_loss_costs():
     assert "the token after an earlier copy" in explorer.describe_head(0, (1, 0), 20, "none")
     assert f"says {answer}; right is {answer}." in explorer.describe_head(0, (1, 0), 20, "this head")
     assert f"says {answer};" not in explorer.describe_head(0, (1, 0), 20, "both heads of its layer")
-    assert "nobody can know yet" in explorer.describe_head(0, (1, 0), 0, "none")
+    assert "can't be known yet" in explorer.describe_head(0, (1, 0), 0, "none")
 
 
 @pytest.mark.parametrize("make", [explorer.what_it_looks_at, explorer.heads_at_work])

@@ -130,7 +130,7 @@ wrong("10.2", "Values of the second run are still there")(functools.partial(from
 wrong("10.2", "`unpack` asks for a number")(functools.partial(from_a_list, numbers=itertools.count(1000)))
 
 
-@wrong("10.2", "Your second run has a backward pass of its own")
+@wrong("10.2", "Your second run calls backward()")
 def a_backward_in_the_second_run(function, x):
     return from_a_list(function, x, run=lambda x: function(x).sum().backward())
 

@@ -64,4 +64,4 @@ def test_every_position_of_the_explorer_has_its_own_picture_and_numbers(parts):
     counted = run_of(parts)
     kept = {0: 16, 1: 1}.get(parts, parts)
     assert f"{kept} outputs are kept" in sentence.value
-    assert f"{counted.matmuls} layers are computed forward" in sentence.value
+    assert f"{counted.matmuls} layers are computed in forward passes" in sentence.value
