@@ -231,7 +231,7 @@ class _OnOutput(Hook):
         if module is not self.module or len(rest) < 2 or session.is_foreign():
             return None
         kwargs, output = rest
-        if is_being_traced() or isinstance(output, fx.Proxy):
+        if is_being_traced() or issubclass(type(output), fx.Proxy):
             raise RuntimeError(
                 f"the model is being traced or exported, and the edit of {self.name!r} would become part of the result "
                 "for good: trace it outside the block."

@@ -914,6 +914,7 @@ assert moved == 0 and scaler.get_scale() == 512.0
 # it](https://github.com/sksq96/pytorch-summary/issues/67))
 
 # %% tags=["field", "field-113"]
+torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
 moved = {}
 for mode in (model.eval, model.train):

