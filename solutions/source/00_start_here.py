@@ -199,7 +199,7 @@ assert list(doubled.values()) == [
 # ## The index of symptoms
 #
 # What people say, or what PyTorch prints. Each link opens the cell that answers. Search the page (Ctrl+F) for your own words.
-# In JupyterLab, a long lesson may open at its top the first time: wait until it has loaded, come back and click once more.
+# (In a JupyterLab that `python -m hooklab lab` didn't start, a long lesson may open at its top. Come back and click once more.)
 #
 # <!-- the index of symptoms -->
 

@@ -433,7 +433,7 @@ assert 0.005 < worst < 0.1, (
     "In the page's networks, seeds 0 to 4, one channel is worth up to a few points."
 )
 assert sorted(max(row) for row in costs)[-2] < worst / 2, (
-    "In the page's five networks, the largest drop is twice as large as the next network's."
+    "In the page's networks, the largest drop is twice the next network's."
 )
 
 # %% [markdown]

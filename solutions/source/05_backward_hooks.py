@@ -1074,7 +1074,7 @@ two(a)["triple"].backward()  # calls no hook
 second = len(seen) - 1
 two(a)["double"].backward()
 first = len(seen) - 1 - second
-frozen = module(torch.ones(1), torch.ones(1))  # no graph, so there is no node for a hook
+frozen = module(torch.ones(1), torch.ones(1))  # no graph, no node for a hook
 
 print("grad_input:", numbers(seen[0][0]))
 print("calls for the first output:", first, "  for the second:", second)

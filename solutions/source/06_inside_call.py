@@ -496,6 +496,15 @@ class Mine(Border, Always):
 duels = [beside_torch(one) for one in (Hooks, Border, Mine)]
 print(duels[-1])
 
+
+def filled(duel, group):
+    same = [match.is_same for match in duel.of(group)]
+    return sum(same) / len(same)
+
+
+assert filled(duels[0], "go back") < 0.2 and filled(duels[1], "go back") > 0.7
+assert filled(duels[1], "raise") < 0.5 and filled(duels[2], "raise") == 1
+
 # %% tags=["figure"]
 display(figures.draw_duels(duels))
 

@@ -363,7 +363,8 @@ alike = {name: one["another class"] for name, one in both.items()}
 assert alike["Grad-CAM"] < 0.3 and alike["occlusion"] < 0.3
 for name in ("gradient", "gradient × input"):
     assert alike[f"{name}, size"] > 0.4 and alike[f"{name}, signed"] < 0
-assert alike["guided backprop, signed"] > 0.5
+for row in ("guided backprop, size", "guided backprop, signed"):
+    assert both[row]["a random last layer"] > alike[row] > 0.4
 assert both["guided backprop, signed"]["a random last layer"] > 0.5
 
 # %% [markdown]
@@ -547,8 +548,8 @@ assert below[2] < 0.35 and max(below[:2]) > 0.85, (
 # position 22. Position 22 is a copy of position 10, so the answer is the token at position 11.
 #
 # Now **corrupt** the input: replace the token at position 10 by a token that isn't in the sequence. Position 22 finds
-# no earlier copy of its token any more, and about half of the answers are lost. (The others survive because position 22 also looks
-# at position 11 directly, by its place.) From here on we only look at the lost ones.
+# no earlier copy of its token any more, and many answers are lost. Not all of them: in layer 0, position 22 also looks at
+# position 11 directly, by its place. From here on we only look at the lost ones.
 #
 # Can you bring an answer back? **Activation patching** (lesson 4) runs the corrupted sequence, but takes *one*
 # vector, at one depth and one position, from the clean run. If the answer comes back, that vector carries what was
@@ -563,6 +564,7 @@ for name, tokens in (("clean", clean.inputs), ("corrupted", broken)):
     lost = (said != clean.tokens[:, -1]).float().mean().item()
     print(f"answers lost in the {name} run: {lost:.0%}")
     assert lost < 0.05 if name == "clean" else lost > 0.15
+assert heads.patterns(copier, broken)[0, :, :, 22, 11].mean() > 0.2
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 9.4 · Patch it

@@ -275,6 +275,19 @@ handle.remove()
 print("after a reset:", after_reset, "  after remove():", compiled(one).item() == 7)
 assert after_reset and compiled(one).item() != 7
 
+# %% [markdown]
+# And a hook that comes after two batch sizes? By then, PyTorch has a graph that fits nearly every size, so nothing is recorded
+# any more:
+
+# %%
+torch.compiler.reset()
+for size in (2, 3):
+    compiled(torch.ones(size, 1))
+with model[0].register_forward_hook(sevens):
+    late = [bool((compiled(torch.ones(size, 1)) == 7).all()) for size in (5, 9, 4)]
+print("batches of 5, 9 and 4, sevens:", late)
+assert late == [False, False, False]
+
 # %% [markdown] tags=["field", "field-57"]
 # So register the hook **before** the first compiled call, or call `torch.compiler.reset()` afterwards. Removing is
 # safe: PyTorch notices that a recorded hook is gone, and records again. ([A thread about

@@ -105,6 +105,7 @@ HOSTILE = {
     "importing what the course keeps for itself": Hostile(
         "return look(x)", "not yet", "uses hooklab.course.lesson00.checks", "import hooklab.course.lesson00.checks"
     ),
+    "the page's ready answer": Hostile("return ready.twice(x)", "not yet", "uses ready.twice"),
     "a very long line": Hostile("return 2 * x  # " + "a" * 300_000, "correct", ""),
     "a question": Hostile("return float(input('How much? ')) * x", "not yet", "EOFError"),
     "very much output": Hostile("print('x' * 5_000_000)\nreturn 2 * x", "correct", ""),
