@@ -81,8 +81,7 @@ assert nn.Module.__call__ is nn.Module._wrapped_call_impl, (
 )
 
 # %% [markdown]
-# Python takes `__call__` from the class, so the 99 is never used. The lines that run hooks are in `nn.Module`. Without hooks, it
-# would need only these:
+# The lines that run hooks are in `nn.Module`. Without hooks, it would need only these:
 
 # %%
 class Bare:

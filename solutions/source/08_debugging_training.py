@@ -586,11 +586,9 @@ assert moved.min() > 0 and seen.gradient[last + 1 :, dead[0]].max() == 0.0, (
 )
 
 # %% [markdown]
-# Adam steps by a running mean of past gradients, so the weights went on in the direction that killed the channel.
-#
 # A channel that is dark for some steps isn't always dead: the layers before it do learn, and may lift it above zero
-# again. Channel 15, dark from the first step, woke up that way, while its own weights stood still: it never had a gradient, so
-# Adam had nothing to carry on. So judge a unit over many steps.
+# again. Channel 15, dark from the first step, woke up that way, while its own weights stood still. So judge a unit over
+# many steps.
 #
 # Was that one unlucky start? `python -m hooklab experiment deaths` tries twenty. Here they gave 22 dead channels: 4
 # were born dead, 16 fired for the last time in one of the first ten steps, and 2 later. So the network did not

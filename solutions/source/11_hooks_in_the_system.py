@@ -106,7 +106,7 @@ assert counter.count == 0 and copied_hook.__self__.count == 1
 # ### Replaced
 #
 # A hook belongs to an object, not to its name. Below, a hook is registered on a layer's weight, and then the layer is
-# changed. Which of these changes keep the weight, and which replace it by another object?
+# changed. Some changes keep the weight, others replace it with another object:
 
 # %% tags=["field", "field-19"]
 # still_fires hooks a layer's weight, changes the layer, runs it forward and
