@@ -25,4 +25,6 @@ OUTCOMES = {
 }
 # the first line of a folded output: JupyterLab shows it beside the three dots
 CAME_OUT = "What came out:"
+# a click on it, where no guess was made, shows what came out
+WITHOUT_GUESS = "show it without a guess"
 NOT_CHECKED = "not checked yet"

@@ -27,13 +27,15 @@ _CELL = "text-align:left;vertical-align:top"
 class Outcome:
     """What a check found, or what became of a guess.
 
-    `summary` is the first line's text; `details` are (label, text) pairs, such as ("expected", "2 entries").
+    `summary` is the first line's text; `details` are (label, text) pairs, such as ("expected", "2 entries"). `folded`
+    are pairs that a notebook shows only on a click, and plain text not at all.
     """
 
     id: str
     state: State
     summary: str
     details: tuple[tuple[str, str], ...] = ()
+    folded: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{MARK[self.state]} {self.id} {words.OUTCOMES[self.state]}: {self.summary}"]
@@ -42,12 +44,9 @@ class Outcome:
 
     def as_html(self) -> str:
         """Return the outcome as a small box whose text colour follows JupyterLab's theme."""
-        rows = "".join(
-            f"<tr><td style='{_CELL};padding:0 1em 0 0;opacity:.7'>{html.escape(label)}</td>"
-            f"<td style='{_CELL};padding:0;white-space:pre-wrap'>{marked_up(text)}</td></tr>"
-            for label, text in self.details
-        )
-        table = f"<table style='margin:.3em 0 0 0;border:0;background:transparent'>{rows}</table>" if rows else ""
+        table = _table(self.details)
+        if self.folded:
+            table += f"<details><summary>{words.WITHOUT_GUESS}</summary>{_table(self.folded)}</details>"
         colour, word = COLOUR[self.state], words.OUTCOMES[self.state]
         return (
             f"<div style='border-left:4px solid {colour};padding:.3em .8em;margin:.2em 0;"
@@ -55,6 +54,15 @@ class Outcome:
             f"<span style='color:{colour};font-weight:600'>{MARK[self.state]} {html.escape(self.id)} {word}"
             f"</span> &nbsp;{marked_up(self.summary)}{table}</div>"
         )
+
+
+def _table(pairs: tuple[tuple[str, str], ...]) -> str:
+    rows = "".join(
+        f"<tr><td style='{_CELL};padding:0 1em 0 0;opacity:.7'>{html.escape(label)}</td>"
+        f"<td style='{_CELL};padding:0;white-space:pre-wrap'>{marked_up(text)}</td></tr>"
+        for label, text in pairs
+    )
+    return f"<table style='margin:.3em 0 0 0;border:0;background:transparent'>{rows}</table>" if rows else ""
 
 
 def marked_up(text: str) -> str:

@@ -160,7 +160,7 @@ def predict(id: str) -> None:
 
 
 def reveal(id: str, came: Any) -> None:
-    """Say whether the guess was right, and why; without a guess, say so and continue.
+    """Say whether the guess was right, and why; without a guess, say so, with the answer folded away.
 
     Args:
         id: the prediction's id, as given to `predict`.
@@ -182,13 +182,14 @@ def held_against(one: Prediction, came: Any) -> Outcome:
     right = right_of(one, came)
     if right is None:
         return Outcome(one.id, "not scored", f"the result is now {reprlib.repr(came)}, and {_CHANGED}")
+    why = ("why", one.why(right))
     if one.id not in guesses:
         again = f'to make one, run the cell with `predict("{one.id}")`, choose, and run this cell again'
-        return Outcome(one.id, "no guess", f"none was made, and that is all right; {again}")
+        answer = (("came out", one.named(right)), why)
+        return Outcome(one.id, "no guess", f"none was made, and that is all right; {again}", folded=answer)
     guess = guesses[one.id]
     guess.right = same_number(guess.value, right)
     when_told.get(one.id, lambda: None)()
-    why = ("why", one.why(right))
     if guess.right:
         return Outcome(one.id, "right", f"you said {one.named(right)}, and that is what came out", (why,))
     said = f"you said {one.named(guess.value)}; what came out is {one.named(right)}"

@@ -196,6 +196,14 @@ def test_no_guess_is_told_kindly_and_gives_nothing_away(capsys: pytest.CaptureFi
     assert "numbers are added" not in text
 
 
+def test_without_a_guess_a_notebook_has_the_answer_folded_away() -> None:
+    seen, folded = predict.held_against(TWO, 2).as_html().split("<details>")
+
+    assert "numbers are added" not in seen
+    assert "<summary>show it without a guess</summary>" in folded
+    assert "numbers are added" in folded
+
+
 @pytest.mark.parametrize(
     ("guess", "picture"), [(1, f"    your guess {HALF}"), (7, "    your guess not counted")], ids=["known", "other"]
 )
