@@ -106,6 +106,10 @@ def sample_by_sample(loss_fn, logits, y, lam, indices):
     return torch.stack(rows).mean()
 
 
+def takes_the_mean(loss_fn, logits, y, lam, indices):
+    return weighing()(lambda *pair: loss_fn(*pair).mean(), logits, y, lam, indices)
+
+
 def partners_logits(loss_fn, logits, y, lam, indices):
     return lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits[indices], y[indices])
 
@@ -482,6 +486,7 @@ MISCONCEPTIONS = {
             lambda logits, y, lam, indices: mix(F.one_hot(y, logits.shape[1]).float(), lam, indices)
         ),
         "cross-entropy": always_cross_entropy,
+        "takes-the-mean": takes_the_mean,
         "sample-by-sample": sample_by_sample,
         "own-detached": one_detached(torch.detach, itself),
         "partner-detached": one_detached(itself, torch.detach),

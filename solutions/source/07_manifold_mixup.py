@@ -235,7 +235,8 @@ assert torch.isclose(if_mixed, 0.75 * if_class_0 + 0.25 * if_class_1)
 #
 # A mixed batch has gone through the network, and `logits` is the result. `y` holds the **class numbers** of the samples. Return
 # the mixed loss: λ times the loss for each sample's own class, plus 1 − λ times the loss for its partner's class.
-# `loss_fn(logits, y)` is any loss function that takes class numbers.
+# `loss_fn(logits, y)` is any loss function that takes class numbers; it may return one loss for the batch, or one for each
+# sample.
 #
 # <details><summary>Hint: "expected … Long … but got Float"</summary>
 #

@@ -15,7 +15,7 @@ from hooklab.course.exercises.forward import expect_manager, linear, users_own, 
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same
-from hooklab.course.lesson07.shared import Seen, after_an_error, has_other_partners, partners
+from hooklab.course.lesson07.shared import Seen, after_an_error, partners, why_not_mixed
 
 
 class _Net(nn.Module):
@@ -126,4 +126,4 @@ def _why_not_mixed(seen: Seen, hooks: list[int]) -> str | None:
         return None
     if same(seen.got, seen.values):
         return "forgotten-return" if hooks[0] > 0 else "no-hook" if hooks == [0, 0] else None
-    return "other-partners" if has_other_partners(seen) else None
+    return why_not_mixed(seen)

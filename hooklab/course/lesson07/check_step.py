@@ -16,7 +16,7 @@ from hooklab.course.exercises.forward import linear, whole_numbers
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same
-from hooklab.course.lesson07.shared import Seen, after_an_error, has_other_partners, partners
+from hooklab.course.lesson07.shared import Seen, after_an_error, partners, why_not_mixed
 
 ROWS, RATE = 5, 1.0
 PLACES = ("the input", "layers[0]", "layers[1]")
@@ -108,8 +108,8 @@ def _one_step(trial: Trial, net: Net, optimizer: Any, draw: tuple[Any, ...], whe
     )
     yield f"the places with mixed features, with place = {place} {when}", mixed, why
     seen = Seen(net.received[place], values[place], lam, indices)
-    why = "other-partners" if has_other_partners(seen) else None
-    yield f"the features at {PLACES[place]}, mixed with λ = {lam:g} and indices = {indices.tolist()}", seen.got, why
+    what = f"the features at {PLACES[place]}, mixed with λ = {lam:g} and indices = {indices.tolist()}"
+    yield what, seen.got, why_not_mixed(seen)
 
     moved = {name: one.detach() - before[name] for name, one in net.named_parameters()}
     is_moved = any(bool(one.any()) for one in moved.values())

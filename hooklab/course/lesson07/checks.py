@@ -22,7 +22,7 @@ from hooklab.course.exercises.values import same
 from hooklab.course.lesson07.check_draws import dice_of_a_batch
 from hooklab.course.lesson07.check_hook import a_hook_that_mixes
 from hooklab.course.lesson07.check_step import a_whole_step
-from hooklab.course.lesson07.shared import Seen, has_other_partners, partners
+from hooklab.course.lesson07.shared import Seen, is_a_sum_of, partners, why_not_mixed
 
 __all__ = ["a_hook_that_mixes", "a_mixed_batch", "a_mixed_loss", "a_whole_step", "dice_of_a_batch"]
 
@@ -45,27 +45,29 @@ def a_mixed_batch(trial: Trial, world: tuple[float, tuple[int, ...]]) -> Pairs:
     yield "the number of things that your function returns", len(got)
     mixed_x, mixed_y = got
     draws = f"with λ = {lam:g} and indices = {indices.tolist()}"
-    yield f"the mixed x, {draws}", mixed_x, why_not_mixed(mixed_x, x, lam, indices, "other-partners")
-    yield f"the mixed y, {draws}", mixed_y, why_not_mixed(mixed_y, y, lam, indices, "other-partners-for-y")
+    yield f"the mixed x, {draws}", mixed_x, _why_not_mixed(mixed_x, x, lam, indices)
+    why = _why_not_mixed(mixed_y, y, lam, indices)
+    yield f"the mixed y, {draws}", mixed_y, f"{why}-for-y" if why in ("other-partners", "other-weights") else why
     trial.call(x + 1, y.flip(0), 0.5, indices)
     yield "the mixed x, looked at again after a later call", mixed_x
     yield "the mixed y, looked at again after a later call", mixed_y
 
 
-def why_not_mixed(got: Any, values: Tensor, lam: float, indices: Tensor, other_partners: str) -> str | None:
+def _why_not_mixed(got: Any, values: Tensor, lam: float, indices: Tensor) -> str | None:
     if not isinstance(got, Tensor) or got.shape != values.shape:
         return None
     if not got.is_floating_point():
         return "whole-numbers"
     if got.dtype != values.dtype:
         return "another-dtype"
-    return other_partners if lam < 1 and has_other_partners(Seen(got, values, lam, indices)) else None
+    return why_not_mixed(Seen(got, values, lam, indices))
 
 
 LOSSES: dict[str, Any] = {
     "cross entropy": F.cross_entropy,
     "the multi-margin loss": F.multi_margin_loss,
     "cross entropy, summed over the batch": partial(F.cross_entropy, reduction="sum"),
+    "cross entropy, a loss for each sample": partial(F.cross_entropy, reduction="none"),
     "cross entropy with class weights": partial(F.cross_entropy, weight=torch.tensor([1.0, 2.0, 0.5, 4.0, 1.0])),
 }
 
@@ -73,28 +75,34 @@ LOSSES: dict[str, Any] = {
 @exercise(
     "7.2",
     "The loss of a mixture",
-    worlds=tuple(zip(LOSSES, (0.75, 0.25, 0.25, 0.625), strict=True)),
-    verified="λ of one loss and 1 - λ of the other, for four loss functions, and gradients reach the logits",
+    worlds=tuple(zip(LOSSES, (0.75, 0.25, 0.25, 0.5, 0.625), strict=True)),
+    verified="λ of one loss and 1 - λ of the other, for five loss functions, and gradients reach the logits",
 )
 def a_mixed_loss(trial: Trial, world: tuple[str, float]) -> Pairs:
     words, lam = world
-    logits = whole_numbers(3 + round(4 * lam), 4, 5).requires_grad_()
+    logits, y = whole_numbers(3 + round(4 * lam), 4, 5).requires_grad_(), torch.tensor([4, 0, 3, 1])
     moved: list[bool] = []
 
     def loss_fn(rows: Any, *args: Any, **kwargs: Any) -> Any:
         moved.append(same(rows, logits[partners(4)]))
         return LOSSES[words](rows, *args, **kwargs)
 
-    got = trial.call(loss_fn, logits, torch.tensor([4, 0, 3, 1]), lam, partners(4), may_change=True)
+    got = trial.call(loss_fn, logits, y, lam, partners(4), may_change=True)
     yield "~does loss_fn get the partners' logits, in any call", any(moved)
     yield "logits.grad when your function has returned", logits.grad, "backward-inside"
     told = "a tensor" if isinstance(got, Tensor) else f"a {kind_of(got)}"
     yield "what your function returns", told, why_no_tensor(got)
-    yield f"the mixed loss, for {words} and λ = {lam:g}", got
+    both = [_gradient(LOSSES[words](logits, targets), logits) for targets in (y, y[partners(4)])]
+    why = "other-weights" if got.requires_grad and is_a_sum_of(_gradient(got, logits), *both) else None
+    yield f"the mixed loss, for {words} and λ = {lam:g}", got, why
     in_graph = Claim(got.requires_grad, "it does", "it doesn't")
     yield "does your loss require grad?", in_graph, "detached"
     (grad,) = torch.autograd.grad(got.sum(), logits, allow_unused=True)
     yield "the gradient of your loss, at the logits", grad, "cut-off" if grad is None else None
+
+
+def _gradient(loss: Tensor, logits: Tensor) -> Tensor:
+    return torch.autograd.grad(loss.sum(), logits, retain_graph=True, materialize_grads=True)[0]
 
 
 def why_no_tensor(got: Any) -> str | None:

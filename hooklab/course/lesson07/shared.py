@@ -44,6 +44,20 @@ def has_other_partners(one: Seen) -> bool:
     return are_rows and same(partners.mean(dim=0), one.values.mean(dim=0)) and not same(one.got, one.values)
 
 
+def why_not_mixed(one: Seen) -> str | None:
+    """Return why this is no mixture with the given draws, if that can be seen."""
+    if one.lam < 1 and has_other_partners(one):
+        return "other-partners"
+    return "other-weights" if is_a_sum_of(one.got, one.values, one.values[one.indices]) else None
+
+
+def is_a_sum_of(got: Tensor, own: Tensor, partner: Tensor) -> bool:
+    """Whether `got` is a sum of the two tensors, with any weights."""
+    both = torch.stack([own.detach().flatten(), partner.detach().flatten()], dim=1).double()
+    wanted = got.detach().flatten().double()
+    return bool(wanted.isfinite().all()) and same(both @ torch.linalg.lstsq(both, wanted).solution, wanted)
+
+
 def after_an_error(
     trial: Trial, net: nn.Module, error: type[BaseException], where: str, function: Callable[[], Any]
 ) -> Iterator[Any]:

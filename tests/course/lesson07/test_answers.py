@@ -74,9 +74,9 @@ def as_a_product(loss_fn, logits, y, lam, indices):
     return torch.tensor([lam, 1 - lam]) @ torch.stack([loss_fn(logits, y), loss_fn(logits, y.gather(0, indices))])
 
 
-@right("7.2")
+@wrong("7.2")
 def from_the_partners_side(loss_fn, logits, y, lam, indices):
-    # the logits in the partners' order, beside targets in the same order: the same mean
+    # the logits in the partners' order, beside targets in the same order: the same mean, but not the same loss for each sample
     return lam * loss_fn(logits[indices], y[indices]) + (1 - lam) * loss_fn(logits, y[indices])
 
 
