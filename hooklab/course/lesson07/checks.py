@@ -22,7 +22,7 @@ from hooklab.course.exercises.values import same
 from hooklab.course.lesson07.check_draws import dice_of_a_batch
 from hooklab.course.lesson07.check_hook import a_hook_that_mixes
 from hooklab.course.lesson07.check_step import a_whole_step
-from hooklab.course.lesson07.shared import Seen, is_a_sum_of, partners, why_not_mixed
+from hooklab.course.lesson07.shared import Seen, has_other_weights, partners, why_not_mixed
 
 __all__ = ["a_hook_that_mixes", "a_mixed_batch", "a_mixed_loss", "a_whole_step", "dice_of_a_batch"]
 
@@ -46,8 +46,9 @@ def a_mixed_batch(trial: Trial, world: tuple[float, tuple[int, ...]]) -> Pairs:
     mixed_x, mixed_y = got
     draws = f"with λ = {lam:g} and indices = {indices.tolist()}"
     yield f"the mixed x, {draws}", mixed_x, _why_not_mixed(mixed_x, x, lam, indices)
+    for_y = {"other-partners": "other-partners-for-y", "other-weights": "other-weights-for-y"}
     why = _why_not_mixed(mixed_y, y, lam, indices)
-    yield f"the mixed y, {draws}", mixed_y, f"{why}-for-y" if why in ("other-partners", "other-weights") else why
+    yield f"the mixed y, {draws}", mixed_y, for_y.get(why or "", why)
     trial.call(x + 1, y.flip(0), 0.5, indices)
     yield "the mixed x, looked at again after a later call", mixed_x
     yield "the mixed y, looked at again after a later call", mixed_y
@@ -92,9 +93,9 @@ def a_mixed_loss(trial: Trial, world: tuple[str, float]) -> Pairs:
     yield "logits.grad when your function has returned", logits.grad, "backward-inside"
     told = "a tensor" if isinstance(got, Tensor) else f"a {kind_of(got)}"
     yield "what your function returns", told, why_no_tensor(got)
-    both = [_gradient(LOSSES[words](logits, targets), logits) for targets in (y, y[partners(4)])]
-    why = "other-weights" if got.requires_grad and is_a_sum_of(_gradient(got, logits), *both) else None
-    yield f"the mixed loss, for {words} and λ = {lam:g}", got, why
+    own, partner = (_gradient(LOSSES[words](logits, targets), logits) for targets in (y, y[partners(4)]))
+    is_off = got.requires_grad and has_other_weights(_gradient(got, logits), own, partner, lam)
+    yield f"the mixed loss, for {words} and λ = {lam:g}", got, "other-weights" if is_off else None
     in_graph = Claim(got.requires_grad, "it does", "it doesn't")
     yield "does your loss require grad?", in_graph, "detached"
     (grad,) = torch.autograd.grad(got.sum(), logits, allow_unused=True)

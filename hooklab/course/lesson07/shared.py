@@ -48,14 +48,18 @@ def why_not_mixed(one: Seen) -> str | None:
     """Return why this is no mixture with the given draws, if that can be seen."""
     if one.lam < 1 and has_other_partners(one):
         return "other-partners"
-    return "other-weights" if is_a_sum_of(one.got, one.values, one.values[one.indices]) else None
+    return "other-weights" if has_other_weights(one.got, one.values, one.values[one.indices], one.lam) else None
 
 
-def is_a_sum_of(got: Tensor, own: Tensor, partner: Tensor) -> bool:
-    """Whether `got` is a sum of the two tensors, with any weights."""
+def has_other_weights(got: Tensor, own: Tensor, partner: Tensor, lam: float) -> bool:
+    """Whether `got` is a sum of both tensors, but not λ of the one and 1 - λ of the other."""
+    if not got.isfinite().all():
+        return False
     both = torch.stack([own.detach().flatten(), partner.detach().flatten()], dim=1).double()
     wanted = got.detach().flatten().double()
-    return bool(wanted.isfinite().all()) and same(both @ torch.linalg.lstsq(both, wanted).solution, wanted)
+    weights = torch.linalg.lstsq(both, wanted).solution
+    are_both_there = bool((weights.abs() > 1e-3).all())
+    return are_both_there and same(both @ weights, wanted) and not same(weights, torch.tensor([lam, 1 - lam]), 1e-3)
 
 
 def after_an_error(

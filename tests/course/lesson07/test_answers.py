@@ -76,7 +76,7 @@ def as_a_product(loss_fn, logits, y, lam, indices):
 
 @wrong("7.2")
 def from_the_partners_side(loss_fn, logits, y, lam, indices):
-    # the logits in the partners' order, beside targets in the same order: the same mean, but not the same loss for each sample
+    # the logits in the partners' order, beside targets in the same order: the same mean, another loss for each sample
     return lam * loss_fn(logits[indices], y[indices]) + (1 - lam) * loss_fn(logits, y[indices])
 
 
