@@ -23,12 +23,14 @@ def environment(root: Path, scratch: Path, base: Mapping[str, str] = os.environ)
 
     It differs from `base` in what could change an output or would leave traces: hooklab is the one at `root`; IPython's
     and Jupyter's own files are in `scratch`, so that no personal configuration takes part; a grader's variable and a
-    chosen matplotlib backend are gone.
+    chosen matplotlib backend are gone; a warning of one Python alone is not shown.
     """
     changed = {key: value for key, value in base.items() if key not in ("NBGRADER_EXECUTION", "MPLBACKEND")}
     changed["IPYTHONDIR"] = str(scratch / "ipython")
     changed["JUPYTER_RUNTIME_DIR"] = str(scratch / "runtime")
     changed["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), base.get("PYTHONPATH")]))
+    warnings = [base.get("PYTHONWARNINGS"), "ignore:Guards may run slower on Python 3.13.0"]  # of torch.compile
+    changed["PYTHONWARNINGS"] = ",".join(filter(None, warnings))
     return changed
 
 

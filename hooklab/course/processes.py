@@ -98,8 +98,10 @@ def launch(
         file.write_text(script(main, *uses), encoding="utf-8")
         # Its port is one that the system chose, so two launches at once cannot meet each other.
         store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-        workers = [_spares.pop() if _spares else Worker() for _ in range(processes)]
+        workers: list[Worker] = []
         try:
+            while len(workers) < processes:
+                workers.append(_spares.pop() if _spares else Worker())
             for rank, worker in enumerate(workers):
                 worker.begin({"file": str(file), "seconds": seconds, "place": _place(rank, processes, store.port)})
             ends = _ends(workers, time.monotonic() + STARTING + seconds)
@@ -174,7 +176,13 @@ class Worker(subprocess.Popen[bytes]):
         self.output = tempfile.TemporaryFile()  # noqa: SIM115
         command = [sys.executable, "-m", "hooklab.course.processes"]
         streams: dict[str, Any] = {"stdin": PIPE, "stdout": self.output, "stderr": subprocess.STDOUT}
-        super().__init__(command, env=_environment(), start_new_session=True, **streams)  # Ctrl-C is not for it
+        try:
+            super().__init__(command, env=_environment(), start_new_session=True, **streams)  # Ctrl-C is not for it
+        except BaseException:  # Ctrl-C can come when it is there, and nobody knows it yet
+            if hasattr(self, "pid"):
+                self.kill()
+                self.wait()
+            raise
 
     def begin(self, request: dict[str, Any]) -> None:
         assert self.stdin

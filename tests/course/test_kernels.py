@@ -18,6 +18,7 @@ def test_a_kernels_environment_has_nothing_personal_and_no_grader(tmp_path: Path
         "PYTHONPATH": f"{tmp_path}:/lib",
         "IPYTHONDIR": f"{tmp_path}/scratch/ipython",
         "JUPYTER_RUNTIME_DIR": f"{tmp_path}/scratch/runtime",
+        "PYTHONWARNINGS": "ignore:Guards may run slower on Python 3.13.0",
     }
 
 
