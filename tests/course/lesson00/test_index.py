@@ -63,6 +63,17 @@ def test_the_route_leads_to_every_lesson_in_its_order() -> None:
 # --- somebody is stuck, and searches the page
 
 SEARCHES = {  # what is typed, and a piece of the cell that answers
+    "forward hook not called": "A module's `__call__` runs the hooks",
+    "not working": "A module's `__call__` runs the hooks",
+    "retain_grad": "y.retain_grad()",
+    "called twice": "def runs(remove=False",
+    "gradient checkpointing": "def runs(remove=False",
+    "communication hook": "def with_a_comm_hook",
+    "extract features": "layer1=nn.Conv2d(3, 4, 3)",
+    "takes 3 positional arguments but 4 were given": "def at_most_two",
+    "BackwardHookFunctionBackward": "def hook_the_output",
+    "non-full backward hook": "fresh.load_state_dict(layer.state_dict())",
+    "incorrect number of values": "def only_the_first",
     "hook doesn't fire": "A module's `__call__` runs the hooks",
     "never called": "A module's `__call__` runs the hooks",
     "grad_input is None": "data, seen = torch.ones(1, 2), []",
