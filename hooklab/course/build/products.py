@@ -260,7 +260,7 @@ def _misconceptions(draft: Draft) -> str:
                 chosen.setdefault(sentence, id)
     lines = []
     for one in exercises:
-        said = [f"    - {sentence[0].upper()}{sentence[1:]}" for sentence, id in chosen.items() if id == one.id]
+        said = [f"    - {sentence}" for sentence, id in chosen.items() if id == one.id]
         lines += [f"- **{one.id} · {one.title}**", *said] if said else []
     return "\n".join(lines) or "None: the lesson has no exercise."
 
@@ -274,7 +274,8 @@ def _reasons(lesson: Lesson, id: str) -> list[str]:
         **own.get(id, {}),
     }
     labels = _loaded(lesson.own / "records.json", json.loads).get(id, {}).get("misconceptions") or own.get(id, {})
-    return [_in_short(said[label]).replace("{name}", "your function") for label in labels if label in said]
+    sentences = [_in_short(said[label]) for label in labels if label in said]
+    return [re.sub("{name}", "your function", re.sub("^{name}", "Your function", one)) for one in sentences]
 
 
 def _loaded(path: Path, loads: Callable[[str], Any]) -> Any:
