@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import math
 import signal
 import sys
@@ -15,11 +16,11 @@ from hooklab.course.classroom.canaries import canary_file
 from hooklab.course.classroom.class_list import ClassList, read_class
 from hooklab.course.classroom.collecting import Submission, find_submissions
 from hooklab.course.classroom.feedback import feedback, file_names, to_send_back
+from hooklab.course.classroom.grades import grades, on_one_line
 from hooklab.course.classroom.grading import Graded, grade_class
 from hooklab.course.classroom.lessons import CORE, LESSONS, ROOT, Lesson, lesson_at
-from hooklab.course.classroom.report import report
+from hooklab.course.classroom.report import report, to_look_at
 from hooklab.course.classroom.sandbox import UNPROTECTED, Limits, bubblewrap
-from hooklab.course.classroom.tables import grades, on_one_line
 from hooklab.course.classroom.written import Refused, ReportFolder
 from hooklab.course.progress import Progress
 
@@ -103,11 +104,8 @@ def _grade(submissions: list[Submission], students: ClassList | None, options: a
     folder.write(files)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name may hold characters that this terminal cannot show
         sys.stdout.reconfigure(errors="replace")
-    for one in graded:
-        told = [f"{one.student}: {note}" for note in one.notes]
-        told += [f"{one.student}, {id}: {'; '.join(it.notes)}" for id, it in one.verdicts.items() if it.notes]
-        for line in told:
-            print(on_one_line(line))
+    for line in itertools.chain(*to_look_at(graded)):
+        print(on_one_line(line))
     made = [name for name in ("report.html", "grades.csv", "upload.csv", "feedback.zip") if name in files]
     print(f"{options.report}/: {', '.join(made)} and feedback/ written; decisions.csv is yours")
     return 0

@@ -233,7 +233,7 @@ def test_of_two_notebooks_of_a_lesson_the_newest_with_work_counts(grade: Grade, 
     found = grade(tmp_path / "class")["ana"]
 
     assert found.file.endswith("a.ipynb") and found.verdicts["0.1"].state == "correct"
-    assert len([note for note in found.notes if "older, or untouched: not graded" in note]) == 2
+    assert len([note for note in found.notes if "a.ipynb counts as the newest" in note]) == 2
 
 
 def test_the_newest_version_of_a_platform_counts(grade: Grade, tmp_path: Path) -> None:
@@ -278,8 +278,8 @@ def test_the_same_answers_and_the_courses_own_are_pointed_out() -> None:
 
     found = _with_copies_noted([Graded(name, 3, verdicts=verdicts) for name, verdicts in students.items()])
 
-    assert [one.notes[0].split(": ")[1] if one.notes else "" for one in found] == [
-        "copied, the course's own solutions (lesson 3)", "ana, bo (lesson 3)", "ana, bo (lesson 3)", "", "", ""
+    assert [one.notes[0].split(", to ")[1] if one.notes else "" for one in found] == [
+        "3.1, 3.2, 3.3, 3.4, 3.5: copied, the course's own solutions", "3.1: ana, bo", "3.1: ana, bo", "", "", ""
     ]  # fmt: skip
 
 

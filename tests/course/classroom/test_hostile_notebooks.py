@@ -135,7 +135,7 @@ ODD: dict[str, tuple[dict[str, Any], str, str]] = {
     "a cell of another language": (with_cells(RIGHT, "%%bash\nexit 1", "%%html\n<b>"), "correct", ""),
     "await at the top": (with_cells("import asyncio\nawait asyncio.sleep(0)", RIGHT), "correct", ""),
     "an error on the way": (with_cells("1 / 0", RIGHT, "raise SystemExit"), "correct", ""),
-    "a training without end": (with_cells(RIGHT, "while True: pass"), "correct", ""),
+    "a training without end": (with_cells(RIGHT, "while True: pass"), "correct", "cell 3 was stopped"),
     "a cell that ends the process": (
         with_cells(RIGHT, "import os\nos._exit(1)"),
         "correct",
