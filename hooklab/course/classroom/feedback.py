@@ -42,8 +42,8 @@ def to_send_back(pages: Mapping[str, str], ways: Mapping[str, set[str]]) -> byte
     content, names = io.BytesIO(), {}
     for student, text in pages.items():
         for way in ways.get(student, ()):
-            is_file = way.lower().endswith((".ipynb", ".zip", ".txt", ".json"))
-            names[f"{way.rsplit('.', 1)[0]}.html" if is_file else f"{way}/feedback.html"] = text
+            file, _, kind = way.rpartition(".")
+            names[f"{file}.html" if file and kind.isalnum() else f"{way}/feedback.html"] = text
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in sorted(names.items()):
             archive.writestr(zipfile.ZipInfo(name, _WHEN), text, zipfile.ZIP_DEFLATED)

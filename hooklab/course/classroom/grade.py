@@ -24,6 +24,8 @@ from hooklab.course.classroom.sandbox import UNPROTECTED, Limits, bubblewrap
 from hooklab.course.classroom.written import Refused, ReportFolder
 from hooklab.course.progress import Progress
 
+_FILES = ("report.html", "grades.csv", "upload.csv", "feedback.zip")
+
 
 def main(argv: Sequence[str]) -> int:
     """Grade a folder; return the exit status: 0, 1 if there was nothing of a lesson, 2 for a wrong command, 130."""
@@ -55,18 +57,17 @@ def pages(graded: Sequence[Graded], lessons: dict[int, Lesson], unprotected: str
     """Return grades.csv, report.html and all of feedback/ by name; the same results give the same files."""
     students = list(dict.fromkeys(one.student for one in graded))
     files = file_names(students)
-    of_student = {student: [one for one in graded if one.student == student] for student in students}
-    own = {f"feedback/{files[student]}": feedback(student, of_student[student], lessons) for student in students}
-    return own | {
-        "grades.csv": grades(graded, lessons),
-        "report.html": report(graded, lessons, files, unprotected),
+    own = {
+        f"feedback/{files[student]}": feedback(student, [one for one in graded if one.student == student], lessons)
+        for student in students
     }
+    return {**own, "grades.csv": grades(graded, lessons), "report.html": report(graded, lessons, files, unprotected)}
 
 
 def _grade(submissions: list[Submission], students: ClassList | None, options: argparse.Namespace) -> int:
     folder = ReportFolder(options.report, options.folder)
-    names = file_names([one.student for one in submissions]).values()
-    folder.expect(["report.html", "grades.csv", "upload.csv", "feedback.zip", *(f"feedback/{name}" for name in names)])
+    names = file_names([one.student for one in submissions])
+    folder.expect([*_FILES, *(f"feedback/{name}" for name in names.values())])
     progress, began, count = Progress(sys.stderr), time.monotonic(), len(submissions)
     progress.say(f"{count} student{'' if count == 1 else 's'}")
 
@@ -74,15 +75,8 @@ def _grade(submissions: list[Submission], students: ClassList | None, options: a
         left = (time.monotonic() - began) / done * (count - done)
         progress.show(f"{_bar(done, count)} {done} of {count} students, {_time(left)} left")
 
-    graded = grade_class(
-        submissions,
-        folder.kept,
-        lesson=options.lesson,
-        exercises=options.exercises,
-        jobs=int(options.jobs),
-        limits=Limits(seconds=options.seconds),
-        tell=tell,
-    )
+    chosen = {"lesson": options.lesson, "exercises": options.exercises, "jobs": int(options.jobs)}
+    graded = grade_class(submissions, folder.kept, **chosen, limits=Limits(seconds=options.seconds), tell=tell)
     progress.close()
     if options.lesson is not None and not any(one.verdicts for one in graded):
         print(f"grade: nobody has handed in lesson {options.lesson}", file=sys.stderr)
@@ -95,9 +89,8 @@ def _grade(submissions: list[Submission], students: ClassList | None, options: a
     numbers = sorted({one.lesson for one in graded if one.verdicts})
     lessons = {number: lesson_at(number, LESSONS, options.exercises) for number in numbers}
     files: dict[str, str | bytes] = dict(pages(graded, lessons, unprotected))
-    own = file_names([one.student for one in submissions])
-    there = {student: str(files[f"feedback/{name}"]) for student, name in own.items() if f"feedback/{name}" in files}
-    if packed := to_send_back(there, {one.student: one.ways for one in submissions}):
+    own = {student: str(files[f"feedback/{name}"]) for student, name in names.items() if f"feedback/{name}" in files}
+    if packed := to_send_back(own, {one.student: one.ways for one in submissions}):
         files["feedback.zip"] = packed
     if students is not None:
         files["upload.csv"] = students.with_points(graded, lessons)
@@ -106,8 +99,8 @@ def _grade(submissions: list[Submission], students: ClassList | None, options: a
         sys.stdout.reconfigure(errors="replace")
     for line in itertools.chain(*to_look_at(graded)):
         print(on_one_line(line))
-    made = [name for name in ("report.html", "grades.csv", "upload.csv", "feedback.zip") if name in files]
-    print(f"{options.report}/: {', '.join(made)} and feedback/ written; decisions.csv is yours")
+    made = ", ".join(name for name in _FILES if name in files)
+    print(f"{options.report}/: {made} and feedback/ written; decisions.csv is yours")
     return 0
 
 

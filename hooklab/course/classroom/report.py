@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,20 +43,20 @@ def report(graded: Sequence[Graded], lessons: dict[int, Lesson], files: dict[str
 
 def to_look_at(graded: Sequence[Graded]) -> tuple[list[str], list[str]]:
     """Return the teacher's notes: those to look into, and the harmless ones. What students share is one line."""
-    lessons = defaultdict[str, list[int]](list)
-    lines = defaultdict[tuple[str, str], list[int]](list)
+    lessons = Counter(one.student for one in graded)
+    places = defaultdict[tuple[str, str], list[str]](list)
     for one in graded:
-        lessons[one.student].append(one.lesson)
         for note in one.notes:
-            lines["" if note.startswith(COPIED) else one.student, note].append(one.lesson)
+            places["" if note.startswith(COPIED) else one.student, note].append(f"lesson {one.lesson}")
         for id, verdict in one.verdicts.items():
             told = f"you have decided: {verdict.remark}" if verdict.is_decided else "; ".join(verdict.notes)
             if told:
-                lines[f"{one.student}, {id}", told] = []
+                places[one.student, told].append(id)
     found = []
-    for (where, note), of in lines.items():
-        is_of_one = of and where and of != lessons[where]
-        found.append(": ".join(filter(None, [f"{where}, lesson {of[0]}" if is_of_one else where, note])))
+    for (student, note), where in places.items():
+        is_of_all = not student or (where[0].startswith("lesson") and len(where) == lessons[student])
+        who = ", ".join(filter(None, [student, *([] if is_of_all else where)]))
+        found.append(": ".join(filter(None, [who, note])))
     return [one for one in found if not _HARMLESS.search(one)], [one for one in found if _HARMLESS.search(one)]
 
 

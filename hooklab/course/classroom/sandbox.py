@@ -109,17 +109,14 @@ def _options(path: str, limits: Limits, readable: Iterable[Path]) -> list[str]:
     options = [path, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     options += ["--proc", "/proc", "--dev", "/dev"]
     options += ["--size", str(limits.disk * _MEGABYTE), "--tmpfs", SCRATCH, "--chdir", SCRATCH]
-    paths = [*_SYSTEM, *_pythons_own(), str(ROOT / "hooklab"), *map(str, readable)]
+    python = [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *site.getsitepackages()]
+    python += [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    paths = [*_SYSTEM, *python, str(ROOT / "hooklab"), *map(str, readable)]
     for one in dict.fromkeys(paths):
         options += ["--ro-bind-try", one, one]
     for fonts in Path.home().glob(".cache/matplotlib/fontlist-*.json"):  # it takes seconds to make
         options += ["--ro-bind", str(fonts), f"{SCRATCH}/.cache/matplotlib/{fonts.name}"]
     return options
-
-
-def _pythons_own() -> list[str]:
-    folders = [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *site.getsitepackages()]
-    return folders + [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
 
 
 def _limit(what: int, value: int) -> None:
