@@ -190,12 +190,6 @@ def test_somebody_without_a_notebook_is_in_every_output() -> None:
     assert "no notebook" in made["feedback/bo.html"]
 
 
-def test_pages_of_an_earlier_run_are_gone() -> None:
-    written(*class_of(["ana", "bo"], RIGHT))
-
-    assert "feedback/bo.html" not in written(*class_of(["ana"], RIGHT))
-
-
 def test_a_reason_without_a_name_leaves_out_what_is_one_answers_own() -> None:
     texts = ["f raised KeyError: 'a', at line 3: `x`", "g raised KeyError: 'b', at line 9: `y`"]
 
