@@ -12,13 +12,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hooklab.course.classroom.canaries import canary_file
 from hooklab.course.classroom.class_list import ClassList, read_class
 from hooklab.course.classroom.collecting import Submission, find_submissions
 from hooklab.course.classroom.feedback import feedback, file_names, to_send_back
 from hooklab.course.classroom.grades import grades, on_one_line
 from hooklab.course.classroom.grading import Graded, grade_class
-from hooklab.course.classroom.lessons import CORE, LESSONS, ROOT, Lesson, lesson_at
+from hooklab.course.classroom.lessons import CORE, LESSONS, ROOT, Lesson, lesson_at, misconceptions_of
 from hooklab.course.classroom.report import report, to_look_at
 from hooklab.course.classroom.sandbox import UNPROTECTED, Limits, bubblewrap
 from hooklab.course.classroom.written import Refused, ReportFolder
@@ -34,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         if sys.platform == "win32":
             raise LookupError("this needs Linux or macOS; on Windows use WSL or the container of the README")
-        if not canary_file(0).is_file():
+        if not misconceptions_of(0).is_file():
             raise LookupError("this copy of the course is not whole: solutions/misconceptions is missing")
         if options.folder.resolve().is_relative_to(LESSONS) or options.folder.resolve() == ROOT / "solutions":
             print(f"grade: {options.folder} has the course's own notebooks, not those of a class", file=sys.stderr)
@@ -117,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--exercises", type=_ids, metavar="3.1,3.2", default=CORE, help=counting)
     parser.add_argument("--jobs", type=_positive, default=2, metavar="2", help="how many notebooks run at a time")
     parser.add_argument("--report", type=Path, default=Path("report"), help="the folder to write to; report by default")
-    parser.add_argument("--seconds", type=_positive, default=10.0, help="for one check; 10 by default")
+    parser.add_argument("--seconds", type=_positive, default=10.0, help="on the processor, for one check; 10 by default")
     return parser
 
 

@@ -16,9 +16,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hooklab.course.classroom.canaries import canary_file
 from hooklab.course.classroom.collecting import Submission, version_of
-from hooklab.course.classroom.lessons import ALL, LESSONS, ROOT, Lesson, lesson_at
+from hooklab.course.classroom.lessons import ALL, LESSONS, ROOT, Lesson, lesson_at, misconceptions_of
 from hooklab.course.classroom.reading import Handed, Unreadable, read_notebook
 from hooklab.course.classroom.sandbox import Limits
 from hooklab.course.classroom.verdicts import STOPPED, Interrupted, Verdict, grade_notebook
@@ -219,7 +218,7 @@ def _everybody(found: list[Graded], only: int | None) -> list[Graded]:
 def _version_of_the_course(lesson: int) -> str:
     """A hash of all that a verdict depends on, besides the notebook."""
     files = [path for kind in ("py", "json", "toml") for path in ROOT.glob(f"hooklab/**/*.{kind}")]
-    files += [canary_file(lesson), *LESSONS.glob(f"{lesson:02d}_*")]
+    files += [misconceptions_of(lesson), *LESSONS.glob(f"{lesson:02d}_*")]
     digest = hashlib.sha256(importlib.metadata.version("torch").encode())
     for file in sorted(files):
         digest.update(file.read_bytes())

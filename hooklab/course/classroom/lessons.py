@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hooklab.course import words
 from hooklab.course.classroom.reading import Cell, read_notebook
@@ -75,3 +76,16 @@ def lesson_at(number: int, folder: Path, only: frozenset[str] = ALL) -> Lesson:
             section, is_more = headings[-1], is_more or words.MORE in headings
     title = _HEADING.findall(cells[0][0])[0]
     return Lesson(number, path.stem, title, tuple(exercises), read_notebook(content).cells)
+
+
+def wrong_answers(id: str) -> dict[str, Any]:
+    """Return the programs of the misconceptions of exercise `id`, by label; none where a class's copy lacks them."""
+    path = misconceptions_of(int(id.split(".")[0]))
+    space: dict[str, Any] = {"__name__": "misconceptions", "MISCONCEPTIONS": {}}
+    exec(compile(path.read_bytes() if path.is_file() else b"", path, "exec"), space)
+    found: dict[str, Any] = space["MISCONCEPTIONS"].get(id, {})
+    return found
+
+
+def misconceptions_of(lesson: int) -> Path:
+    return ROOT / "solutions" / "misconceptions" / f"lesson{lesson:02d}.py"

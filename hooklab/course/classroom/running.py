@@ -26,7 +26,7 @@ from traitlets.config import Config
 
 import hooklab
 import hooklab.course.exercises
-from hooklab.course.classroom.canaries import canaries
+from hooklab.course.classroom.lessons import wrong_answers
 from hooklab.course.classroom.pointing import pointed_out
 from hooklab.course.classroom.reading import Cell
 from hooklab.course.classroom.sandbox import Limits, limit_this_process
@@ -37,7 +37,7 @@ from hooklab.course.exercises.outcome import Outcome
 from hooklab.course.exercises.patches import Patches
 from hooklab.course.exercises.stopping import stopped_after
 
-CANARIES = 5  # of an exercise
+CANARIES = 5  # wrong answers of an exercise, which are tried after a right one
 MOST_LINES = 20_000  # characters of an answer
 _RUN_PYTHON = frozenset(["capture", "prun", "time", "timeit"])  # magics that run a student's own code
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}")
@@ -85,7 +85,7 @@ class Run:
         self._now = Cell(0, "")
         self._is_checking = False
         self._checked: dict[str, Any] = {}  # the answer that an exercise's last check was given
-        self._wrong = {id: canaries(id) for id in self.answers}
+        self._wrong = {id: wrong_answers(id) for id in self.answers}
         for id in self.answers:
             attempt(id, _stub)  # loads the check
         hooklab.check = hooklab.course.exercises.check = self.check

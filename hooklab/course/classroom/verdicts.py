@@ -21,8 +21,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hooklab.course.classroom import sandbox
-from hooklab.course.classroom.canaries import canary_file
-from hooklab.course.classroom.lessons import Exercise, Lesson
+from hooklab.course.classroom.lessons import Exercise, Lesson, misconceptions_of
 from hooklab.course.classroom.pointing import REACHING
 from hooklab.course.classroom.reading import Cell
 from hooklab.course.classroom.sandbox import Limits, processor_seconds
@@ -221,7 +220,7 @@ def _start(lesson: int, limits: Limits, scratch: str) -> subprocess.Popen[bytes]
     folder = sandbox.SCRATCH if sandbox.bubblewrap()[0] else scratch
     python = ["-P", "-m", "hooklab.course.classroom.running"]
     return subprocess.Popen(
-        sandbox.command(python, limits, [canary_file(lesson)]),
+        sandbox.command(python, limits, [misconceptions_of(lesson)]),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

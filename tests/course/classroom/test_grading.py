@@ -15,10 +15,9 @@ import pytest
 
 from hooklab.course.classroom import grade as command
 from hooklab.course.classroom import verdicts
-from hooklab.course.classroom.canaries import canaries
 from hooklab.course.classroom.collecting import find_submissions
 from hooklab.course.classroom.grading import Graded, _with_copies_noted, grade_class
-from hooklab.course.classroom.lessons import LESSONS, lesson_at
+from hooklab.course.classroom.lessons import LESSONS, lesson_at, wrong_answers
 from hooklab.course.classroom.reading import read_notebook
 from hooklab.course.classroom.running import chosen_canaries, steady
 from hooklab.course.classroom.sandbox import ROOT, UNPROTECTED, Limits, bubblewrap
@@ -267,10 +266,10 @@ def test_the_same_answers_and_the_courses_own_are_pointed_out() -> None:
 
 
 def test_every_canary_is_refused_by_an_untouched_check() -> None:
-    labels = chosen_canaries(list(canaries("0.1")), "salt")
+    labels = chosen_canaries(list(wrong_answers("0.1")), "salt")
 
-    assert [attempt("0.1", canaries("0.1")[label]).state for label in labels] == ["not yet"] * 5
-    assert chosen_canaries(list(canaries("0.1")), "salt") == labels
+    assert [attempt("0.1", wrong_answers("0.1")[label]).state for label in labels] == ["not yet"] * 5
+    assert chosen_canaries(list(wrong_answers("0.1")), "salt") == labels
 
 
 def test_what_differs_from_run_to_run_is_left_out() -> None:
