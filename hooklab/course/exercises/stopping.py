@@ -79,7 +79,7 @@ def stopped_after(seconds: float | None) -> Iterator[None]:
 
 
 def _is_over(seconds: float, wall: float, cpu: float) -> bool:
-    """Whether an answer has had its time, on the processor. Where others use it as well, it may take ten times as long."""
+    """Whether an answer has had its time, on the processor: among others, it may take ten times as long."""
     is_asleep = cpu < wall / 50
     return wall >= seconds and (is_asleep or cpu >= 0.9 * seconds or wall >= 10 * seconds)
 
