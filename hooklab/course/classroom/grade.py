@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--exercises", type=_ids, metavar="3.1,3.2", default=CORE, help=counting)
     parser.add_argument("--jobs", type=_positive, default=2, metavar="2", help="how many notebooks run at a time")
     parser.add_argument("--report", type=Path, default=Path("report"), help="the folder to write to; report by default")
-    parser.add_argument("--seconds", type=_positive, default=10.0, help="of the processor, for one check; 10")
+    parser.add_argument("--seconds", type=_positive, default=10.0, help="processor time for one check; 10 by default")
     return parser
 
 
