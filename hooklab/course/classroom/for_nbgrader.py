@@ -51,7 +51,7 @@ class Cells(Preprocessor):
     written in it. Check cells that are missing then come at the end.
     """
 
-    enabled = True  # type: ignore[assignment]
+    enabled = True
 
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         """Return the notebook with each graded cell once."""
@@ -72,7 +72,7 @@ class Cells(Preprocessor):
 class Verdicts(Preprocessor):
     """Give each check cell of a notebook the outcome of its exercise."""
 
-    enabled = True  # type: ignore[assignment]
+    enabled = True
 
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         """Return the notebook with new outputs. nbgrader gives points to a graded cell that shows no error.

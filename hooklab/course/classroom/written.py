@@ -87,8 +87,8 @@ class ReportFolder:
             if points and not points.isdecimal():
                 raise Refused(f"{path}, line {number}: points are {points!r}, and no whole number")
             verdict = found[key].verdicts.get(id, Verdict("not yet", ""))
-            about = {"state": outcome or verdict.state, "points": int(points) if points else None, "remark": remark}
-            decided = replace(verdict, is_decided=True, **about)
+            state, given = outcome or verdict.state, int(points) if points else None
+            decided = replace(verdict, state=state, points=given, remark=remark, is_decided=True)
             found[key] = replace(found[key], verdicts=found[key].verdicts | {id: decided})
         return list(found.values())
 
