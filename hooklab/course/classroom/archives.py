@@ -16,8 +16,8 @@ from typing import BinaryIO
 MOST_BYTES = 100_000_000  # of one file, and of all in a zip that are one student's
 MOST_FILES = 20_000
 _DEPTH = 3  # zips in zips: a learning platform's, a student's, and one more
-_ENCRYPTED = 0x1
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError, ValueError, RuntimeError)
+_TOO_LARGE = f"what this zip holds is larger than {MOST_BYTES // 1_000_000} MB; the rest was not read"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def paths_in(archive: Path) -> list[str]:
     """Return the names of all files in a zip, as stored in it; [] if it cannot be read."""
     try:
         with zipfile.ZipFile(archive) as opened:
-            return sorted(entry.filename for entry in opened.infolist() if not entry.is_dir())
+            return sorted(name for name in opened.namelist() if not name.endswith("/"))
     except _UNREADABLE:
         return []
 
@@ -44,49 +44,34 @@ def packed_files(archive: Path, suffix: tuple[str, ...], wanted: Callable[[str],
 
     `wanted` gets the name of each entry, as stored in the zip, and says whether to read it.
     """
-    yield from _Reader(suffix).files_in(archive, wanted, _DEPTH)
+    yield from _files_in(archive, suffix, wanted, _DEPTH, [MOST_BYTES])
 
 
-class _Reader:
-    """Reads a zip, and those inside it, until all that was unpacked is too much."""
-
-    def __init__(self, suffix: tuple[str, ...]) -> None:
-        self.suffix, self.left = suffix, MOST_BYTES
-
-    def files_in(self, archive: Path | BinaryIO, wanted: Callable[[str], bool], depth: int) -> Iterator[Packed]:
-        try:
-            with zipfile.ZipFile(archive) as opened:
-                entries = [entry for entry in opened.infolist() if wanted(entry.filename)]
-                if len(entries) > MOST_FILES:
-                    yield Packed(PurePosixPath(), fault=f"a zip of {len(entries)} files was not read")
-                    return
-                for entry in sorted(entries, key=lambda entry: entry.filename):
-                    yield from self._files_of(opened, entry, depth)
-        except _UNREADABLE as error:
-            yield Packed(PurePosixPath(), fault=f"a zip that cannot be read: {error}")
-
-    def _files_of(self, opened: zipfile.ZipFile, entry: zipfile.ZipInfo, depth: int) -> Iterator[Packed]:
-        path = PurePosixPath(entry.filename.replace("\\", "/"))
-        is_zip = path.suffix.lower() == ".zip"
-        if entry.is_dir() or "__MACOSX" in path.parts or not (is_zip or path.name.lower().endswith(self.suffix)):
-            return
-        if entry.flag_bits & _ENCRYPTED:
-            yield Packed(PurePosixPath(path.name), fault=f"{path.name} is encrypted: ask for it without a password")
-            return
-        if self.left < 0:  # said once
-            return
-        with opened.open(entry) as file:
-            content = file.read(self.left + 1)
-        self.left -= len(content)
-        if self.left < 0:
-            fault = (
-                f"{path.name}: what this zip holds is larger than {MOST_BYTES // 1_000_000} MB; the rest was not read"
-            )
-            yield Packed(path, fault=fault)
-        elif not is_zip:
-            yield Packed(path, content, entry.date_time)
-        elif depth > 1:
-            for inner in self.files_in(io.BytesIO(content), lambda name: True, depth - 1):
-                yield replace(inner, path=path.with_suffix("") / inner.path)
-        else:
-            yield Packed(path, fault=f"{path.name}: zips in zips in zips were not read")
+def _files_in(
+    archive: Path | BinaryIO, suffix: tuple[str, ...], wanted: Callable[[str], bool], depth: int, left: list[int]
+) -> Iterator[Packed]:
+    """`left` has the number of bytes that may still be unpacked."""
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            entries = sorted(filter(lambda entry: wanted(entry.filename), opened.infolist()), key=lambda e: e.filename)
+            if len(entries) > MOST_FILES:
+                yield Packed(PurePosixPath(), fault=f"a zip of {len(entries)} files was not read")
+                return
+            for entry in entries:
+                path = PurePosixPath(entry.filename.replace("\\", "/"))
+                if not path.name.lower().endswith((*suffix, ".zip")) or entry.is_dir() or left[0] < 0:
+                    continue
+                with opened.open(entry) as file:
+                    content = file.read(left[0] + 1)
+                left[0] -= len(content)
+                if left[0] < 0:
+                    yield Packed(path, fault=f"{path.name}: {_TOO_LARGE}")
+                elif path.suffix.lower() != ".zip":
+                    yield Packed(path, content, entry.date_time)
+                elif depth > 1:
+                    for inner in _files_in(io.BytesIO(content), suffix, lambda name: True, depth - 1, left):
+                        yield replace(inner, path=path.with_suffix("") / inner.path)
+                else:
+                    yield Packed(path, fault=f"{path.name}: zips in zips in zips were not read")
+    except _UNREADABLE as error:
+        yield Packed(PurePosixPath(), fault=f"a zip that cannot be read: {error}")

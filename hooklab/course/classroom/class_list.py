@@ -10,7 +10,7 @@ import csv
 import io
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from hooklab.course.classroom.collecting import Submission, Who
 from hooklab.course.classroom.grading import Graded
 from hooklab.course.classroom.lessons import Lesson
 from hooklab.course.classroom.verdicts import points_of
-from hooklab.course.classroom.written import Refused
+from hooklab.course.classroom.written import Refused, read_table
 
 _NUMBER = ("identifier", "id", "number", "id number", "student id", "orgdefinedid", "student number")
 _NAME = ("full name", "student", "name", "student name")
@@ -31,11 +31,10 @@ _NOBODY = re.compile(r"\s*points possible|student,? test", re.I)  # rows of Canv
 
 @dataclass(frozen=True)
 class ClassList:
-    """A class: the lines of its table, and each student's line, number and name."""
+    """A class: the rows of its table, and each student's row and name; with the number where two share a name."""
 
-    header: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
-    students: dict[str, int]  # the name, with the number where two people share it -> the line
+    rows: list[dict[str, str]]
+    students: dict[str, int]
     who: dict[str, Who]
 
     def match(self, submissions: Sequence[Submission]) -> list[Submission]:
@@ -46,69 +45,52 @@ class ClassList:
         found = {name: Submission(name) for name in self.students}
         others = []
         for one in submissions:
-            name = self._name_of(one.who)
-            if name is None:
+            by_number = [name for name, who in self.who.items() if who.number and who.number == one.who.number]
+            by_name = [name for name, who in self.who.items() if _words(who.name) & _words(one.who.name)]
+            fitting = by_number if len(by_number) == 1 else by_name
+            if len(fitting) == 1:
+                found[fitting[0]].join(one)
+            else:
                 others.append(one)
                 one.faults.append(STRANGER)
-            else:
-                found[name].join(one)
         return sorted([*found.values(), *others], key=lambda one: one.student)
-
-    def _name_of(self, who: Who) -> str | None:
-        by_number = [name for name, one in self.who.items() if who.number and one.number == who.number]
-        by_name = [name for name, one in self.who.items() if _words(one.name) & _words(who.name)]
-        fitting = by_number if len(by_number) == 1 else by_name
-        return fitting[0] if len(fitting) == 1 else None
 
     def with_points(self, graded: Sequence[Graded], lessons: dict[int, Lesson]) -> str:
         """Return the table to upload: each student's points are in its grade column, or in a new last column."""
-        sums: dict[str, int] = defaultdict(int)
-        for one in graded:
-            exercises = lessons[one.lesson].exercises if one.lesson in lessons else ()
-            sums[one.student] += sum(points_of(exercise, one.verdicts.get(exercise.id)) for exercise in exercises)
-        column = _column(self.header, _GRADE)
-        title = "hooklab " + ", ".join(f"lesson {number}" for number in lessons)
-        header = list(self.header) if column is not None else [*self.header, title]
-        of_line = {line: str(sums[name]) for name, line in self.students.items()}
+        own = "hooklab " + ", ".join(f"lesson {number}" for number in lessons)
+        column = next((title for title in self.rows[0] if title.strip().lower() in _GRADE), own)
+        rows = [{**row} if column in row else row | {column: ""} for row in self.rows]
+        for name, number in self.students.items():
+            theirs = [one for one in graded if one.student == name and one.lesson in lessons]
+            points = (points_of(of, one.verdicts.get(of.id)) for one in theirs for of in lessons[one.lesson].exercises)
+            rows[number][column] = str(sum(points))
         text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow(header)
-        for number, line in enumerate(self.lines):
-            cells = [*line] if column is not None else [*line, ""]
-            cells[-1 if column is None else column] = of_line.get(number, cells[-1 if column is None else column])
-            table.writerow(cells)
+        table = csv.DictWriter(text, rows[0], lineterminator="\n", extrasaction="ignore")
+        table.writeheader()
+        table.writerows(rows)
         return text.getvalue()
 
 
 def read_class(path: Path) -> ClassList:
     """Read a class list. Raises Refused, with one sentence, if no student can be found in the table."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise Refused(f"{path} cannot be read: {error}") from None
-    first = text.split("\n")[0]
-    separator = max(",;\t", key=first.count)
-    lines = [tuple(line) for line in csv.reader(io.StringIO(text), delimiter=separator) if any(line)]
-    header = lines[0] if lines else ()
-    width = len(header)
-    rows = tuple((*line, *[""] * width)[:width] for line in lines[1:])
-    people = {number: _person(header, line) for number, line in enumerate(rows)}
-    people = {number: who for number, who in people.items() if who.name and not _NOBODY.match(who.name)}
+    rows = read_table(path)
+    people = {number: who for number, who in enumerate(map(_person, rows)) if who.name and not _NOBODY.match(who.name)}
     if not people:
         raise Refused(f'{path} has nobody in it: a column "Full name", "Student" or "name" is needed')
-    names = [who.name for who in people.values()]
+    names = Counter(who.name for who in people.values())
     called = {
-        number: f"{who.name} ({who.number or number + 2})" if names.count(who.name) > 1 else who.name
+        number: f"{who.name} ({who.number or number + 2})" if names[who.name] > 1 else who.name
         for number, who in people.items()
     }
     students = {name: number for number, name in called.items()}
-    return ClassList(header, rows, students, {called[number]: who for number, who in people.items()})
+    return ClassList(rows, students, {called[number]: who for number, who in people.items()})
 
 
-def _person(header: tuple[str, ...], line: tuple[str, ...]) -> Who:
+def _person(row: dict[str, str]) -> Who:
+    cells = {title.strip().lower(): cell.strip() for title, cell in row.items()}
+
     def cell(titles: Sequence[str]) -> str:
-        column = _column(header, titles)
-        return "" if column is None else line[column].strip()
+        return next((cells[title] for title in titles if title in cells), "")
 
     name = cell(_NAME) or f"{cell(_FIRST)} {cell(_LAST)}".strip()
     if name.count(",") == 1:  # Canvas writes "Li, Ana"
@@ -116,11 +98,6 @@ def _person(header: tuple[str, ...], line: tuple[str, ...]) -> Who:
         name = f"{first.strip()} {last.strip()}"
     digits = re.findall(r"\d+", cell(_NUMBER))  # Moodle writes "Participant 101"
     return Who(unicodedata.normalize("NFC", name), digits[-1] if digits else "")
-
-
-def _column(header: Sequence[str], titles: Sequence[str]) -> int | None:
-    there = [title.strip().lower() for title in header]
-    return next((there.index(title) for title in titles if title in there), None)
 
 
 def _words(name: str) -> set[str]:

@@ -9,7 +9,7 @@ students, called by name and number. Whatever is less certain is a note that the
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import itertools
 import re
 import time
@@ -26,7 +26,7 @@ NOTEBOOK = (".ipynb", ".ipynb.txt", ".ipynb.json")  # as browsers save one
 _READ = (*NOTEBOOK, ".zip")
 # What is handed in by mistake. Other files beside the notebooks may be the teacher's own, such as a list of names.
 _MISTAKEN = (".html", ".pdf", ".py", ".docx", ".rar", ".7z", ".tar", ".gz", ".tgz")
-_IGNORED = {".ipynb_checkpoints", "__pycache__", "__MACOSX", ".git", ".venv", "node_modules"}
+_IGNORED = {"__pycache__", "__MACOSX", "node_modules"}  # and what begins with a dot
 REPORT = ".graded"  # in a folder that holds a report of this program, not a submission
 # What learning platforms write around a student's name: Moodle, Blackboard, Brightspace, Google Classroom, Canvas.
 _PLATFORMS = [
@@ -106,11 +106,10 @@ def find_submissions(folder: Path) -> list[Submission]:
     """
     if not folder.exists():
         raise LookupError(f"there is no {folder}")
-    found = _without_lessons(_below_the_class(_all_in(folder)))
+    found = _below_the_class(_all_in(folder))
     if not any(one.is_read or one.is_folder or one.path.is_symlink() or _is_mistaken(one) for one in found):
-        raise LookupError(
-            f"no notebooks in {folder}: give a folder of notebooks, of folders named by student, or of zips"
-        )
+        forms = "give a folder of notebooks, of folders named by student, or of zips"
+        raise LookupError(f"no notebooks in {folder}: {forms}")
     owners = [(one, _whose(one)) for one in found]
     several = _several_of_one_name(owners)
     students: dict[str, Submission] = {}
@@ -149,12 +148,10 @@ def _all_in(folder: Path) -> list[_Found]:
     """Return all that is in a folder or zip, with the zips of a whole class opened."""
     if not folder.is_dir():
         return _packed(folder, ()) or [_Found((folder.name,), folder)]
-    there = list(_walk(folder, ()))
-    zips = [one for one in there if one.path.suffix.lower() == ".zip" and not one.path.is_symlink()]
-    found = []
+    there, found = list(_walk(folder, ())), []
     for one in there:
-        is_only = len(there) == 1
-        names = paths_in(one.path) if one in zips else []
+        is_zip, is_only = one.path.suffix.lower() == ".zip" and not one.path.is_symlink(), len(there) == 1
+        names = paths_in(one.path) if is_zip else []
         is_class = any(_platforms(_parts(name)) for name in names) or (is_only and _students_below(names) is not None)
         found += _packed(one.path, one.parts[:-1]) if is_class else [one]
     return found
@@ -179,16 +176,20 @@ def _walk(folder: Path, above: tuple[str, ...]) -> Iterator[_Found]:
 
 
 def _below_the_class(found: list[_Found]) -> list[_Found]:
-    """Leave out the folders that all of a class are in, such as "3b" of "3b/ana/03.ipynb" and "3b/bo/03.ipynb"."""
-    if any(one.parts[0] == "submitted" for one in found):
-        found = [one for one in found if one.parts[0] == "submitted"]
+    """Leave out the folders that all of a class are in, such as "3b" of "3b/ana/03.ipynb" and "3b/bo/03.ipynb".
+
+    And a first folder that is a lesson's, such as those of two archives unpacked side by side.
+    """
+    submitted = [one for one in found if one.parts[0] == "submitted"]
+    found = submitted or found
     depth = _students_below(["/".join(one.parts) for one in found if one.is_read or one.is_folder]) or 0
-    depth = max(depth, 1) if all(one.parts[0] == "submitted" for one in found) and found else depth
-    return [
-        one if _platforms(one.parts) else replace(one, parts=one.parts[depth:])
-        for one in found
-        if len(one.parts) > depth
-    ]
+    below = []
+    for one in found:
+        most = max(depth, bool(submitted))
+        parts = one.parts if _platforms(one.parts) else one.parts[most:]
+        is_lessons = len(parts) > 1 and _A_LESSONS.match(parts[0]) and not _platforms(parts[:1])
+        below += [replace(one, parts=parts[1:] if is_lessons else parts)] if len(one.parts) > most else []
+    return below
 
 
 def _students_below(names: Sequence[str]) -> int | None:
@@ -202,22 +203,10 @@ def _students_below(names: Sequence[str]) -> int | None:
     return len(common) if 1 < sum(not _A_LESSONS.match(one) for one in students) <= _MOST_STUDENTS else None
 
 
-def _without_lessons(found: list[_Found]) -> list[_Found]:
-    """Leave out a first folder that is a lesson's, such as those of two archives unpacked side by side."""
-    return [
-        replace(one, parts=one.parts[1:])
-        if len(one.parts) > 1 and _A_LESSONS.match(one.parts[0]) and not _platforms(one.parts[:1])
-        else one
-        for one in found
-    ]
-
-
 def _whose(one: _Found) -> Who:
-    if known := _platforms(one.parts):
-        return known
     is_file = len(one.parts) == 1 and not one.is_folder
     name = _SUFFIX.sub("", one.parts[0]) if is_file else one.parts[0]
-    return Who(unicodedata.normalize("NFC", name))
+    return _platforms(one.parts) or Who(unicodedata.normalize("NFC", name))
 
 
 def _platforms(parts: Sequence[str]) -> Who | None:
@@ -238,45 +227,34 @@ def _several_of_one_name(owners: Sequence[tuple[_Found, Who]]) -> set[str]:
 
     Moodle gives participants new numbers for each assignment: different numbers in two archives may be one student.
     """
-    numbers = defaultdict[tuple[object, ...], set[str]](set)
+    numbers = defaultdict[tuple[str, ...], set[str]](set)
     for one, who in owners:
-        above = itertools.takewhile(
-            lambda part: not _platforms([part]), _parts(one.entry) if one.entry else one.path.parts
-        )
-        numbers[who.name, one.path if one.entry else "", *above].add(who.number)
-    return {str(name) for (name, *_), found in numbers.items() if len(found) > 1}
+        parts = (str(one.path), *_parts(one.entry)) if one.entry else one.path.parts
+        above = itertools.takewhile(lambda part: not _platforms([part]), parts)
+        numbers[who.name, *above].add(who.number)
+    return {name for (name, *_), found in numbers.items() if len(found) > 1}
 
 
 def _with_lesson_behind(submissions: list[Submission]) -> list[Submission]:
     """Join ana_01.ipynb and ana_03.ipynb, where these are lessons 1 and 3, and tell it."""
     joined: dict[str, Submission] = {}
     for one in submissions:
-        match = _LESSON_BEHIND.fullmatch(one.student)
-        is_lesson = (
-            match and len(one.files) == 1 and not one.archives and _lesson_of(one.files[0]) == int(match["lesson"])
-        )
-        name = match["name"] if match and is_lesson else one.student
-        there = joined.setdefault(name, Submission(name, who=Who(name, one.who.number)))
-        there.join(one)
-        if name != one.student:
-            there.faults.append(f"{one.files[0].name} is taken for lesson {int(match['lesson'])} of {name}")  # type: ignore[index]
+        match, name = _LESSON_BEHIND.fullmatch(one.student), one.student
+        if match and len(one.files) == 1 and not one.archives and _lesson_of(one.files[0]) == int(match["lesson"]):
+            name = match["name"]
+            one.faults.append(f"{one.files[0].name} is taken for lesson {int(match['lesson'])} of {name}")
+        joined.setdefault(name, Submission(name, who=Who(name, one.who.number))).join(one)
     return sorted(joined.values(), key=lambda one: one.student)
 
 
 def _lesson_of(path: Path) -> int | None:
-    try:
+    with contextlib.suppress(Unreadable, StopIteration):
         return read_notebook(next(_read(path)).content).lesson
-    except (Unreadable, StopIteration):
-        return None
-
-
-@functools.cache
-def _is_ignored(part: str) -> bool:
-    return part in _IGNORED or part.startswith(".")
+    return None
 
 
 def _is_noise(parts: Sequence[str]) -> bool:
-    return any(map(_is_ignored, (part for part in parts if part not in ("..", "."))))
+    return any(part in _IGNORED or (part[:1] == "." and part not in ("..", ".")) for part in parts)
 
 
 def _parts(name: str) -> list[str]:
@@ -290,15 +268,14 @@ def version_of(path: str) -> tuple[int, ...]:
 
 
 def _read(path: Path) -> Iterator[Packed]:
+    shown, about = PurePosixPath(*path.parts[-3:]), path.stat()
     if path.suffix.lower() == ".zip":
         found = packed_files(path, NOTEBOOK, lambda name: True)
         yield from (one for one in found if not _is_noise(one.path.parts))
-        return
-    shown, about = PurePosixPath(*path.parts[-3:]), path.stat()
-    if about.st_size > MOST_BYTES:
+    elif about.st_size > MOST_BYTES:
         yield Packed(shown, fault=f"{path.name} is larger than {MOST_BYTES // 1_000_000} MB and was not read")
-        return
-    try:
-        yield Packed(shown, path.read_bytes(), tuple(time.localtime(about.st_mtime)[:6]))
-    except OSError as error:
-        yield Packed(shown, fault=f"{path.name} cannot be read: {error.strerror}")
+    else:
+        try:
+            yield Packed(shown, path.read_bytes(), tuple(time.localtime(about.st_mtime)[:6]))
+        except OSError as error:
+            yield Packed(shown, fault=f"{path.name} cannot be read: {error.strerror}")

@@ -19,47 +19,31 @@ _RESERVED = ("con", "prn", "aux", "nul")  # devices of Windows
 
 def feedback(student: str, graded: Sequence[Graded], lessons: dict[int, Lesson]) -> str:
     """Return a student's page, with all lessons that were graded; the notes for the teacher are not on it."""
-    rows = [
-        (
-            lessons[one.lesson],
-            [_row(exercise, one.verdicts.get(exercise.id)) for exercise in lessons[one.lesson].exercises],
-        )
-        for one in graded
-        if one.lesson in lessons
-    ]
+    begun = [(lessons[one.lesson], one.verdicts) for one in graded if one.lesson in lessons]
+    rows = [(lesson, [_row(one, verdicts.get(one.id)) for one in lesson.exercises]) for lesson, verdicts in begun]
     lost = [one for one in graded if one.lesson not in lessons]
     return page("feedback.html", student=student, lessons=rows, lost=lost)
 
 
 def _row(exercise: Exercise, verdict: Verdict | None) -> dict[str, Any]:
-    state = verdict.state if verdict else "not handed in"
-    is_decided = verdict is not None and verdict.is_decided
-    if is_decided and state == TAMPERED:
-        state = "not yet"
-    is_said = verdict is not None and verdict.text and state != "not attempted"
-    return {
-        "exercise": exercise,
-        "verdict": verdict,
-        "state": state,
-        "points": points_of(exercise, verdict),
-        "remark": verdict.remark if verdict else "",
-        "said": is_said and not (is_decided and state == "correct"),
-    }
+    about = {"exercise": exercise, "verdict": verdict, "points": points_of(exercise, verdict), "remark": ""}
+    if verdict is None:
+        return about | {"state": "not handed in", "said": False}
+    state = "not yet" if verdict.is_decided and verdict.state == TAMPERED else verdict.state
+    is_said = verdict.text and state != "not attempted" and not (verdict.is_decided and state == "correct")
+    return about | {"state": state, "said": is_said, "remark": verdict.remark}
 
 
 def to_send_back(pages: Mapping[str, str], ways: Mapping[str, set[str]]) -> bytes:
     """Return a zip of the pages under the names that the platform has given, as it takes feedback back; b"" for none.
 
-    Args:
-        pages: student -> page.
-        ways: student -> the names of their folders or files on the platform.
+    `pages` has each student's page, `ways` the names of their folders or files on the platform.
     """
-    content = io.BytesIO()
-    names = {}
+    content, names = io.BytesIO(), {}
     for student, text in pages.items():
-        for way in sorted(ways.get(student, ())):
-            is_file = way.lower().endswith((".ipynb", ".zip", ".txt", ".json"))
-            names[f"{way.rsplit('.', 1)[0]}.html" if is_file else f"{way}/feedback.html"] = text
+        for way in ways.get(student, ()):
+            file, _, kind = way.rpartition(".")
+            names[f"{file}.html" if file and kind.isalnum() else f"{way}/feedback.html"] = text
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in sorted(names.items()):
             archive.writestr(zipfile.ZipInfo(name, _WHEN), text, zipfile.ZIP_DEFLATED)
@@ -76,7 +60,7 @@ def file_names(students: Sequence[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     taken = set(_RESERVED)
     for student in students:
-        safe = "".join(one if one.isalnum() or one in " -" else "_" for one in student)[:60].strip(" _-") or "student"
+        safe = "".join(one if one.isalnum() or one in " -()" else "_" for one in student)[:60].strip(" _-") or "student"
         numbered = (f"{safe} {number}" for number in itertools.count(2))
         name = next(name for name in itertools.chain([safe], numbered) if name.casefold() not in taken)
         taken.add(name.casefold())

@@ -44,18 +44,14 @@ _VERSION = re.compile(r"""\bcheck_of\("([^"]+)", check\)""")  # in the graded ce
 _v4: Any = v4  # nbformat has no types for it
 
 
-class _Always(Preprocessor):
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)  # type: ignore[no-untyped-call]
-        self.enabled = True
-
-
-class Cells(_Always):
+class Cells(Preprocessor):
     """Bring back the graded cells that a notebook has lost, by deleting, merging or copying, or to Colab.
 
     A cell with the text of a check cell, as it was handed out, is that check cell; any other keeps what a student has
     written in it. Check cells that are missing then come at the end.
     """
+
+    enabled = True
 
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         """Return the notebook with each graded cell once."""
@@ -73,8 +69,10 @@ class Cells(_Always):
         return nb, resources
 
 
-class Verdicts(_Always):
+class Verdicts(Preprocessor):
     """Give each check cell of a notebook the outcome of its exercise."""
+
+    enabled = True
 
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         """Return the notebook with new outputs. nbgrader gives points to a graded cell that shows no error.
@@ -87,13 +85,10 @@ class Verdicts(_Always):
             raise RuntimeError(f"not graded: this is for hooklab {made_for}, and here is hooklab {here}")
         lesson, told = _lesson_of(nb), dict[str, Verdict]()
         if isinstance(lesson, Lesson):
-            cells = read_notebook(json.dumps(nb).encode()).cells
-            told, _ = grade_notebook(lesson, cells, json.dumps(nb), Limits())
-        for cell in nb.cells:
-            if cell.cell_type != "code":
-                continue
-            graded = cell.metadata.get("nbgrader", {})
+            told, _ = grade_notebook(lesson, read_notebook(json.dumps(nb).encode()).cells, json.dumps(nb), Limits())
+        for cell in (one for one in nb.cells if one.cell_type == "code"):
             cell.outputs, cell.execution_count = [], None
+            graded = cell.metadata.get("nbgrader", {})
             if graded.get("grade"):
                 id = str(graded.get("grade_id", "")).removeprefix("check-").replace("-", ".")
                 unknown = f"this copy of the course has no exercise {id}: another version?"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import math
 import signal
 import sys
@@ -11,17 +12,18 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hooklab.course.classroom.canaries import canary_file
 from hooklab.course.classroom.class_list import ClassList, read_class
 from hooklab.course.classroom.collecting import Submission, find_submissions
 from hooklab.course.classroom.feedback import feedback, file_names, to_send_back
+from hooklab.course.classroom.grades import grades, on_one_line
 from hooklab.course.classroom.grading import Graded, grade_class
-from hooklab.course.classroom.lessons import CORE, LESSONS, ROOT, Lesson, lesson_at
-from hooklab.course.classroom.report import report
+from hooklab.course.classroom.lessons import CORE, LESSONS, ROOT, Lesson, lesson_at, misconceptions_of
+from hooklab.course.classroom.report import report, to_look_at
 from hooklab.course.classroom.sandbox import UNPROTECTED, Limits, bubblewrap
-from hooklab.course.classroom.tables import grades, on_one_line
 from hooklab.course.classroom.written import Refused, ReportFolder
 from hooklab.course.progress import Progress
+
+_FILES = ("report.html", "grades.csv", "upload.csv", "feedback.zip")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -31,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         if sys.platform == "win32":
             raise LookupError("this needs Linux or macOS; on Windows use WSL or the container of the README")
-        if not canary_file(0).is_file():
+        if not misconceptions_of(0).is_file():
             raise LookupError("this copy of the course is not whole: solutions/misconceptions is missing")
         if options.folder.resolve().is_relative_to(LESSONS) or options.folder.resolve() == ROOT / "solutions":
             print(f"grade: {options.folder} has the course's own notebooks, not those of a class", file=sys.stderr)
@@ -54,18 +56,17 @@ def pages(graded: Sequence[Graded], lessons: dict[int, Lesson], unprotected: str
     """Return grades.csv, report.html and all of feedback/ by name; the same results give the same files."""
     students = list(dict.fromkeys(one.student for one in graded))
     files = file_names(students)
-    of_student = {student: [one for one in graded if one.student == student] for student in students}
-    own = {f"feedback/{files[student]}": feedback(student, of_student[student], lessons) for student in students}
-    return own | {
-        "grades.csv": grades(graded, lessons),
-        "report.html": report(graded, lessons, files, unprotected),
+    own = {
+        f"feedback/{files[student]}": feedback(student, [one for one in graded if one.student == student], lessons)
+        for student in students
     }
+    return {**own, "grades.csv": grades(graded, lessons), "report.html": report(graded, lessons, files, unprotected)}
 
 
 def _grade(submissions: list[Submission], students: ClassList | None, options: argparse.Namespace) -> int:
     folder = ReportFolder(options.report, options.folder)
-    names = file_names([one.student for one in submissions]).values()
-    folder.expect(["report.html", "grades.csv", "upload.csv", "feedback.zip", *(f"feedback/{name}" for name in names)])
+    names = file_names([one.student for one in submissions])
+    folder.expect([*_FILES, *(f"feedback/{name}" for name in names.values())])
     progress, began, count = Progress(sys.stderr), time.monotonic(), len(submissions)
     progress.say(f"{count} student{'' if count == 1 else 's'}")
 
@@ -73,15 +74,8 @@ def _grade(submissions: list[Submission], students: ClassList | None, options: a
         left = (time.monotonic() - began) / done * (count - done)
         progress.show(f"{_bar(done, count)} {done} of {count} students, {_time(left)} left")
 
-    graded = grade_class(
-        submissions,
-        folder.kept,
-        lesson=options.lesson,
-        exercises=options.exercises,
-        jobs=int(options.jobs),
-        limits=Limits(seconds=options.seconds),
-        tell=tell,
-    )
+    chosen = {"lesson": options.lesson, "exercises": options.exercises, "jobs": int(options.jobs)}
+    graded = grade_class(submissions, folder.kept, **chosen, limits=Limits(seconds=options.seconds), tell=tell)
     progress.close()
     if options.lesson is not None and not any(one.verdicts for one in graded):
         print(f"grade: nobody has handed in lesson {options.lesson}", file=sys.stderr)
@@ -94,22 +88,18 @@ def _grade(submissions: list[Submission], students: ClassList | None, options: a
     numbers = sorted({one.lesson for one in graded if one.verdicts})
     lessons = {number: lesson_at(number, LESSONS, options.exercises) for number in numbers}
     files: dict[str, str | bytes] = dict(pages(graded, lessons, unprotected))
-    own = file_names([one.student for one in submissions])
-    there = {student: str(files[f"feedback/{name}"]) for student, name in own.items() if f"feedback/{name}" in files}
-    if packed := to_send_back(there, {one.student: one.ways for one in submissions}):
+    own = {student: str(files[f"feedback/{name}"]) for student, name in names.items() if f"feedback/{name}" in files}
+    if packed := to_send_back(own, {one.student: one.ways for one in submissions}):
         files["feedback.zip"] = packed
     if students is not None:
         files["upload.csv"] = students.with_points(graded, lessons)
     folder.write(files)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name may hold characters that this terminal cannot show
         sys.stdout.reconfigure(errors="replace")
-    for one in graded:
-        told = [f"{one.student}: {note}" for note in one.notes]
-        told += [f"{one.student}, {id}: {'; '.join(it.notes)}" for id, it in one.verdicts.items() if it.notes]
-        for line in told:
-            print(on_one_line(line))
-    made = [name for name in ("report.html", "grades.csv", "upload.csv", "feedback.zip") if name in files]
-    print(f"{options.report}/: {', '.join(made)} and feedback/ written; decisions.csv is yours")
+    for line in itertools.chain(*to_look_at(graded)):
+        print(on_one_line(line))
+    made = ", ".join(name for name in _FILES if name in files)
+    print(f"{options.report}/: {made} and feedback/ written; decisions.csv is yours")
     return 0
 
 
@@ -126,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--exercises", type=_ids, metavar="3.1,3.2", default=CORE, help=counting)
     parser.add_argument("--jobs", type=_positive, default=2, metavar="2", help="how many notebooks run at a time")
     parser.add_argument("--report", type=Path, default=Path("report"), help="the folder to write to; report by default")
-    parser.add_argument("--seconds", type=_positive, default=10.0, help="for one check; 10 by default")
+    parser.add_argument("--seconds", type=_positive, default=10.0, help="processor time for one check; 10 by default")
     return parser
 
 

@@ -6,24 +6,24 @@ import contextlib
 import functools
 import hashlib
 import importlib.metadata
+import itertools
 import json
-import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hooklab.course.classroom.canaries import canary_file
 from hooklab.course.classroom.collecting import Submission, version_of
-from hooklab.course.classroom.lessons import LESSONS, ROOT, Lesson, lesson_at
+from hooklab.course.classroom.lessons import ALL, LESSONS, ROOT, Lesson, lesson_at, misconceptions_of
 from hooklab.course.classroom.reading import Handed, Unreadable, read_notebook
 from hooklab.course.classroom.sandbox import Limits
 from hooklab.course.classroom.verdicts import STOPPED, Interrupted, Verdict, grade_notebook
 
 COPIED = "the same answers, letter for letter"
+COUNTS = "counts as the newest"
 _TELLING = 8  # lines: two students do not write so many alike by chance
 NONE = -1  # instead of a lesson's number: 0 is a lesson
 
@@ -61,23 +61,18 @@ def grade_class(
     kept: Path,
     *,
     lesson: int | None = None,
-    exercises: frozenset[str] | None = None,
+    exercises: frozenset[str] = ALL,
     jobs: int = 2,
-    limits: Limits | None = None,
+    limits: Limits = Limits(),  # noqa: B008
     tell: Callable[[int], None] = lambda done: None,
 ) -> list[Graded]:
     """Grade every submission; return the results by student and lesson.
 
-    Args:
-        submissions: what was handed in.
-        kept: a folder for the verdicts on each notebook, so that an interrupted run continues where it stopped.
-        lesson: the one to grade; by default all that were handed in.
-        exercises: the ids of those that count; by default all.
-        jobs: how many notebooks run at a time.
-        limits: what a notebook may take.
-        tell: called after each student with how many are done.
+    `kept` is a folder for the verdicts on each notebook, so that an interrupted run goes on where it stopped. `lesson`
+    and `exercises` choose what is graded, by default all. `jobs` notebooks run at a time. `tell` is called after each
+    student with how many are done.
     """
-    limits, interrupted = limits or Limits(), threading.Event()
+    interrupted = threading.Event()
     kept.mkdir(parents=True, exist_ok=True)
     keeper = Kept(kept, limits, interrupted)
 
@@ -88,16 +83,13 @@ def grade_class(
             return []
         except Exception as error:  # whatever one student has handed in, the others are graded
             note = f"the grader itself failed here, with {type(error).__name__}: not graded, look at it"
-            return [Graded(submission.student, NONE if lesson is None else lesson, notes=(note,))]
+            return [Graded(submission.student, NONE, notes=(note,))]
 
     pool = ThreadPoolExecutor(max(1, jobs))
     try:
         futures = [pool.submit(one, submission) for submission in submissions]
-        waiting = set(futures)
-        while waiting:
-            done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-            if done:
-                tell(len(futures) - len(waiting))
+        for done, _ in enumerate(as_completed(futures), start=1):
+            tell(done)
         found = [graded for future in futures for graded in future.result()]
     finally:
         interrupted.set()
@@ -106,9 +98,9 @@ def grade_class(
 
 
 def grade_one(
-    submission: Submission, kept: Kept, only: int | None = None, exercises: frozenset[str] | None = None
+    submission: Submission, kept: Kept, only: int | None = None, exercises: frozenset[str] = ALL
 ) -> list[Graded]:
-    """Grade all lessons of one student; where nothing can be graded, return one result that says why."""
+    """Grade all lessons of one student; the last result has the notes on what was handed in and not graded."""
     notebooks, notes = _read(submission)
     lessons = sorted({one.handed.lesson for one in notebooks if one.handed.lesson is not None})
     if only is not None:
@@ -123,12 +115,12 @@ def grade_one(
             continue
         of_it = [one for one in notebooks if one.handed.lesson == number]
         notebook = max(of_it, key=functools.partial(_newest, lesson))
-        told = [*notes, *(f"{one.path} is older, or untouched: not graded" for one in of_it if one is not notebook)]
+        told = [f"{one.path}: not graded, {notebook.path} {COUNTS}" for one in of_it if one is not notebook]
         verdicts, of_the_run = kept.grade(notebook, lesson)
         found.append(Graded(submission.student, number, notebook.path, verdicts, (*told, *of_the_run)))
-    return found or [
-        Graded(submission.student, NONE if only is None else only, notes=tuple(notes or ["no notebook was handed in"]))
-    ]
+    if not found and not notes:
+        notes = ["no notebook was handed in"]
+    return [*found, Graded(submission.student, NONE, notes=tuple(notes))]
 
 
 class Kept:
@@ -139,24 +131,20 @@ class Kept:
 
     def grade(self, notebook: Notebook, lesson: Lesson) -> tuple[dict[str, Verdict], list[str]]:
         """Return the verdicts on a notebook, and the notes on its run: those that were kept, or new ones."""
-        path = self._path(notebook, lesson)
+        counts = [one.id for one in lesson.exercises]
+        everything = f"{notebook.digest} {_version_of_the_course(lesson.number)} {self.limits} {counts}"
+        path = self.folder / f"{hashlib.sha256(everything.encode()).hexdigest()[:32]}.json"
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             kept = json.loads(path.read_text(encoding="utf-8"))
             verdicts = {id: Verdict(**one | {"notes": tuple(one["notes"])}) for id, one in kept["verdicts"].items()}
             return verdicts, list(kept["notes"])
         verdicts, notes = grade_notebook(lesson, notebook.handed.cells, notebook.digest, self.limits, self._interrupted)
         if not any(one.state == STOPPED for one in verdicts.values()):  # else another run may have more luck
-            unfinished = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+            unfinished = path.with_suffix(f".{threading.get_ident()}")
             found = {"verdicts": {id: asdict(one) for id, one in verdicts.items()}, "notes": notes}
             unfinished.write_text(json.dumps(found), encoding="utf-8")
-            with contextlib.suppress(OSError):
-                unfinished.replace(path)
+            unfinished.replace(path)
         return verdicts, notes
-
-    def _path(self, notebook: Notebook, lesson: Lesson) -> Path:
-        counts = [one.id for one in lesson.exercises]
-        everything = f"{notebook.digest} {_version_of_the_course(lesson.number)} {self.limits} {counts}"
-        return self.folder / f"{hashlib.sha256(everything.encode()).hexdigest()[:32]}.json"
 
 
 def _read(submission: Submission) -> tuple[list[Notebook], list[str]]:
@@ -194,10 +182,11 @@ def _with_copies_noted(found: list[Graded]) -> list[Graded]:
         owners[_answers(one.verdicts)].append(one.student)
     noted = []
     for one in found:
-        alike = sorted(set(owners[_answers(one.verdicts)]))
-        is_telling = sum(text.count("\n") for text in _answers(one.verdicts)) >= _TELLING
-        note = f"{COPIED}: {', '.join(alike)} (lesson {one.lesson})"
-        noted.append(replace(one, notes=(*one.notes, note)) if len(alike) > 1 and is_telling else one)
+        texts = _answers(one.verdicts)
+        right = ", ".join(id for id, verdict in one.verdicts.items() if verdict.state == "correct")
+        note = f"{COPIED}, to {right}: {', '.join(sorted(owners[texts]))}"
+        is_copied = len(owners[texts]) > 1 and "".join(texts).count("\n") >= _TELLING
+        noted.append(replace(one, notes=(*one.notes, note)) if is_copied else one)
     return noted
 
 
@@ -209,36 +198,28 @@ def _answers(verdicts: dict[str, Verdict]) -> tuple[str, ...]:
 def _solved(lesson: Lesson) -> dict[str, Verdict]:
     solutions = read_notebook((ROOT / "solutions" / f"{lesson.name}.ipynb").read_bytes()).cells
     texts = {cell.grade_id: cell.text for cell in solutions}
-    return {
-        one.id: Verdict("correct", "", lines=texts[f"solution-{one.id.replace('.', '-')}"]) for one in lesson.exercises
-    }
+    own = {one.id: texts[f"solution-{one.id.replace('.', '-')}"] for one in lesson.exercises}
+    return {id: Verdict("correct", "", lines=text) for id, text in own.items()}
 
 
 def _everybody(found: list[Graded], only: int | None) -> list[Graded]:
-    """Give each student a row for each lesson that any student has handed in."""
+    """Give each student a row for each lesson that any student has handed in, with the notes on what was not graded."""
     lessons = sorted({one.lesson for one in found if one.lesson != NONE} | ({only} if only is not None else set()))
     there = {(one.student, one.lesson): one for one in found}
-    notes = {one.student: one.notes for one in found}
-    return [
-        there.get((student, lesson)) or Graded(student, lesson, notes=notes[student])
-        for student in sorted(notes)
-        for lesson in lessons or [NONE]
-    ]
+    rows = []
+    for student, lesson in itertools.product(sorted({one.student for one in found}), lessons or [NONE]):
+        row = there.get((student, lesson)) or Graded(student, lesson)
+        general = there[student, NONE].notes
+        rows.append(row if lesson == NONE else replace(row, notes=general + row.notes))
+    return rows
 
 
-_versions: dict[int, str] = {}
-
-
+@functools.cache
 def _version_of_the_course(lesson: int) -> str:
     """A hash of all that a verdict depends on, besides the notebook."""
-    if lesson not in _versions:
-        files = [
-            *(path for kind in ("py", "json", "toml") for path in ROOT.glob(f"hooklab/**/*.{kind}")),
-            *filter(Path.is_file, [canary_file(lesson)]),
-            *LESSONS.glob(f"{lesson:02d}_*"),
-        ]
-        digest = hashlib.sha256(importlib.metadata.version("torch").encode())
-        for file in sorted(files):
-            digest.update(file.read_bytes())
-        _versions[lesson] = digest.hexdigest()
-    return _versions[lesson]
+    files = [path for kind in ("py", "json", "toml") for path in ROOT.glob(f"hooklab/**/*.{kind}")]
+    files += [misconceptions_of(lesson), *LESSONS.glob(f"{lesson:02d}_*")]
+    digest = hashlib.sha256(importlib.metadata.version("torch").encode())
+    for file in sorted(files):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()

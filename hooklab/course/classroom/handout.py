@@ -16,6 +16,7 @@ from pathlib import Path
 from hooklab.course.build.draft import Draft, draft
 from hooklab.course.build.products import compare
 from hooklab.course.build.sources import BEGIN, END, Course, solution_lines
+from hooklab.course.classroom.lessons import LESSONS, lesson_at
 from hooklab.course.root import find_root
 
 PACKAGE = (
@@ -45,21 +46,24 @@ def main(argv: Sequence[str]) -> int:
     """Write the handout and return the exit status: 0, 1 if it would give something away, 2 for a wrong command."""
     parser = argparse.ArgumentParser(prog="python -m hooklab handout", description=__doc__)
     parser.add_argument("out", type=Path, metavar="OUT", help="a folder that is not there yet")
-    parser.add_argument("--lesson", type=int, metavar="03", help="give out this lesson, and the start page; else all")
+    one = "give out this lesson, and the start page; again for one more; else all"
+    parser.add_argument("--lesson", type=int, metavar="03", action="append", dest="lessons", help=one)
     options = parser.parse_args(argv)
     out, archive = options.out, options.out.with_name(f"{options.out.name}.zip")
     if there := [str(path) for path in (out, archive) if path.exists()]:
         print(f"handout: {there[0]} is there already: remove it or name another folder", file=sys.stderr)
         return 2
     course = Course(find_root())
+    try:
+        [lesson_at(number, LESSONS) for number in options.lessons or ()]
+    except LookupError as error:
+        print(f"handout: {error}", file=sys.stderr)
+        return 2
     drafts = [draft(course, lesson) for lesson in course.lessons()]
     if stale := [str(problem) for one in drafts for problem in one.problems or compare(one)]:
         print("\n".join(stale), "handout: first bring the lessons up to date", sep="\n", file=sys.stderr)
         return 1
-    files = given_files(course.root, options.lesson)
-    if not any(name.startswith(f"lessons/{options.lesson or 0:02d}_") for name in files):
-        print(f"handout: there is no lesson {options.lesson}", file=sys.stderr)
-        return 2
+    files = given_files(course.root, options.lessons)
     if told := given_away(files, drafts):
         print("\n".join(told), file=sys.stderr)
         return 1
@@ -68,9 +72,9 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def given_files(root: Path, lesson: int | None = None) -> dict[str, bytes]:
+def given_files(root: Path, numbers: Sequence[int] | None = None) -> dict[str, bytes]:
     """Return the files that a class gets, by path: all are text."""
-    lessons = ["lessons/*.ipynb"] if lesson is None else ["lessons/00_*.ipynb", f"lessons/{lesson:02d}_*.ipynb"]
+    lessons = ["lessons/*.ipynb"] if numbers is None else [f"lessons/{number:02d}_*.ipynb" for number in (0, *numbers)]
     paths = sorted({path for pattern in (*PACKAGE, *lessons) for path in root.glob(pattern) if path.is_file()})
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths} | {"README.md": README.encode()}
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hooklab.course import words
 from hooklab.course.classroom.reading import Cell, read_notebook
@@ -19,6 +18,7 @@ _HARDEST = 3  # ●●●
 _CARD = re.compile(rf"### {words.EXERCISE} (\d+\.\d+) · (.+)\n(●+)")
 _HINT = re.compile(rf"<summary>\s*{words.HINT}: \s*(.*?)</summary>\s*(.*?)\s*</details>", re.S)
 _HEADING = re.compile(r"^#{1,3} (.+)$", re.M)
+_CHECK = re.compile(r'^check\("(\d+\.\d+)", (\w+)', re.M)
 
 
 @dataclass(frozen=True)
@@ -50,44 +50,42 @@ class Lesson:
     cells: tuple[Cell, ...]
 
 
-def lesson_at(number: int, folder: Path, only: frozenset[str] | None = None) -> Lesson:
+def lesson_at(number: int, folder: Path, only: frozenset[str] = ALL) -> Lesson:
     """Return lesson `number` of the notebooks in a folder, with all of its exercises or with those in `only`.
 
     `only` has ids, or one of the words "core" (all but those that can wait) and "all".
 
     Raises LookupError, naming the lessons that are there.
     """
-    paths = sorted(folder.glob(f"{number:02d}_*.ipynb"))
-    if not paths:
+    path = next(folder.glob(f"{number:02d}_*.ipynb"), None)
+    if path is None:
         there = ", ".join(path.stem[:2] for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")))
         raise LookupError(f"there is no lesson {number}; there are {there or 'none'}")
-    content = paths[0].read_bytes()
-    texts = ["".join(cell["source"]) for cell in json.loads(content)["cells"]]
-    exercises = tuple(one for one in _exercises(texts) if _counts(one, only or ALL))
-    return Lesson(number, paths[0].stem, _HEADING.findall(texts[0])[0], exercises, read_notebook(content).cells)
-
-
-def _counts(one: Exercise, only: frozenset[str]) -> bool:
-    return one.id in only or only == ALL or (only == CORE and not one.waits)
-
-
-def _exercises(texts: Sequence[str]) -> list[Exercise]:
-    found, section, is_more = [], "", False
-    for index, text in enumerate(texts):
+    content = path.read_bytes()
+    cells = [("".join(cell["source"]), cell["cell_type"]) for cell in json.loads(content)["cells"]]
+    answers = dict(match for text, kind in cells if kind == "code" for match in _CHECK.findall(text))
+    exercises, section, is_more = [], "", False
+    for index, (text, kind) in enumerate(cells, start=1):
         if card := _CARD.match(text):
-            hints = tuple((symptom, " ".join(told.split())) for symptom, told in _HINT.findall(text))
             id, title, points = card.groups()
+            hints = tuple((symptom, " ".join(told.split())) for symptom, told in _HINT.findall(text))
             waits = is_more or len(points) == _HARDEST
-            found.append(Exercise(id, title, len(points), _answer(texts[index:], id), section, index + 1, hints, waits))
-        elif headings := _HEADING.findall(text):
+            if id in only or only == ALL or (only == CORE and not waits):
+                exercises.append(Exercise(id, title, len(points), answers[id], section, index, hints, waits))
+        elif kind == "markdown" and (headings := _HEADING.findall(text)):
             section, is_more = headings[-1], is_more or words.MORE in headings
+    title = _HEADING.findall(cells[0][0])[0]
+    return Lesson(number, path.stem, title, tuple(exercises), read_notebook(content).cells)
+
+
+def wrong_answers(id: str) -> dict[str, Any]:
+    """Return the programs of the misconceptions of exercise `id`, by label; none where a class's copy lacks them."""
+    path = misconceptions_of(int(id.split(".")[0]))
+    space: dict[str, Any] = {"__name__": "misconceptions", "MISCONCEPTIONS": {}}
+    exec(compile(path.read_bytes() if path.is_file() else b"", path, "exec"), space)
+    found: dict[str, Any] = space["MISCONCEPTIONS"].get(id, {})
     return found
 
 
-def _answer(texts: Sequence[str], id: str) -> str:
-    """The name in the exercise's check cell, such as `output_of` in `check("3.1", output_of)`."""
-    for text in texts:
-        if text.startswith(f'check("{id}"'):
-            (call,) = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
-            return ast.unparse(call.args[1])
-    raise LookupError(f"exercise {id} has no check cell")
+def misconceptions_of(lesson: int) -> Path:
+    return ROOT / "solutions" / "misconceptions" / f"lesson{lesson:02d}.py"

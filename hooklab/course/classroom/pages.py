@@ -14,15 +14,8 @@ from markupsafe import Markup, escape
 from hooklab.course.classroom.verdicts import STOPPED, Verdict
 
 # Signs say as much as colours: a page may be printed in grey, or its reader may not distinguish red and green.
-MARKS = {
-    "correct": "✓",
-    "not yet": "✗",
-    "not attempted": "○",
-    "tampered": "⚠",
-    "stopped": "■",
-    "not handed in": "–",
-}
-STATES = tuple(MARKS)
+STATES = ("correct", "not yet", "not attempted", "tampered", "stopped", "not handed in")
+MARKS = dict(zip(STATES, "✓✗○⚠■–", strict=True))
 
 
 def page(template: str, **values: Any) -> str:
@@ -57,13 +50,8 @@ def _shown(value: Any) -> Any:
 
 @functools.cache
 def _templates() -> Environment:
-    found = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    loader = FileSystemLoader(Path(__file__).with_name("templates"))
+    found = Environment(loader=loader, autoescape=True, finalize=_shown, **options)
     found.filters |= {"code": with_code, "url": quote, "head": head, "details": details}
     return found

@@ -16,7 +16,6 @@ _NAMES = REACHING | {"__builtins__", "__closure__", "__code__", "__globals__", "
 _CALLED = {"__import__", "compile", "eval", "exec", "globals"}
 _PRETENDING = {"__eq__", "__torch_function__", "__torch_dispatch__", "__instancecheck__", "as_subclass"}
 _MODULES = {"builtins", "ctypes", "gc", "importlib", "inspect", "os", "shutil", "signal", "socket", "subprocess", "sys"}
-_TRANSFORMER = TransformerManager()  # type: ignore[no-untyped-call]
 _COURSE = ("hooklab.course", "tests", "solutions")
 
 
@@ -36,14 +35,15 @@ def _odd(text: str, usual: set[str]) -> Iterator[str]:
         for module in _imported(node) - usual:
             if module.split(".")[0] in _MODULES or module.startswith(_COURSE):
                 yield module[:200]
-        if isinstance(node, ast.FunctionDef) and node.name in _PRETENDING:
-            yield node.name
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ready":
-            yield f"ready.{node.attr}"  # what the page runs while an exercise is open
-        elif isinstance(node, ast.Attribute) and node.attr in _NAMES | _PRETENDING:
-            yield node.attr
-        elif isinstance(node, ast.Name) and node.id in _NAMES | _CALLED:
-            yield node.id
+        match node:
+            case ast.Attribute(value=ast.Name("ready"), attr=name):  # what the page runs while an exercise is open
+                yield f"ready.{name}"
+            case ast.FunctionDef(name=name) if name in _PRETENDING:
+                yield name
+            case ast.Attribute(attr=name) if name in _NAMES | _PRETENDING:
+                yield name
+            case ast.Name(name) if name in _NAMES | _CALLED:
+                yield name
 
 
 def _imported(node: ast.AST) -> set[str]:
@@ -54,6 +54,6 @@ def _imported(node: ast.AST) -> set[str]:
 
 def _nodes(text: str) -> list[ast.AST]:
     try:
-        return list(ast.walk(ast.parse(_TRANSFORMER.transform_cell(text))))
+        return list(ast.walk(ast.parse(TransformerManager().transform_cell(text))))  # type: ignore[no-untyped-call]
     except Exception:  # what is not Python does not run either
         return []

@@ -44,61 +44,40 @@ class Unreadable(Exception):
 def read_notebook(content: bytes) -> Handed:
     """Read a notebook's code cells. Raises Unreadable."""
     try:
-        raw = json.loads(content.decode("utf-8-sig"))
+        raw = _table(json.loads(content.decode("utf-8-sig")))
     except (ValueError, RecursionError, MemoryError):
         raise Unreadable("is not a notebook: this is not JSON that a notebook could be") from None
-    if not isinstance(raw, dict) or not isinstance(raw.get("cells", raw.get("worksheets")), list):
+    if not isinstance(raw.get("cells", raw.get("worksheets")), list):
         raise Unreadable("is not a notebook: it has no cells")
     if raw.get("nbformat") != 4:
-        raise Unreadable(
-            f"has the unknown notebook format {_short(raw.get('nbformat'))}: open and save it in JupyterLab"
-        )
-    language = _language(raw.get("metadata"))
-    if language not in ("", "python"):
-        raise Unreadable(f"is written for another kernel: {_short(language)}")
+        raise Unreadable(f"has the unknown notebook format {raw.get('nbformat')!r:.40}: open and save it in JupyterLab")
+    metadata = _table(raw.get("metadata"))
+    known = _table(metadata.get("kernelspec")).get("language"), _table(metadata.get("language_info")).get("name")
+    language = next((one.lower() for one in known if isinstance(one, str)), "python")
+    if language != "python":
+        raise Unreadable(f"is written for another kernel: {language!r:.40}")
     if len(raw["cells"]) > MOST_CELLS:
         raise Unreadable(f"has {len(raw['cells'])} cells and was not read")
-    cells = tuple(filter(None, (_cell(number, one) for number, one in enumerate(raw["cells"], start=1))))
-    return Handed(cells, _lesson(cells, [_source(one) for one in raw["cells"]]))
+    all_cells = [_table(one) for one in raw["cells"]]
+    is_code = [one.get("cell_type") == "code" for one in all_cells]
+    found = [Cell(number, _source(one), _grade_id(one)) for number, one in enumerate(all_cells, start=1)]
+    lessons = Counter(match for cell in found for match in _GRADED.findall(cell.grade_id))
+    lessons += Counter(match for cell in found for match in {*_CARD.findall(cell.text), *_CHECKED.findall(cell.text)})
+    lesson = int(lessons.most_common(1)[0][0]) if lessons else None
+    return Handed(tuple(cell for cell, code in zip(found, is_code, strict=True) if code), lesson)
 
 
-def _cell(number: int, raw: Any) -> Cell | None:
-    if not isinstance(raw, dict) or raw.get("cell_type") != "code":
-        return None
-    return Cell(number, _source(raw), _grade_id(raw))
+def _source(cell: dict[str, Any]) -> str:
+    source = cell.get("source")
+    lines = source if isinstance(source, list) else [source]
+    return "".join(line for line in lines if isinstance(line, str))
 
 
-def _source(raw: Any) -> str:
-    source = raw.get("source", "") if isinstance(raw, dict) else ""
-    if isinstance(source, list):
-        source = "".join(line for line in source if isinstance(line, str))
-    return source if isinstance(source, str) else ""
-
-
-def _grade_id(raw: dict[str, Any]) -> str:
+def _grade_id(cell: dict[str, Any]) -> str:
     """The builder writes the same name twice: as nbgrader's grade_id and as the cell's id; either may get lost."""
-    metadata = raw.get("metadata")
-    graded = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-    names = [graded.get("grade_id") if isinstance(graded, dict) else None, raw.get("id")]
+    names = [_table(_table(cell.get("metadata")).get("nbgrader")).get("grade_id"), cell.get("id")]
     return next((name for name in names if isinstance(name, str) and _GRADED.fullmatch(name)), "")
 
 
-def _lesson(cells: tuple[Cell, ...], texts: list[str]) -> int | None:
-    found: Counter[str] = Counter()
-    for cell in cells:
-        found.update(set(_GRADED.findall(cell.grade_id)))
-    for text in texts:
-        found.update(set(_CARD.findall(text) + _CHECKED.findall(text)))
-    return int(found.most_common(1)[0][0]) if found else None
-
-
-def _language(metadata: Any) -> str:
-    for where, what in (("kernelspec", "language"), ("language_info", "name")):
-        one = metadata.get(where) if isinstance(metadata, dict) else None
-        if isinstance(one, dict) and isinstance(one.get(what), str):
-            return str(one[what]).lower()
-    return ""
-
-
-def _short(value: object) -> str:
-    return repr(value)[:40]
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

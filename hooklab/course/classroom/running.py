@@ -15,7 +15,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -26,7 +26,7 @@ from traitlets.config import Config
 
 import hooklab
 import hooklab.course.exercises
-from hooklab.course.classroom.canaries import canaries
+from hooklab.course.classroom.lessons import wrong_answers
 from hooklab.course.classroom.pointing import pointed_out
 from hooklab.course.classroom.reading import Cell
 from hooklab.course.classroom.sandbox import Limits, limit_this_process
@@ -37,7 +37,7 @@ from hooklab.course.exercises.outcome import Outcome
 from hooklab.course.exercises.patches import Patches
 from hooklab.course.exercises.stopping import stopped_after
 
-CANARIES = 5  # of an exercise
+CANARIES = 5  # wrong answers of an exercise, which are tried after a right one
 MOST_LINES = 20_000  # characters of an answer
 _RUN_PYTHON = frozenset(["capture", "prun", "time", "timeit"])  # magics that run a student's own code
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}")
@@ -47,9 +47,6 @@ Send = Callable[[dict[str, Any]], None]
 
 class Shell(InteractiveShell):
     """IPython as in a kernel; but commands do nothing, nor do magics, except those that run Python."""
-
-    def system(self, cmd: str) -> None:
-        """Run nothing, for `!command`."""
 
     def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> Any:
         """Return what a command without output gives, for `name = !command`."""
@@ -64,11 +61,10 @@ class Shell(InteractiveShell):
         is_run = magic_name in _RUN_PYTHON
         return super().run_cell_magic(magic_name, line, cell) if is_run else None  # type: ignore[no-untyped-call]
 
-    def showtraceback(self, *args: Any, **options: Any) -> None:
-        """Nobody sees it, and writing it takes time."""
+    def _nothing(self, *args: Any, **options: Any) -> None:
+        """For `!command`, and for tracebacks: nobody sees them, and writing them takes time."""
 
-    def showsyntaxerror(self, *args: Any, **options: Any) -> None:
-        """Nobody sees it."""
+    system = showtraceback = showsyntaxerror = _nothing
 
 
 class Run:
@@ -83,13 +79,13 @@ class Run:
         self.salt: str = job["salt"]
         self.send = send
         self.states: dict[str, str] = job["states"]  # what was found, by exercise
-        self.troubles: dict[int, str] = {}  # why a cell did not come to its end
+        self.troubles: list[tuple[Cell, str]] = []  # why a cell did not come to its end
         self._where: dict[str, Cell] = {}  # the cell that has defined what a name stands for
         self._before: dict[str, Any] = {}
         self._now = Cell(0, "")
         self._is_checking = False
         self._checked: dict[str, Any] = {}  # the answer that an exercise's last check was given
-        self._wrong = {id: canaries(id) for id in self.answers}
+        self._wrong = {id: wrong_answers(id) for id in self.answers}
         for id in self.answers:
             attempt(id, _stub)  # loads the check
         hooklab.check = hooklab.course.exercises.check = self.check
@@ -129,7 +125,9 @@ class Run:
         except BaseException as error:
             trouble = f"cell {cell.number} raised {kind_of(error)}"
         if trouble:
-            self.troubles[cell.number] = trouble
+            self.troubles.append((cell, trouble))
+        if trouble.endswith("it takes too long"):
+            self.send({"note": trouble})
         self._where |= dict.fromkeys(self._new_names(), cell)
 
     def _new_names(self) -> list[str]:
@@ -144,16 +142,11 @@ class Run:
             self._judge(id, self._space[name], ["no check has seen this answer: it counts as it is at the end"])
             return
         if state is None:
-            about_it = [self.troubles[cell.number] for cell in self.cells if self._may_define(cell, name)]
-            outcome = Outcome(id, "not attempted", f"no definition of {name} in this notebook")
-            if about_it:
-                outcome = Outcome(id, "not yet", f"{name} is not defined: {about_it[-1]}")
-            self._tell(outcome, self._now, [], [])
-
-    def _may_define(self, cell: Cell, name: str) -> bool:
-        return (
-            cell.number in self.troubles and re.search(rf"(def|class)\s+{name}\b|\b{name}\s*=", cell.text) is not None
-        )
+            outcome, where = Outcome(id, "not attempted", f"no definition of {name} in this notebook"), self._now
+            for cell, trouble in self.troubles:
+                if re.search(rf"(def|class)\s+{name}\b|\b{name}\s*=", cell.text):
+                    outcome, where = Outcome(id, "not yet", f"{name} is not defined: {trouble}"), cell
+            self._tell(outcome, where, [], [])
 
     def _judge(self, id: str, answer: Any, notes: list[str]) -> None:
         self.send({"checking": id})
@@ -164,8 +157,11 @@ class Run:
         if name != self.answers[id]:
             notes.append(f"the answer is called {name or 'nothing'} here, and not {self.answers[id]}")
         outcome = self._attempt(id, answer)
-        if outcome.state == "not attempted":
-            notes += self._filled_in_elsewhere(self.answers[id], where)
+        for cell in self.cells if outcome.state == "not attempted" else ():
+            is_definition = re.search(rf"^(def|class)\s+{self.answers[id]}\b", cell.text, re.M) and cell != where
+            if is_definition and "NotImplementedError" not in cell.text:
+                stub = f"the stub in cell {where.number} is what counts in Jupyter"
+                notes.append(f"cell {cell.number} has an answer, but {stub}")
         passed = self._canaries_that_pass(id) if outcome.state == "correct" else []
         self._tell(outcome, where, notes, passed)
 
@@ -196,12 +192,6 @@ class Run:
     def _name_of(self, answer: Any, usual: str) -> str:
         names = [name for name, value in self._space.items() if value is answer and name[0] != "_"]
         return usual if usual in names or not names else names[-1]
-
-    def _filled_in_elsewhere(self, name: str, where: Cell) -> Iterator[str]:
-        for cell in self.cells:
-            is_definition = re.search(rf"^(def|class)\s+{name}\b", cell.text, re.M) and cell.number != where.number
-            if is_definition and "NotImplementedError" not in cell.text:
-                yield f"cell {cell.number} has an answer, but the stub in cell {where.number} is what counts in Jupyter"
 
     def _put_back(self) -> list[str]:
         """Put back all that was replaced of builtins, torch and hooklab; return the names."""

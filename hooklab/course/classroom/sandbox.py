@@ -36,8 +36,8 @@ _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sys", *(f"/etc/{name}" for name i
 class Limits:
     """What one notebook may take.
 
-    `seconds` is for one check, and six times that for a cell; both may take longer where the machine is busy.
-    `memory` is in megabytes, on top of what Python and torch take; `disk` as well.
+    `seconds` is for one check, and six times that for a cell: on the processor, so both last longer where the machine
+    is busy. `memory` is in megabytes, on top of what Python and torch take; `disk` as well.
     """
 
     seconds: float = 10.0
@@ -62,10 +62,7 @@ def bubblewrap() -> tuple[str, str]:
 
 
 def command(python: Iterable[str], limits: Limits, readable: Iterable[Path]) -> list[str]:
-    """Return the command that runs Python with these arguments in the sandbox, if there is one.
-
-    `readable` are files and folders that it may read, besides Python, its packages and hooklab.
-    """
+    """Return the command that runs Python with these arguments in the sandbox; it may read `readable` as well."""
     path, _ = bubblewrap()
     around = [*_options(path, limits, readable), "--"] if path else []
     return [*around, sys.executable, *python]
@@ -90,21 +87,31 @@ def limit_this_process(limits: Limits) -> None:
             _limit(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory * _MEGABYTE)
 
 
-def has_too_many_processes(parent: int, limits: Limits) -> bool:
-    """Return whether a process has started more than the limit, if Linux's /proc shows it; rlimits do not bind root."""
-    found = _children(parent)
-    for one in found:
-        if len(found) > limits.processes:
-            return True
-        found += _children(one)
-    return False
+def descendants(parent: int) -> list[int]:
+    """Return the processes below a process, as far as Linux's /proc shows them; rlimits do not bind root."""
+    found = [parent]
+    for one in found:  # which grows
+        with contextlib.suppress(OSError):
+            found += map(int, Path(f"/proc/{one}/task/{one}/children").read_text().split())
+    return found[1:]
+
+
+def processor_seconds(processes: Iterable[int]) -> float:
+    """Return the time that these processes have had on a processor; 0.0 where there is no /proc."""
+    ticks = 0
+    for one in processes:
+        with contextlib.suppress(OSError):
+            ticks += sum(map(int, Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _options(path: str, limits: Limits, readable: Iterable[Path]) -> list[str]:
     options = [path, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     options += ["--proc", "/proc", "--dev", "/dev"]
     options += ["--size", str(limits.disk * _MEGABYTE), "--tmpfs", SCRATCH, "--chdir", SCRATCH]
-    paths = [*_SYSTEM, *_pythons_own(), str(ROOT / "hooklab"), *map(str, readable)]
+    python = [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *site.getsitepackages()]
+    python += [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    paths = [*_SYSTEM, *python, str(ROOT / "hooklab"), *map(str, readable)]
     for one in dict.fromkeys(paths):
         options += ["--ro-bind-try", one, one]
     for fonts in Path.home().glob(".cache/matplotlib/fontlist-*.json"):  # it takes seconds to make
@@ -112,19 +119,7 @@ def _options(path: str, limits: Limits, readable: Iterable[Path]) -> list[str]:
     return options
 
 
-def _pythons_own() -> list[str]:
-    folders = [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *site.getsitepackages()]
-    return folders + [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-
-
 def _limit(what: int, value: int) -> None:
     _, hard = resource.getrlimit(what)
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(what, (value, value))
-
-
-def _children(parent: int) -> list[int]:
-    try:
-        return [int(one) for one in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-    except OSError:
-        return []

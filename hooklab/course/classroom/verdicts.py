@@ -17,15 +17,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hooklab.course.classroom import sandbox
-from hooklab.course.classroom.canaries import canary_file
-from hooklab.course.classroom.lessons import Exercise, Lesson
+from hooklab.course.classroom.lessons import Exercise, Lesson, misconceptions_of
 from hooklab.course.classroom.pointing import REACHING
 from hooklab.course.classroom.reading import Cell
-from hooklab.course.classroom.sandbox import Limits
+from hooklab.course.classroom.sandbox import Limits, processor_seconds
 
 CHECKED = ("correct", "not yet", "not attempted")
 STOPPED, TAMPERED = "stopped", "tampered"
@@ -90,6 +89,8 @@ class _Heard:
             self.pointed_out = {int(number): list(names) for number, names in value.items()}
         elif kind == "cell":
             self.cell, self.checking = int(value), ""
+        elif kind == "note":
+            self.notes += [] if value in self.notes else [str(value)]
         elif kind == "checking":
             self.checking = str(value)
         elif kind == "outcome":
@@ -117,15 +118,10 @@ def grade_notebook(
 ) -> tuple[dict[str, Verdict], list[str]]:
     """Run a notebook; return the verdicts on a lesson's exercises and the teacher's notes on the whole notebook.
 
-    Args:
-        lesson: whose exercises to check.
-        cells: the notebook's.
-        salt: chooses which wrong answers each check is tried with.
-        limits: what the notebook may take.
-        interrupted: when it is set, the process is ended and Interrupted raised.
+    `salt` chooses which wrong answers each check is tried with. When `interrupted` is set, Interrupted is raised.
     """
     heard = _Heard()
-    job = {
+    job: dict[str, Any] = {
         "answers": {one.id: one.answer for one in lesson.exercises},
         "cells": [(cell.number, cell.text, cell.grade_id) for cell in cells],
         "given": [cell.text for cell in lesson.cells],
@@ -146,12 +142,14 @@ def grade_notebook(
         if why == "foreign":
             return _all_undecided(lesson, heard, TAMPERED, FOREIGN)
         if heard.checking:
-            text = f"■ {heard.checking}: your answer {ENDINGS[why]}"
-            verdict = Verdict(STOPPED, text, notes=(f"its answer {ENDINGS[why]}",))
-            heard.verdicts[heard.checking] = _with_lines(verdict, heard.checking, lesson, cells)
+            text, name = f"■ {heard.checking}: your answer {ENDINGS[why]}", job["answers"][heard.checking]
+            there = [cell for cell in cells if f"def {name}" in cell.text or f"class {name}" in cell.text]
+            where, about_it = there[-1] if there else Cell(0, ""), (f"its answer {ENDINGS[why]}",)
+            stopped = Verdict(STOPPED, text, cell=where.number, lines=where.text[:20_000], notes=about_it)
+            heard.verdicts[heard.checking] = stopped
         else:
             heard.notes.append(f"cell {heard.cell} {ENDINGS[why]}: it was left out, and what is behind it was run")
-        job["skipped"] = [*job["skipped"], heard.cell]  # type: ignore[misc]
+        job["skipped"] = [*job["skipped"], heard.cell]
         job["behind"] = heard.cell or 10**9
     found, notes = _all_undecided(lesson, heard, STOPPED, "too many cells of this notebook hang or end their process")
     own = {one.cell for one in found.values()}
@@ -164,12 +162,6 @@ def grade_notebook(
 def _all_undecided(lesson: Lesson, heard: _Heard, state: str, text: str) -> tuple[dict[str, Verdict], list[str]]:
     undecided = Verdict(state, text, notes=(text,))
     return {one.id: heard.verdicts.get(one.id, undecided) for one in lesson.exercises}, heard.notes
-
-
-def _with_lines(verdict: Verdict, id: str, lesson: Lesson, cells: Sequence[Cell]) -> Verdict:
-    (name,) = (one.answer for one in lesson.exercises if one.id == id)
-    there = [cell for cell in cells if f"def {name}" in cell.text or f"class {name}" in cell.text]
-    return replace(verdict, cell=there[-1].number, lines=there[-1].text[:20_000]) if there else verdict
 
 
 def _listen(
@@ -185,15 +177,16 @@ def _listen(
             with contextlib.suppress(OSError):
                 process.stdin.write(json.dumps(job | {"token": token}).encode() + b"\n")
                 process.stdin.flush()
-            data, said = b"", 0
-            began = time.monotonic()
+            data, said, began, used = b"", 0, time.monotonic(), 0.0
             while True:
                 if interrupted and interrupted.is_set():
                     raise Interrupted
-                if time.monotonic() - began > _patience(heard, limits):
-                    return "deadline", ""
-                if sandbox.has_too_many_processes(process.pid, limits):
+                running = [process.pid, *sandbox.descendants(process.pid)]
+                if len(running) > limits.processes:
                     return "processes", ""
+                wall, cpu, most = time.monotonic() - began, processor_seconds(running) - used, _patience(heard, limits)
+                if wall > most and (cpu > most / 2 or cpu < wall / 50 or wall > 10 * most):  # busy, asleep, or lost
+                    return "deadline", ""
                 if not select.select([process.stdout], [], [], 0.1)[0]:
                     continue
                 chunk = os.read(process.stdout.fileno(), 65536)
@@ -204,7 +197,7 @@ def _listen(
                 if said > _MOST_SAID:
                     return "foreign", ""
                 for line in lines:
-                    began = time.monotonic()
+                    began, used = time.monotonic(), processor_seconds(running)
                     text = line.decode("utf-8", "replace")
                     try:
                         assert text.startswith(f"{token} ")
@@ -217,6 +210,7 @@ def _listen(
 
 
 def _patience(heard: _Heard, limits: Limits) -> float:
+    """Longer than the process itself gives to a check and to a cell: this is for what it cannot stop."""
     if heard.pointed_out is None or not (heard.cell or heard.checking):
         return _UNTIL_IT_BEGINS
     return limits.seconds * (4 if heard.checking else 20)
@@ -226,7 +220,7 @@ def _start(lesson: int, limits: Limits, scratch: str) -> subprocess.Popen[bytes]
     folder = sandbox.SCRATCH if sandbox.bubblewrap()[0] else scratch
     python = ["-P", "-m", "hooklab.course.classroom.running"]
     return subprocess.Popen(
-        sandbox.command(python, limits, [canary_file(lesson)]),
+        sandbox.command(python, limits, [misconceptions_of(lesson)]),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -239,8 +233,7 @@ def _start(lesson: int, limits: Limits, scratch: str) -> subprocess.Popen[bytes]
 def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
     process.wait()
-    for stream in (process.stdin, process.stdout):
+    for stream in filter(None, (process.stdin, process.stdout)):
         with contextlib.suppress(OSError):
-            stream.close() if stream else None
+            stream.close()

@@ -73,42 +73,32 @@ class ReportFolder:
         path = self.folder / DECISIONS
         if not path.exists():
             path.write_text(",".join(_COLUMNS) + "\n", encoding="utf-8-sig")
-        decisions = {(row["student"], row["exercise"]): row for row in _rows(path)}
-        found = []
-        for one in graded:
-            own = {id: row for (student, id), row in decisions.items() if student == one.student and _is_of(id, one)}
-            changed = {id: _decide(one.verdicts.get(id), row) for id, row in own.items()}
-            found.append(replace(one, verdicts=one.verdicts | changed))
-            decisions = {key: row for key, row in decisions.items() if key[0] != one.student or key[1] not in own}
-        if decisions:
-            student, id = next(iter(decisions))
-            raise Refused(f"{path}: nobody called {student!r} has an exercise {id!r}")
-        return found
+        found = {(one.student, str(one.lesson)): one for one in graded}
+        for number, row in enumerate(read_table(path), start=2):
+            missing = [name for name in _COLUMNS if name not in row]
+            if missing:
+                raise Refused(f"{path} has no column {missing[0]}: its columns are {', '.join(_COLUMNS)}")
+            student, id, outcome, points, remark = (row[name].strip() for name in _COLUMNS)
+            key = student, id.split(".")[0]
+            if key not in found:
+                raise Refused(f"{path}, line {number}: nobody called {student!r} has an exercise {id!r}")
+            if outcome not in ("", *STATES):
+                raise Refused(f"{path}, line {number}: outcome is {outcome!r}, and may be {', '.join(STATES)}")
+            if points and not points.isdecimal():
+                raise Refused(f"{path}, line {number}: points are {points!r}, and no whole number")
+            verdict = found[key].verdicts.get(id, Verdict("not yet", ""))
+            state, given = outcome or verdict.state, int(points) if points else None
+            decided = replace(verdict, state=state, points=given, remark=remark, is_decided=True)
+            found[key] = replace(found[key], verdicts=found[key].verdicts | {id: decided})
+        return list(found.values())
 
 
-def _is_of(id: str, graded: Graded) -> bool:
-    return id.split(".")[0] == str(graded.lesson)
-
-
-def _decide(verdict: Verdict | None, row: dict[str, str]) -> Verdict:
-    verdict = verdict or Verdict("not yet", "")
-    points = int(row["points"]) if row["points"] else None
-    return replace(verdict, state=row["outcome"] or verdict.state, points=points, remark=row["remark"], is_decided=True)
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
+def read_table(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a table with a header, whichever separator a spreadsheet has written. Raises Refused."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise Refused(f"{path} cannot be read: {error}") from None
-    separator = ";" if text.split("\n")[0].count(";") > text.split("\n")[0].count(",") else ","
-    table = csv.DictReader(io.StringIO(text), delimiter=separator)
-    if missing := set(_COLUMNS) - set(table.fieldnames or ()):
-        raise Refused(f"{path} has no column {min(missing)}: its columns are {', '.join(_COLUMNS)}")
-    rows = [{name: (row[name] or "").strip() for name in _COLUMNS} for row in table]
-    for number, row in enumerate(rows, start=2):
-        if row["outcome"] not in ("", *STATES):
-            raise Refused(f"{path}, line {number}: outcome is {row['outcome']!r}, and may be {', '.join(STATES)}")
-        if row["points"] and not row["points"].isdecimal():
-            raise Refused(f"{path}, line {number}: points are {row['points']!r}, and no whole number")
-    return [row for row in rows if row["student"]]
+    separator = max(",;\t", key=text.partition("\n")[0].count)
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, restval="")
+    return [{title: row[title] for title in rows.fieldnames or ()} for row in rows if any(row.values())]

@@ -79,9 +79,9 @@ def stopped_after(seconds: float | None) -> Iterator[None]:
 
 
 def _is_over(seconds: float, wall: float, cpu: float) -> bool:
-    """Whether an answer has had its time. Where others use the machine as well, it may take three times as long."""
+    """Whether an answer has had its time, on the processor: among others, it may take ten times as long."""
     is_asleep = cpu < wall / 50
-    return wall >= seconds and (is_asleep or cpu >= seconds / 2 or wall >= 3 * seconds)
+    return wall >= seconds and (is_asleep or cpu >= 0.9 * seconds or wall >= 10 * seconds)
 
 
 def _is_importing() -> bool:

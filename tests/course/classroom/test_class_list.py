@@ -82,15 +82,15 @@ def test_a_table_without_names_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_feedback_goes_back_under_the_platforms_own_names(tmp_path: Path) -> None:
-    moodle, canvas = "Ana Li_4711_assignsubmission_file_", "ekbo_12_900_03.ipynb"
-    zipped(tmp_path / "a.zip", {f"{moodle}/03.ipynb": answered(), canvas: answered()})
+    moodle, canvas = "Ana J. Li_4711_assignsubmission_file_", "ekbo_12_900_03.py"
+    zipped(tmp_path / "a.zip", {f"{moodle}/03.ipynb": answered(), canvas: b"x = 1"})
     found = find_submissions(tmp_path / "a.zip")
 
     packed = to_send_back({one.student: one.student for one in found}, {one.student: one.ways for one in found})
 
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == {
-            f"{moodle}/feedback.html": b"Ana Li",
+            f"{moodle}/feedback.html": b"Ana J. Li",
             "ekbo_12_900_03.html": b"ekbo",
         }
     assert to_send_back({"ana": "page"}, {"ana": set()}) == b""

@@ -65,10 +65,12 @@ def test_the_same_course_gives_the_same_zip(out: Path, tmp_path: Path) -> None:
     assert (tmp_path / "hooks.zip").read_bytes() == out.with_name("hooks.zip").read_bytes()
 
 
-def test_one_lesson_alone_comes_with_the_start_page() -> None:
-    lessons = [name for name in given_files(ROOT, 3) if name.startswith("lessons/")]
+def test_chosen_lessons_come_with_the_start_page(capsys: pytest.CaptureFixture[str]) -> None:
+    lessons = [name for name in given_files(ROOT, [3, 2]) if name.startswith("lessons/")]
 
-    assert lessons == ["lessons/00_start_here.ipynb", "lessons/03_forward_hooks.ipynb"]
+    assert lessons == [f"lessons/{name}.ipynb" for name in ("00_start_here", "02_tensor_hooks", "03_forward_hooks")]
+    assert main(["out", "--lesson", "3", "--lesson", "77"]) == 2
+    assert "there is no lesson 77" in capsys.readouterr().err
 
 
 def test_nothing_that_is_there_is_overwritten(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,6 @@ import pytest
 from tests.course.classroom.conftest import Grade
 from tests.course.classroom.made_up import CHECK, RIGHT, SETUP, STUB, answered, code, notebook, write, zipped
 
-DEEP = "x = " + "(" * 5000 + "1" + ")" * 5000
 # what is written instead of a notebook, and what the teacher reads
 UNREADABLE: dict[str, tuple[Any, str]] = {
     "not JSON": ("print('hello')", "is not a notebook"),
@@ -23,13 +22,10 @@ UNREADABLE: dict[str, tuple[Any, str]] = {
     "bytes of a picture": (b"\x89PNG\r\n\x1a\n\x00\xff", "is not a notebook"),
     "JSON without cells": ({"a": 1}, "has no cells"),
     "a list": ("[1, 2]", "has no cells"),
-    "very deep JSON": ("[" * 200_000, "is not a notebook"),
-    "a huge number": ('{"cells": [], "nbformat": ' + "9" * 5000 + "}", "is not a notebook"),
     "an old format": ({"worksheets": [], "nbformat": 3}, "unknown notebook format 3"),
     "a format to come": (notebook(nbformat=99), "unknown notebook format 99"),
     "another kernel": (notebook(metadata={"kernelspec": {"language": "R"}}), "another kernel: 'r'"),
     "too many cells": (notebook(*[code("x = 1")] * 3001), "has 3001 cells"),
-    "a number that is none of a lesson": (notebook(code("check('" + "9" * 5000 + ".1', f)")), "has no exercise"),
     "no exercise": (notebook(code("x = 1")), "has no exercise of this course"),
     "a lesson that is not there": (notebook(code("check('99.1', f)")), "there is no lesson 99"),
 }
@@ -135,7 +131,7 @@ ODD: dict[str, tuple[dict[str, Any], str, str]] = {
     "a cell of another language": (with_cells(RIGHT, "%%bash\nexit 1", "%%html\n<b>"), "correct", ""),
     "await at the top": (with_cells("import asyncio\nawait asyncio.sleep(0)", RIGHT), "correct", ""),
     "an error on the way": (with_cells("1 / 0", RIGHT, "raise SystemExit"), "correct", ""),
-    "a training without end": (with_cells(RIGHT, "while True: pass"), "correct", ""),
+    "a training without end": (with_cells(RIGHT, "while True: pass"), "correct", "cell 3 was stopped"),
     "a cell that ends the process": (
         with_cells(RIGHT, "import os\nos._exit(1)"),
         "correct",
@@ -148,9 +144,6 @@ ODD: dict[str, tuple[dict[str, Any], str, str]] = {
         "cell 2 is not Python: SyntaxError: expected ':', at line 1",
     ),
     "a deleted answer": (with_cells(), "not attempted", "no definition of twice_as_large"),
-    "a very deep cell": (with_cells(DEEP, RIGHT), "correct", ""),
-    "zero bytes": (with_cells("x = '\x00'", RIGHT), "correct", ""),
-    "half a character": (with_cells("x = '\ud800'", RIGHT), "correct", ""),
     "odd cells": (
         notebook(code(SETUP), 7, None, {"cell_type": "code"}, code(["x"]), SOLUTION, ITS_CHECK),
         "correct",

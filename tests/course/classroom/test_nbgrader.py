@@ -22,11 +22,7 @@ from hooklab.course.classroom.for_nbgrader import CONFIG, Cells, Verdicts
 from hooklab.course.classroom.lessons import LESSONS, ROOT, lesson_at
 from tests.course.classroom.made_up import CHECK, RIGHT, SETUP, answered, code, notebook
 
-CHEATS = [
-    "def check(*a): pass",
-    "import hooklab\nhooklab.check = lambda *a: None",
-    "import os\nos.environ.pop('NBGRADER_EXECUTION', None)",
-]
+CHEAT = "def check(*a): pass\n"
 
 
 def graded(cells: dict[str, Any]) -> list[dict[str, Any]]:
@@ -55,12 +51,6 @@ class TestVerdicts:
         (output,) = graded(answered("def twice_as_large(x):\n    print(2 * x)"))
 
         assert output["output_type"] == "error" and "print() shows a value" in output["evalue"]
-
-    @pytest.mark.parametrize("cheat", CHEATS)
-    def test_a_cheat_gets_nothing(self, cheat: str) -> None:
-        (output,) = graded(answered(f"{cheat}\ndef twice_as_large(x): return x"))
-
-        assert output["output_type"] == "error"
 
     def test_a_graded_cell_says_that_it_belongs_to_another_version(self) -> None:
         unknown = notebook(
@@ -157,7 +147,7 @@ def test_lessons_go_through_nbgrader_with_the_scores_that_they_should_get(tmp_pa
         "all": (set(points), ""),
         "half": (half, ""),
         "nothing": (set(), ""),
-        "cheat": (set(), CHEATS[0] + "\n"),
+        "cheat": (set(), CHEAT),
         "colab": (set(points), ""),
     }
 

@@ -83,8 +83,8 @@ def test_an_endless_answer_is_stopped_with_its_line(answer, monkeypatch):
 
 @pytest.mark.parametrize(
     ("wall", "cpu", "is_over"),
-    [(9, 9, False), (10, 10, True), (10, 0.01, True), (10, 2, False), (16, 5, True), (31, 2, True)],
-    ids=["in time", "busy", "asleep", "one of many", "one of many, for long", "one of too many"],
+    [(9, 9, False), (10, 10, True), (10, 0.01, True), (10, 2, False), (16, 9, True), (31, 5, False), (101, 5, True)],
+    ids=["in time", "busy", "asleep", "one of many", "one of many, for long", "one of very many", "one of too many"],
 )
 def test_an_answer_on_a_busy_machine_gets_more_time(wall, cpu, is_over):
     assert stopping._is_over(10, wall, cpu) is is_over
