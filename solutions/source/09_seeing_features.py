@@ -200,8 +200,8 @@ reveal("9.a", 100 * hits)
 assert hits > 0.6, "With the page's random weights, most maps point at the shape."
 
 # %% [markdown]
-# Times input: so is it the network that draws the map, or the picture? Try the same network on inverted pictures,
-# where bright is dark. And try a "map" without any network, the brightness of each pixel:
+# This map is the gradient multiplied by the picture. So which of the two draws the shape? Try the same network on
+# inverted pictures, where bright is dark. And try a "map" without any network, the brightness of each pixel:
 
 
 # %% tags=["folded", "nbval-ignore-output"]
@@ -247,15 +247,15 @@ assert crosses.pop("Grad-CAM") < 0.8 and crosses.pop("gradient") > 0.1
 assert min(crosses.values()) > 0.25 > maps.chance(few.masks) > 0.15
 
 # %% [markdown]
-# *What to see:* every method distinguishes the two trained networks. The crosses are the random weights. Compare each
-# cross with the square in its row, and with chance.
+# *What to see:* every method distinguishes the two trained networks. But the crosses, the random weights, are far to the
+# right of chance, and for gradient × input nearly as far as the square.
 #
 # So a map needs controls. One is a network with **random weights** ([sanity checks,
 # 2018](https://arxiv.org/abs/1810.03292)). Another costs one more map: ask for **another class**. What speaks for a
 # disc shouldn't be what speaks for a square.
 #
-# One method goes wrong more easily than the others, because it changes gradients. Write it, and then we put all of them to
-# this test:
+# One method goes wrong more easily than the others, because it changes gradients. Write it, and then we put all of them
+# to this test:
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 9.2 · Fix it: guided backprop
@@ -372,9 +372,9 @@ assert both["guided backprop, signed"]["a random last layer"] > 0.5
 # Without its sign, the maps for the two classes are much alike. **Throw the sign away, and the map forgets the
 # class.**
 #
-# Guided backprop's maps are much alike too, in both of its rows. A random last layer, which knows no class at all, changes
-# them even less: what passes its hooks depends on the picture's edges more than on the question. It
-# works like an **edge detector**, as the sanity checks found in large networks.
+# Guided backprop's maps are much alike too, in both of its rows. A random last layer, which knows no class at all,
+# changes them even less. So what it draws depends on the picture more than on the question. In large networks, the
+# sanity checks found the same: it works like an **edge detector**.
 #
 # Grad-CAM and occlusion do change with the class. Still, they may point at the shape with random weights. No map
 # without its controls.
@@ -492,9 +492,9 @@ assert one_back[0].min() > 0.2 and one_back[1].max() < 0.2
 assert heads.scores(copier, 15, of_eight)[1].min() > 0.6
 
 # %% [markdown]
-# In the first half of the sequence, the heads of layer 0 look one back; later they hardly do, so their mean is only about 0.4.
-# Layer 1 has two induction heads. Their score stays well below 1, because in
-# the third copy they look 15 places back, and the score only counts 7.
+# The heads of layer 0 look one back in the first half of the sequence only, so their mean is about 0.4. Layer 1 has two
+# induction heads. In the third copy they look 15 places back and not 7, which the score doesn't count; so it stays
+# below 1.
 #
 # ### Switch a head off
 #
@@ -548,8 +548,8 @@ assert below[2] < 0.35 and max(below[:2]) > 0.85, (
 # position 22. Position 22 is a copy of position 10, so the answer is the token at position 11.
 #
 # Now **corrupt** the input: replace the token at position 10 by a token that isn't in the sequence. Position 22 finds
-# no earlier copy of its token any more, and many answers are lost. Not all of them: in layer 0, position 22 also looks at
-# position 11 directly, by its place. From here on we only look at the lost ones.
+# no earlier copy of its token any more, and about half of the answers are lost. (The others survive because layer 0
+# also looks 11 places back, whatever token is there.) From here on we only look at the lost ones.
 #
 # Can you bring an answer back? **Activation patching** (lesson 4) runs the corrupted sequence, but takes *one*
 # vector, at one depth and one position, from the clean run. If the answer comes back, that vector carries what was
@@ -886,6 +886,38 @@ assert said["random"].max() < 0.1
 # direction matters, not the push.
 
 # %% [markdown]
+# ### "mixed dtype", or "expected m1 and m2 to have the same dtype", since my hook adds a vector
+#
+# Your vector is float32 (the default, or computed in float32), and the layer returns bfloat16 or half. Their sum is
+# float32, and the next layer with weights raises an error. If no such layer follows, there is no error, and the model
+# returns another dtype. Give the vector the output's dtype and device: `vector.to(output)`. (A Python number, or a
+# tensor with one number and no dimension, doesn't change the dtype. [A report](https://github.com/huggingface/peft/issues/1515))
+
+
+# %% tags=["field", "field-226"]
+def steered(model, change):
+    """Return the error, or the dtype of the output, if a hook changes layer 0's output."""
+    x = torch.rand(1, 4, dtype=torch.bfloat16)
+    with model[0].register_forward_hook(lambda module, args, output: change(output)):
+        error = error_of(lambda: model(x))
+        return model(x).dtype if error == "no error" else error
+
+
+vector = torch.rand(4)
+normed = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)).bfloat16()
+linear = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).bfloat16()
+relu = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).bfloat16()
+for model in (normed, linear, relu):
+    print(steered(model, lambda output: output + vector))
+print("with vector.to(output):", steered(linear, lambda output: output + vector.to(output)))
+assert "mixed dtype" in steered(normed, lambda output: output + vector)
+assert "same dtype" in steered(linear, lambda output: output + vector)
+assert steered(relu, lambda output: output + vector) == torch.float32  # and no error
+assert steered(relu, lambda output: output + 0.5) == torch.bfloat16
+for model in (normed, linear, relu):
+    assert steered(model, lambda output: output + vector.to(output)) == torch.bfloat16
+
+# %% [markdown]
 # ### "My list of gradients is empty"
 #
 # This is the first problem that people meet when they write such maps. Under `no_grad`, or if every parameter is
@@ -985,18 +1017,14 @@ def seen_by_a_global_hook(fast):
     return names
 
 
-block.eval()
+x = torch.rand(1, 3, 8)
+block = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
 with torch.no_grad(), hooklab.capture(block, "linear1") as seen:
     block(x)
 fast, slow = seen_by_a_global_hook(True), seen_by_a_global_hook(False)
 print(
-    "a hook inside fired:",
-    seen.silent == [],
-    "  a global hook saw:",
-    fast,
-    "and",
-    len(slow),
-    "modules on the slow path",
+    "a hook inside fired:", seen.silent == [], "  a global hook saw:", fast, "and",
+    len(slow), "modules on the slow path"
 )
 assert seen.silent == [] and fast == ["TransformerEncoderLayer"]
 assert "MultiheadAttention" in slow and slow.count("Linear") == 2
@@ -1044,7 +1072,7 @@ assert shapes_seen[:3] == [(1, 4, 4), (1, 1, 4), (1, 1, 4)] and generate(
 # thread about it](https://github.com/TransformerLensOrg/TransformerLens/issues/697))
 
 # %% tags=["field", "field-103"]
-store = {}
+talker, prompt, store = Talker(), torch.tensor([[1, 2, 3, 4]]), {}
 with talker.layer.register_forward_hook(
     lambda module, args, output: store.update(layer=output)
 ):
@@ -1073,7 +1101,7 @@ encoder = nn.TransformerEncoder(
     enable_nested_tensor=False,
 )
 with hooklab.capture(encoder, "layers.1", "norm") as seen:
-    last = encoder(x)
+    last = encoder(torch.rand(1, 3, 8))
 same = {name: torch.equal(seen[name], last) for name in ("layers.1", "norm")}
 print("equal to what the encoder returns:", same)
 assert same == {"layers.1": False, "norm": True}

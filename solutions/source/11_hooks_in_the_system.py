@@ -944,10 +944,8 @@ def tools():
 (refused, *zero), (_, *one) = launch(tools)
 print("without a generator:", refused)
 print(
-    "the same layer and λ:",
-    zero[:2] == one[:2],
-    "  each its own activations:",
-    torch.allclose(zero[2], one[2]),
+    "the same layer and λ:", zero[:2] == one[:2], "  each its own activations:",
+    torch.allclose(zero[2], one[2])
 )
 print("the same averaged gradient:", torch.equal(zero[4], one[4]))
 assert refused.startswith("several processes must agree") and zero[:2] == one[:2]
@@ -1142,12 +1140,8 @@ def two_kinds_of_fsdp():
 
 for seen, gradient in launch(two_kinds_of_fsdp):
     print(
-        "lengths of gradient and piece:",
-        seen[0],
-        "  the piece's gradient:",
-        gradient,
-        "  all-reduce hook:",
-        seen[1],
+        "lengths of gradient and piece:", seen[0], "  the piece's gradient:", gradient,
+        "  all-reduce hook:", seen[1]
     )
     assert seen == [[8, 4], [2.0] * 8] and gradient == [2.0] * 4
 
@@ -1174,12 +1168,8 @@ with model.register_forward_hook(count):
     replica(torch.ones(1, 1))
 
 print(
-    "the hook ran on the original:",
-    was_original,
-    "  calls: replica",
-    replica.calls,
-    " original",
-    model.calls,
+    "the hook ran on the original:", was_original, "  calls: replica", replica.calls,
+    " original", model.calls
 )
 assert was_original == [False] and (replica.calls, model.calls) == (1, 0)
 
@@ -1217,12 +1207,8 @@ exported = torch.export.export(model, (torch.ones(1, 1),))
 after_export = len(ran)
 value = exported.module()(torch.ones(1, 1)).item()
 print(
-    "exported:",
-    value,
-    " hook calls while exporting:",
-    after_export,
-    " in the exported:",
-    len(ran) - after_export,
+    "exported:", value, " hook calls while exporting:", after_export,
+    " in the exported:", len(ran) - after_export
 )
 assert value == 7.0 and (after_export, len(ran)) == (1, 1)
 
@@ -1432,12 +1418,8 @@ plain, hooked, todays = (
     gets_a_gradient(False, False),
 )
 print(
-    "a gradient, a warning:  reentrant",
-    *plain,
-    " · with the hook",
-    *hooked,
-    " · today's way",
-    *todays,
+    "a gradient, a warning:  reentrant", *plain, " · with the hook", *hooked,
+    " · today's way", *todays
 )
 assert plain == (False, True) and hooked == todays == (True, False)
 
@@ -1592,12 +1574,8 @@ with layer.bias.register_hook(lambda gradient: seen.append(gradient.item())):
     scaler.scale(layer(torch.ones(1, 2)).sum()).backward()
 scaler.unscale_(optimizer)
 print(
-    "the hook saw",
-    seen[0],
-    " divided by the scale:",
-    seen[0] / scaler.get_scale(),
-    "  .grad:",
-    layer.bias.grad.item(),
+    "the hook saw", seen[0], " divided by the scale:", seen[0] / scaler.get_scale(),
+    "  .grad:", layer.bias.grad.item()
 )
 assert (
     seen == [1024.0] and seen[0] / scaler.get_scale() == layer.bias.grad.item() == 1.0
