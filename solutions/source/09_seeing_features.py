@@ -886,21 +886,26 @@ assert said["random"].max() < 0.1
 # direction matters, not the push.
 
 # %% [markdown]
-# ### "mixed dtype", or "expected m1 and m2 to have the same dtype", since my hook adds a vector
+# ### "mat1 and mat2 must have the same dtype", since my hook adds a vector
 #
 # Your vector is float32 (the default, or computed in float32), and the layer returns bfloat16 or half. Their sum is
 # float32, and the next layer with weights raises an error. If no such layer follows, there is no error, and the model
 # returns another dtype. Give the vector the output's dtype and device: `vector.to(output)`. (A Python number, or a
-# tensor with one number and no dimension, doesn't change the dtype. [A report](https://github.com/huggingface/peft/issues/1515))
+# tensor with one number and no dimension, doesn't change the dtype. [A
+# report](https://github.com/huggingface/peft/issues/1515))
 
 
 # %% tags=["field", "field-226"]
 def steered(model, change):
-    """Return the error, or the dtype of the output, if a hook changes layer 0's output."""
+    """Return the error, or the output's dtype, if a hook changes layer 0's output."""
     x = torch.rand(1, 4, dtype=torch.bfloat16)
     with model[0].register_forward_hook(lambda module, args, output: change(output)):
         error = error_of(lambda: model(x))
         return model(x).dtype if error == "no error" else error
+
+
+def to_its_dtype(output):
+    return output + vector.to(output)
 
 
 vector = torch.rand(4)
@@ -909,13 +914,13 @@ linear = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).bfloat16()
 relu = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).bfloat16()
 for model in (normed, linear, relu):
     print(steered(model, lambda output: output + vector))
-print("with vector.to(output):", steered(linear, lambda output: output + vector.to(output)))
+print("with vector.to(output):", steered(linear, to_its_dtype))
 assert "mixed dtype" in steered(normed, lambda output: output + vector)
 assert "same dtype" in steered(linear, lambda output: output + vector)
 assert steered(relu, lambda output: output + vector) == torch.float32  # and no error
 assert steered(relu, lambda output: output + 0.5) == torch.bfloat16
 for model in (normed, linear, relu):
-    assert steered(model, lambda output: output + vector.to(output)) == torch.bfloat16
+    assert steered(model, to_its_dtype) == torch.bfloat16
 
 # %% [markdown]
 # ### "My list of gradients is empty"

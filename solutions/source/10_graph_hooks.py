@@ -678,7 +678,7 @@ def trained(hook=None):
     w = torch.tensor(1.0, requires_grad=True)
     if hook:
         w.register_post_accumulate_grad_hook(hook)
-    for _ in range(2):  # two halves of a batch: both gradients belong to the same weight
+    for _ in range(2):  # two halves of a batch: both gradients are for the same weight
         (w * w).backward()
     return w.item() if hook else w.item() - 0.5 * w.grad.item()
 
@@ -1315,10 +1315,11 @@ assert (
 
 # %% tags=["field", "field-post-accumulate-twice", "hook-post-accumulate"]
 def calls_of_the_hooks(passes=1, **checkpointing):
-    """Return how often a tensor hook, a post-accumulate and a step hook of a tied weight run."""
+    """Return how often three kinds of hooks of a tied weight run."""
     from torch.utils.checkpoint import checkpoint as torchs
 
-    embedding, calls = nn.Embedding(4, 3), {"tensor": 0, "post-accumulate": 0, "step": 0}
+    embedding = nn.Embedding(4, 3)
+    calls = dict.fromkeys(("tensor", "post-accumulate", "step"), 0)
     sgd = torch.optim.SGD(embedding.parameters(), lr=0.1)
 
     def count(kind):
@@ -1332,8 +1333,8 @@ def calls_of_the_hooks(passes=1, **checkpointing):
         return hidden.tanh() @ embedding.weight.T  # the same weight again
 
     for _ in range(passes):
-        hidden = embedding(torch.arange(3))
-        out = torchs(scores, hidden, **checkpointing) if checkpointing else scores(hidden)
+        h = embedding(torch.arange(3))
+        out = torchs(scores, h, **checkpointing) if checkpointing else scores(h)
         out.logsumexp(dim=-1).sum().backward()
     sgd.step()
     return calls
