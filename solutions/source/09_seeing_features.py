@@ -322,7 +322,7 @@ check("9.2", guided_backprop)
 
 # %% [markdown]
 # Now compare maps for two classes by their rank correlation: 1 if the pixels come in the same order, −1 in the
-# opposite order, 0 if there is no relation. The second control replaces the last layer by a random one, which can't
+# opposite order, 0 if they are unrelated. The second control replaces the last layer by a random one, which can't
 # distinguish the classes.
 #
 # Most tools draw the *size* of a gradient and throw its sign away. Is that harmless? We compare the pixel maps both
@@ -688,8 +688,8 @@ assert back.max(dim=1).values.min() > 0.9 and rest.max() < 0.3, (
 #
 # <details><summary>Answer</summary>
 #
-# You haven't shown that. Channels may stand in for each other, as the two induction heads do. Switch off groups, or
-# the whole layer.
+# You haven't shown that. Channels may do each other's work, as the two induction heads do. Switch off groups, or the
+# whole layer.
 # </details>
 #
 # **3.** You patch the embedding at position 11 instead of 10. What comes back?
@@ -889,7 +889,7 @@ assert said["random"].max() < 0.1
 # ### "mat1 and mat2 must have the same dtype", since my hook adds a vector
 #
 # Your vector is float32 (the default, or computed in float32), and the layer returns bfloat16 or half. Their sum is
-# float32, and the next layer with weights raises an error. If no such layer follows, there is no error, and the model
+# float32, and the next layer with weights raises an error. If no such layer follows, nothing raises, and the model
 # returns another dtype. Give the vector the output's dtype and device: `vector.to(output)`. (A Python number, or a
 # tensor with one number and no dimension, doesn't change the dtype. [A
 # report](https://github.com/huggingface/peft/issues/1515))
@@ -984,7 +984,7 @@ with hooklab.capture(block, "self_attn", "self_attn.out_proj") as seen:
 # %% [markdown]
 # ### "`scaled_dot_product_attention` gives no weights"
 #
-# It is a function, so there is no module to hook, and it returns only the result. You can compute the weights
+# It is a function and not a module, so you can't hook it, and it returns only the result. You can compute the weights
 # yourself in one line. Or pass the identity matrix as the values: the result is then the weights themselves. ([A
 # thread about it](https://github.com/pytorch/pytorch/issues/119811))
 

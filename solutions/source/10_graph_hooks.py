@@ -53,7 +53,7 @@ print("loss:", loss.item(), "  gradient:", a.grad.tolist())
 assert loss.item() == 0.0 and a.grad.isnan().all()
 
 # %% [markdown]
-# One more training step, and every weight would be NaN. Which operation made it? There is no layer to hook. But
+# One more training step, and every weight would be NaN. Which operation made it? The loss has no layer that you could hook. But
 # autograd has recorded every operation as a **node**: `loss.grad_fn` is the node of the last one. Its
 # `next_functions` list where its gradients go: for each gradient the node that receives it, and a number (you can
 # ignore it: it counts the outputs of that node's operation). So you can walk through the whole graph:
@@ -1058,8 +1058,8 @@ assert not by_is and by_storage
 #
 # `pack` may store a value anywhere. `save_on_cpu()` is such a pair of hooks, made for machines with a GPU. Only one
 # pair is active at a time, the innermost. `disable_saved_tensors_hooks` forbids any.
-# `allow_mutation_on_saved_tensors` keeps a copy of each value that is overwritten, so the gradient is right and there
-# is no error.
+# `allow_mutation_on_saved_tensors` keeps a copy of each value that is overwritten, so the gradient is right and
+# nothing raises.
 
 # %% tags=["hook-saved-tensors"]
 import tempfile

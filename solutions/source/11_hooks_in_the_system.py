@@ -695,7 +695,7 @@ what_is_owed()
 # </details>
 #
 # **3.** A service runs a compiled model. You register a hook to see an activation. For most requests it stays silent,
-# and there is no error. Why?
+# without an error. Why?
 #
 # <details><summary>Answer</summary>
 #
@@ -1071,8 +1071,8 @@ assert (
 #
 # DDP prepares to average in **its own forward**, from what that returns. Two ways around it: the loss is made from a
 # feature that a hook has kept, so the model's output has no part in it. Then the first step isn't averaged, and the
-# second raises "Expected to have finished reduction in the prior iteration"; with `static_graph=True` there is no error
-# and never an average. Or the training loop calls `model.module(x)`, or `unwrap_model(model)(x)`: nothing is averaged,
+# second raises "Expected to have finished reduction in the prior iteration"; with `static_graph=True` nothing is
+# averaged in any step, and nothing raises. Or the training loop calls `model.module(x)`, or `unwrap_model(model)(x)`: nothing is averaged,
 # and the processes drift apart without a word. So call the wrapped model, and let its output take part, if only with
 # weight 0. ([A report](https://github.com/pytorch/pytorch/issues/97030))
 
@@ -1241,7 +1241,7 @@ assert was_original == [False] and (replica.calls, model.calls) == (1, 0)
 # What should stay the same is the script: `torchrun --nnodes 4 --rdzv-endpoint host:port …` on each node, or `srun`
 # before it, gives each process its rank and a meeting point, and DDP's hooks and comm hooks run as you've seen. What
 # differs: NCCL's operations run next to your Python code, so a future's `.value()` may be a tensor that the GPU is
-# still filling; sums are taken in another order, so the last digits differ; and lost connections are normal. Measure
+# still filling; sums are added up in another order, so the last digits differ; and lost connections are normal. Measure
 # there before you trust a number from here, above all a time.
 #
 # ### Export, fx, TorchScript, quantization: other copies of the model
@@ -1340,7 +1340,7 @@ assert after[0] == ["0", "2"] and after[1].count("0") == 2
 # `weight_orig`. From then on `weight` is a plain tensor, computed anew before each call by a pre-hook: hook
 # `weight_orig`. **`quantize_dynamic`** returns a copy with other layers: forward hooks come along, backward hooks don't,
 # `isinstance(…, nn.Linear)` is False, and `weight` is a method. **Fused experts** are one parameter with three
-# dimensions: there is no module for each expert. Hook the module that has them, and compute the expert from its input.
+# dimensions, and none of them has a module of its own. Hook the module that has them, and compute the expert from its input.
 # (A report [about quantized layers](https://github.com/pytorch/pytorch/issues/37151), one [about
 # experts](https://github.com/microsoft/Olive/issues/2599))
 
