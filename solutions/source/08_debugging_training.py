@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 8 · Which layer died, exploded or made the first NaN?
 #
-# **Time** 60 minutes, and 42 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 2, 3 and 5
+# **Time** 60 minutes, and 43 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 2, 3 and 5
 #
 # After this lesson you can
 #
@@ -375,25 +375,7 @@ assert "new" not in [row.module for row in health.rows if row.kind == "update"]
 #
 # So these are the questions for any patient: Is the first loss right? Is everything finite? Which outputs are zero,
 # or at the ends of their range? Where does the gradient stop? What never moves? One more question decides whether the
-# model *can* learn: does its loss fall to zero if it sees **the same batch** again and again?
-
-
-# %% tags=["nbval-ignore-output"]
-def on_one_batch(training, steps=60):
-    """Train on one batch only; return the first and the last loss."""
-    for _ in range(steps):
-        training.train(steps=1, seed=0)  # the same seed draws the same batch
-    return training.losses[0], training.losses[-1]
-
-
-careful = patient("A")
-careful.optimizer.param_groups[0]["lr"] = 0.003
-losses = {"A": on_one_batch(patient("A")), "A, small step": on_one_batch(careful)}
-for name, (before, after) in losses.items():
-    print(
-        f"{name:<14} first loss {before:.2f}, after 60 steps on one batch {after:.2f}"
-    )
-assert losses["A"][1] > 2 and losses["A, small step"][1] < 0.1
+# model *can* learn: does its loss fall to zero if it sees **the same batch** again and again? (Tried after the recap.)
 
 # %% [markdown]
 # The next two patients come without a word. You know how well they read, and nothing else.
@@ -710,6 +692,29 @@ def treat_f(training) -> tuple[str, str]:
 
 # %% tags=["check"]
 check("8.7", treat_f)
+
+# %% [markdown]
+# ### One batch, again and again
+#
+# A model that can learn at all brings its loss to zero on a single batch. If it can't do that, more data won't help:
+
+
+# %% tags=["nbval-ignore-output"]
+def on_one_batch(training, steps=60):
+    """Train on one batch only; return the first and the last loss."""
+    for _ in range(steps):
+        training.train(steps=1, seed=0)  # the same seed draws the same batch
+    return training.losses[0], training.losses[-1]
+
+
+careful = patient("A")
+careful.optimizer.param_groups[0]["lr"] = 0.003
+losses = {"A": on_one_batch(patient("A")), "A, small step": on_one_batch(careful)}
+for name, (before, after) in losses.items():
+    print(
+        f"{name:<14} first loss {before:.2f}, after 60 steps on one batch {after:.2f}"
+    )
+assert losses["A"][1] > 2 and losses["A, small step"][1] < 0.1
 
 # %% [markdown]
 # ### Learning rate, gain, normalisation

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 9 · What does the network look at, and what if I switch it off?
 #
-# **Time** 60 minutes, and 48 for what comes after the recap and for the hardest exercise &nbsp;·&nbsp; **You need**
+# **Time** 62 minutes, and 51 for what comes after the recap and for the hardest exercise &nbsp;·&nbsp; **You need**
 # lesson 3 (forward hooks) and lesson 5 (backward hooks)
 #
 # After this lesson you can
@@ -481,12 +481,9 @@ patterns = ["layers.0.pattern", "layers.1.pattern"]
 of_eight = copying.sequences(100, seed=4, period=8)
 induction = score_of(copier, patterns, of_eight.inputs, 8)
 one_back = heads.scores(copier, 1, of_eight)
-for layer in (0, 1):
-    back = ", ".join(f"{share:.2f}" for share in one_back[layer])
-    after_copy = ", ".join(f"{share:.2f}" for share in induction[layer])
-    print(
-        f"layer {layer}, heads 0 and 1: one back {back} · induction score {after_copy}"
-    )
+for name, score in (("one back", one_back), ("induction", induction)):
+    rounded = score.numpy().round(2)  # a row for each layer
+    print(f"{name:<9} layer 0: {rounded[0]}, layer 1: {rounded[1]}")
 assert induction[1].min() > 0.4 and induction[0].max() < 0.2
 assert one_back[0].min() > 0.2 and one_back[1].max() < 0.2
 assert heads.scores(copier, 15, of_eight)[1].min() > 0.6

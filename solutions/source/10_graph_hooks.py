@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10 · What can I hook when there is no module?
 #
-# **Time** 56 minutes, and 90 for the hardest exercise and what comes after the recap &nbsp;·&nbsp; **You need**
+# **Time** 57 minutes, and 91 for the hardest exercise and what comes after the recap &nbsp;·&nbsp; **You need**
 # lessons 2 and 5 (tensor hooks, `grad_input`)
 #
 # After this lesson you can

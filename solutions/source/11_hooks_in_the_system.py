@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 11 · Why did my hook vanish, fire twice, or stop the compiler?
 #
-# **Time** 58 minutes, and 82 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 3 and 5; lesson 2 for
+# **Time** 59 minutes, and 95 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 3 and 5; lesson 2 for
 # tensor hooks
 #
 # After this lesson you can
