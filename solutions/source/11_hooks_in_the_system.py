@@ -1257,7 +1257,7 @@ one = torch.ones(1, 1)
 RECORDERS = {
     "torch.export": lambda model: torch.export.export(model, (one,)).module(),
     "jit.trace": lambda model: torch.jit.trace(model, one, check_trace=False),
-    "fx": torch.fx.symbolic_trace,
+    "fx": lambda model: torch.fx.symbolic_trace(model),
 }
 
 
