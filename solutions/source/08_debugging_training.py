@@ -766,7 +766,8 @@ print(
 assert abs(largest - 0.005) < 1e-4
 
 # %% [markdown]
-# Back to channel 0. For every digit its value is below zero, so the ReLU lets no gradient through.
+# Back to channel 0. Once it has fired for the last time, its value is below zero for every digit, so the ReLU lets no
+# gradient through.
 
 # %%
 predict("8.d")
