@@ -114,7 +114,7 @@ def who_keeps_the_node() -> Figure:
     with style():
         figure, row = plt.subplots(1, 3, figsize=(9.6, 2.3))
         for axes, (title, keepers) in zip(row, moments.items(), strict=True):
-            axes.set(xlim=(0, 3), ylim=(0, 2), title=title)
+            axes.set(xlim=(0, 3.6), ylim=(0, 2), title=title)
             axes.axis("off")
             box(axes, 2.6, 1.0, "w", FORWARD)
             axes.text(2.6, 0.55, "tensor hook", ha="center", fontsize=9, color=FORWARD)
