@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 9 · What does the network look at, and what if I switch it off?
 #
-# **Time** 60 minutes, and 48 for what comes after the recap and for the hardest exercise &nbsp;·&nbsp; **You need**
+# **Time** 62 minutes, and 51 for what comes after the recap and for the hardest exercise &nbsp;·&nbsp; **You need**
 # lesson 3 (forward hooks) and lesson 5 (backward hooks)
 #
 # After this lesson you can
@@ -200,8 +200,8 @@ reveal("9.a", 100 * hits)
 assert hits > 0.6, "With the page's random weights, most maps point at the shape."
 
 # %% [markdown]
-# Times input: so is it the network that draws the map, or the picture? Try the same network on inverted pictures,
-# where bright is dark. And try a "map" without any network, the brightness of each pixel:
+# This map is the gradient multiplied by the picture. So which of the two draws the shape? Try the same network on
+# inverted pictures, where bright is dark. And try a "map" without any network, the brightness of each pixel:
 
 
 # %% tags=["folded", "nbval-ignore-output"]
@@ -247,15 +247,15 @@ assert crosses.pop("Grad-CAM") < 0.8 and crosses.pop("gradient") > 0.1
 assert min(crosses.values()) > 0.25 > maps.chance(few.masks) > 0.15
 
 # %% [markdown]
-# *What to see:* every method distinguishes the two trained networks. The crosses are the random weights. Compare each
-# cross with the square in its row, and with chance.
+# *What to see:* every method distinguishes the two trained networks. But the crosses, the random weights, are far to the
+# right of chance, and for gradient × input nearly as far as the square.
 #
 # So a map needs controls. One is a network with **random weights** ([sanity checks,
 # 2018](https://arxiv.org/abs/1810.03292)). Another costs one more map: ask for **another class**. What speaks for a
 # disc shouldn't be what speaks for a square.
 #
-# One method goes wrong more easily than the others, because it changes gradients. Write it, and then we put all of them to
-# this test:
+# One method goes wrong more easily than the others, because it changes gradients. Write it, and then we put all of them
+# to this test:
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 9.2 · Fix it: guided backprop
@@ -322,7 +322,7 @@ check("9.2", guided_backprop)
 
 # %% [markdown]
 # Now compare maps for two classes by their rank correlation: 1 if the pixels come in the same order, −1 in the
-# opposite order, 0 if there is no relation. The second control replaces the last layer by a random one, which can't
+# opposite order, 0 if they are unrelated. The second control replaces the last layer by a random one, which can't
 # distinguish the classes.
 #
 # Most tools draw the *size* of a gradient and throw its sign away. Is that harmless? We compare the pixel maps both
@@ -372,9 +372,9 @@ assert both["guided backprop, signed"]["a random last layer"] > 0.5
 # Without its sign, the maps for the two classes are much alike. **Throw the sign away, and the map forgets the
 # class.**
 #
-# Guided backprop's maps are much alike too, in both of its rows. A random last layer, which knows no class at all, changes
-# them even less: what passes its hooks depends on the picture's edges more than on the question. It
-# works like an **edge detector**, as the sanity checks found in large networks.
+# Guided backprop's maps are much alike too, in both of its rows. A random last layer, which knows no class at all,
+# changes them even less. So what it draws depends on the picture more than on the question. In large networks, the
+# sanity checks found the same: it works like an **edge detector**.
 #
 # Grad-CAM and occlusion do change with the class. Still, they may point at the shape with random weights. No map
 # without its controls.
@@ -481,20 +481,17 @@ patterns = ["layers.0.pattern", "layers.1.pattern"]
 of_eight = copying.sequences(100, seed=4, period=8)
 induction = score_of(copier, patterns, of_eight.inputs, 8)
 one_back = heads.scores(copier, 1, of_eight)
-for layer in (0, 1):
-    back = ", ".join(f"{share:.2f}" for share in one_back[layer])
-    after_copy = ", ".join(f"{share:.2f}" for share in induction[layer])
-    print(
-        f"layer {layer}, heads 0 and 1: one back {back} · induction score {after_copy}"
-    )
+for name, score in (("one back", one_back), ("induction", induction)):
+    rounded = score.numpy().round(2)  # a row for each layer
+    print(f"{name:<9} layer 0: {rounded[0]}, layer 1: {rounded[1]}")
 assert induction[1].min() > 0.4 and induction[0].max() < 0.2
 assert one_back[0].min() > 0.2 and one_back[1].max() < 0.2
 assert heads.scores(copier, 15, of_eight)[1].min() > 0.6
 
 # %% [markdown]
-# In the first half of the sequence, the heads of layer 0 look one back; later they hardly do, so their mean is only about 0.4.
-# Layer 1 has two induction heads. Their score stays well below 1, because in
-# the third copy they look 15 places back, and the score only counts 7.
+# The heads of layer 0 look one back in the first half of the sequence only, so their mean is about 0.4. Layer 1 has two
+# induction heads. In the third copy they look 15 places back and not 7, which the score doesn't count; so it stays
+# below 1.
 #
 # ### Switch a head off
 #
@@ -548,8 +545,8 @@ assert below[2] < 0.35 and max(below[:2]) > 0.85, (
 # position 22. Position 22 is a copy of position 10, so the answer is the token at position 11.
 #
 # Now **corrupt** the input: replace the token at position 10 by a token that isn't in the sequence. Position 22 finds
-# no earlier copy of its token any more, and many answers are lost. Not all of them: in layer 0, position 22 also looks at
-# position 11 directly, by its place. From here on we only look at the lost ones.
+# no earlier copy of its token any more, and about half of the answers are lost. (The others survive because layer 0
+# also looks 11 places back, whatever token is there.) From here on we only look at the lost ones.
 #
 # Can you bring an answer back? **Activation patching** (lesson 4) runs the corrupted sequence, but takes *one*
 # vector, at one depth and one position, from the clean run. If the answer comes back, that vector carries what was
@@ -688,8 +685,8 @@ assert back.max(dim=1).values.min() > 0.9 and rest.max() < 0.3, (
 #
 # <details><summary>Answer</summary>
 #
-# You haven't shown that. Channels may stand in for each other, as the two induction heads do. Switch off groups, or
-# the whole layer.
+# You haven't shown that. Channels may do each other's work, as the two induction heads do. Switch off groups, or the
+# whole layer.
 # </details>
 #
 # **3.** You patch the embedding at position 11 instead of 10. What comes back?
@@ -886,6 +883,43 @@ assert said["random"].max() < 0.1
 # direction matters, not the push.
 
 # %% [markdown]
+# ### "mat1 and mat2 must have the same dtype", since my hook adds a vector
+#
+# Your vector is float32 (the default, or computed in float32), and the layer returns bfloat16 or half. Their sum is
+# float32, and the next layer with weights raises an error. If no such layer follows, nothing raises, and the model
+# returns another dtype. Give the vector the output's dtype and device: `vector.to(output)`. (A Python number, or a
+# tensor with one number and no dimension, doesn't change the dtype. [A
+# report](https://github.com/huggingface/peft/issues/1515))
+
+
+# %% tags=["field", "field-226"]
+def steered(model, change):
+    """Return the error, or the output's dtype, if a hook changes layer 0's output."""
+    x = torch.rand(1, 4, dtype=torch.bfloat16)
+    with model[0].register_forward_hook(lambda module, args, output: change(output)):
+        error = error_of(lambda: model(x))
+        return model(x).dtype if error == "no error" else error
+
+
+def to_its_dtype(output):
+    return output + vector.to(output)
+
+
+vector = torch.rand(4)
+normed = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)).bfloat16()
+linear = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).bfloat16()
+relu = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).bfloat16()
+for model in (normed, linear, relu):
+    print(steered(model, lambda output: output + vector))
+print("with vector.to(output):", steered(linear, to_its_dtype))
+assert "mixed dtype" in steered(normed, lambda output: output + vector)
+assert "same dtype" in steered(linear, lambda output: output + vector)
+assert steered(relu, lambda output: output + vector) == torch.float32  # and no error
+assert steered(relu, lambda output: output + 0.5) == torch.bfloat16
+for model in (normed, linear, relu):
+    assert steered(model, to_its_dtype) == torch.bfloat16
+
+# %% [markdown]
 # ### "My list of gradients is empty"
 #
 # This is the first problem that people meet when they write such maps. Under `no_grad`, or if every parameter is
@@ -947,7 +981,7 @@ with hooklab.capture(block, "self_attn", "self_attn.out_proj") as seen:
 # %% [markdown]
 # ### "`scaled_dot_product_attention` gives no weights"
 #
-# It is a function, so there is no module to hook, and it returns only the result. You can compute the weights
+# It is a function and not a module, so you can't hook it, and it returns only the result. You can compute the weights
 # yourself in one line. Or pass the identity matrix as the values: the result is then the weights themselves. ([A
 # thread about it](https://github.com/pytorch/pytorch/issues/119811))
 
@@ -985,18 +1019,14 @@ def seen_by_a_global_hook(fast):
     return names
 
 
-block.eval()
+x = torch.rand(1, 3, 8)
+block = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
 with torch.no_grad(), hooklab.capture(block, "linear1") as seen:
     block(x)
 fast, slow = seen_by_a_global_hook(True), seen_by_a_global_hook(False)
 print(
-    "a hook inside fired:",
-    seen.silent == [],
-    "  a global hook saw:",
-    fast,
-    "and",
-    len(slow),
-    "modules on the slow path",
+    "a hook inside fired:", seen.silent == [], "  a global hook saw:", fast, "and",
+    len(slow), "modules on the slow path"
 )
 assert seen.silent == [] and fast == ["TransformerEncoderLayer"]
 assert "MultiheadAttention" in slow and slow.count("Linear") == 2
@@ -1044,7 +1074,7 @@ assert shapes_seen[:3] == [(1, 4, 4), (1, 1, 4), (1, 1, 4)] and generate(
 # thread about it](https://github.com/TransformerLensOrg/TransformerLens/issues/697))
 
 # %% tags=["field", "field-103"]
-store = {}
+talker, prompt, store = Talker(), torch.tensor([[1, 2, 3, 4]]), {}
 with talker.layer.register_forward_hook(
     lambda module, args, output: store.update(layer=output)
 ):
@@ -1073,7 +1103,7 @@ encoder = nn.TransformerEncoder(
     enable_nested_tensor=False,
 )
 with hooklab.capture(encoder, "layers.1", "norm") as seen:
-    last = encoder(x)
+    last = encoder(torch.rand(1, 3, 8))
 same = {name: torch.equal(seen[name], last) for name in ("layers.1", "norm")}
 print("equal to what the encoder returns:", same)
 assert same == {"layers.1": False, "norm": True}

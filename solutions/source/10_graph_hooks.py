@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10 · What can I hook when there is no module?
 #
-# **Time** 56 minutes, and 90 for the hardest exercise and what comes after the recap &nbsp;·&nbsp; **You need**
+# **Time** 57 minutes, and 91 for the hardest exercise and what comes after the recap &nbsp;·&nbsp; **You need**
 # lessons 2 and 5 (tensor hooks, `grad_input`)
 #
 # After this lesson you can
@@ -53,10 +53,10 @@ print("loss:", loss.item(), "  gradient:", a.grad.tolist())
 assert loss.item() == 0.0 and a.grad.isnan().all()
 
 # %% [markdown]
-# One more training step, and every weight would be NaN. Which operation made it? There is no layer to hook. But
+# One more training step, and every weight would be NaN. Which operation made it? The loss has no layer that you could hook. But
 # autograd has recorded every operation as a **node**: `loss.grad_fn` is the node of the last one. Its
-# `next_functions` list where its gradients go: one pair per gradient, of the node that receives it and a number
-# (which of the gradients that this node receives it is). So you can walk through the whole graph:
+# `next_functions` list where its gradients go: for each gradient the node that receives it, and a number (you can
+# ignore it: it counts the outputs of that node's operation). So you can walk through the whole graph:
 
 
 # %%
@@ -219,7 +219,7 @@ assert flow[1][0] == float("-inf") and flow[1][1].isnan()
 # %% [markdown]
 # The slope of `acos` at 1 is infinite, so its node returns −inf. That isn't a NaN yet. The node of the product
 # multiplies by `b`, which has a 0: and 0 · ∞ is NaN. The node that makes the NaN need not be the one to blame. To fix
-# it, keep the cosine away from 1:
+# it, keep the cosine away from 1. (Where `clamp` cuts something off, it passes back a gradient of 0.)
 
 # %%
 a.grad = None
@@ -278,14 +278,15 @@ assert [step.finds for step in steps] == [
 ], "With the page's numbers, y.grad is 5 and x.grad is 15."
 
 # %% [markdown]
-# Look at the leaf's side of the picture, too. A **post-accumulate** hook runs *inside* the leaf's node: after the
-# gradient was added to `.grad`, and before the node's own hook.
+# *What to see:* the gradient goes from right to left, so read the picture in that direction. Look at the leaf's side,
+# too. A **post-accumulate** hook runs *inside* the leaf's node: after the gradient was added to `.grad`, and before the
+# node's own hook.
 
 # %% [markdown]
 # ## The node of a leaf
 #
-# The weight `w` is a leaf, so it has no `grad_fn`. It still has a node in the graph: `AccumulateGrad`, which adds each new
-# gradient to `w.grad`. You get it with `get_gradient_edge(w).node`. Put a hook on that node, and one on `w` itself.
+# The weight `w` is a leaf, so it has no `grad_fn`. It still has a node in the graph: `AccumulateGrad`, which adds each
+# new gradient to `w.grad`. You get it with `get_gradient_edge(w).node`. Put a hook on that node, and one on `w` itself.
 
 # %%
 predict("10.b")
@@ -298,13 +299,8 @@ w.register_hook(lambda grad: seen.append("tensor hook"))
 for _ in range(2):
     (3 * w).backward()
 print("What came out:")
-print(
-    "node hook:",
-    seen.count("node hook"),
-    "times, tensor hook:",
-    seen.count("tensor hook"),
-    "times",
-)
+for hook in ("node hook", "tensor hook"):
+    print(f"the {hook} ran {seen.count(hook)} times")
 
 # %%
 reveal("10.b", seen.count("node hook"))
@@ -313,10 +309,13 @@ assert seen == ["tensor hook", "tensor hook"], (
 )
 
 # %% [markdown]
-# How long does a node live? This code keeps a node in a variable, uses it in two graphs, and then deletes all three:
+# How long does a node live? This code keeps a node in a variable, uses it in two graphs, and then deletes all three. Its
+# picture shows what keeps what alive:
 
-# %% tags=["field", "field-160", "hook-node", "folded"]
+# %% tags=["field", "field-160", "hook-node", "folded", "figure"]
+print("What came out:")
 kept = get_gradient_edge(w).node  # a variable keeps the node alive
+assert kept.variable is w  # and the node keeps its leaf
 kept.register_hook(lambda *grads: seen.append("node hook"))
 first, second = 3 * w, 5 * w
 nodes = [one.grad_fn.next_functions[0][0] for one in (first, second)]
@@ -330,12 +329,14 @@ assert seen.count("node hook") == 2
 del kept, first, second
 seen.clear()
 (3 * w).backward()
-print("What came out:")
 print("kept by a variable: 2 times; after `del`:", seen.count("node hook"), "times")
 assert seen == ["tensor hook"]
+figure = figures.who_keeps_the_node()
+plt.show()
 
 # %% [markdown]
-# So hook the leaf, not its node. If you do need the node, keep a reference to it for as long as the hook should live.
+# *What to see:* an arrow means "keeps alive", and none goes from `w` to its node. So hook the leaf, not its node. If you
+# do need the node, keep a reference to it for as long as the hook should live.
 # (`DistributedDataParallel` keeps a list of these nodes for this reason.)
 
 # %% [markdown]
@@ -386,7 +387,8 @@ assert len(first) == 1
 # %% tags=["hook-saved-tensors"]
 def saved(function):
     """Return the sizes of the values that autograd saves, and how many are new."""
-    sizes, known = [], {x.data_ptr(), *(one.data_ptr() for one in layer.parameters())}
+    sizes, new = [], []
+    known = [one.data_ptr() for one in (x, *layer.parameters())]
 
     def pack(tensor):
         sizes.append(tensor.numel())
@@ -394,7 +396,6 @@ def saved(function):
             new.append(tensor.numel())
         return tensor.detach()  # without detach, a cycle (see "Two more surprises")
 
-    new = []
     with saved_tensors_hooks(pack, lambda packed: packed):
         function()
     return sizes, sum(new)
@@ -508,11 +509,8 @@ print("What came out:")
 mine = memory.or_torchs(checkpoint)
 plain, whole = memory.run(1, None), memory.run(1, mine)
 print(
-    "layers computed:",
-    plain.matmuls,
-    "without,",
-    whole.matmuls,
-    "with one checkpoint around all",
+    "layers computed:", plain.matmuls, "without,", whole.matmuls,
+    "with one checkpoint around all"
 )
 print(
     "peak of memory with it, divided by that without:",
@@ -574,9 +572,8 @@ assert all(
 
 # %% tags=["field", "field-15", "hook-post-accumulate"]
 w = torch.tensor([1.0, 1.0], requires_grad=True)
-with w.register_post_accumulate_grad_hook(
-    lambda grad: grad.data.mul_(0)
-):  # meant for the gradient
+meant_for_the_gradient = lambda grad: grad.data.mul_(0)  # noqa: E731
+with w.register_post_accumulate_grad_hook(meant_for_the_gradient):
     returned = error_of((3 * w).sum().backward)
 print("the weight is now", w.tolist(), "its gradient", w.grad.tolist())
 print(returned)
@@ -657,8 +654,8 @@ assert 8_000 < inside - one_layer < 8_500
 
 # %% [markdown]
 # *What to see:* the kB in use at each operation. With a step after the backward pass, the gradients of sixteen layers
-# pile up. With the step in the hook, there is one layer's gradient at a time, a sixteenth. At the start of the
-# backward pass both also hold 8 kB of saved inputs, so the peaks differ by a factor of 11.
+# pile up. With the step in the hook, there is one layer's gradient at a time, a sixteenth. Both also hold 8 kB of saved
+# inputs when the backward pass begins; so the green peak is a little higher, and the factor is 11 instead of 16.
 #
 # The price: a hook that steps at once breaks **accumulation** over several backward passes, because the next gradient
 # is computed at weights that have already moved. Let the hook count the passes, and step in the last one. **Clipping
@@ -681,9 +678,7 @@ def trained(hook=None):
     w = torch.tensor(1.0, requires_grad=True)
     if hook:
         w.register_post_accumulate_grad_hook(hook)
-    for _ in range(
-        2
-    ):  # two halves of a batch, whose gradients should be taken at the same weight
+    for _ in range(2):  # two halves of a batch: both gradients are for the same weight
         (w * w).backward()
     return w.item() if hook else w.item() - 0.5 * w.grad.item()
 
@@ -1039,10 +1034,8 @@ def stays_in_memory(pack):
 
 
 print(
-    "stays in memory: returned unchanged",
-    stays_in_memory(lambda tensor: tensor),
-    "· detached",
-    stays_in_memory(torch.Tensor.detach),
+    "stays in memory: returned unchanged", stays_in_memory(lambda tensor: tensor),
+    "· detached", stays_in_memory(torch.Tensor.detach)
 )
 assert stays_in_memory(lambda tensor: tensor) and not stays_in_memory(
     torch.Tensor.detach
@@ -1065,8 +1058,8 @@ assert not by_is and by_storage
 #
 # `pack` may store a value anywhere. `save_on_cpu()` is such a pair of hooks, made for machines with a GPU. Only one
 # pair is active at a time, the innermost. `disable_saved_tensors_hooks` forbids any.
-# `allow_mutation_on_saved_tensors` keeps a copy of each value that is overwritten, so the gradient is right and there
-# is no error.
+# `allow_mutation_on_saved_tensors` keeps a copy of each value that is overwritten, so the gradient is right and
+# nothing raises.
 
 # %% tags=["hook-saved-tensors"]
 import tempfile
@@ -1213,10 +1206,8 @@ def longer(x, run):
 
 for change in (fewer, longer):
     print(
-        f"{change.__name__} · {whose}:",
-        with_a_counter(mine, change),
-        "\n       torch's:",
-        with_a_counter(torchs, change),
+        f"{change.__name__} · {whose}:", with_a_counter(mine, change),
+        "\n       torch's:", with_a_counter(torchs, change)
     )
 assert "A different number of tensors was saved" in with_a_counter(torchs, fewer)
 assert (
@@ -1246,12 +1237,8 @@ handle = y.register_hook(lambda grad: stored.append(grad) or grad * grad)
 handle.remove()
 (twice,) = torch.autograd.grad(once, w)
 print(
-    "9 w⁴ =",
-    once.item(),
-    "  36 w³ =",
-    twice.item(),
-    "  stored with a graph:",
-    stored[0].requires_grad,
+    "9 w⁴ =", once.item(), "  36 w³ =", twice.item(), "  stored with a graph:",
+    stored[0].requires_grad
 )
 assert (once.item(), twice.item(), hooked_again.item()) == (144.0, 288.0, 288.0**2)
 assert stored[0].requires_grad
@@ -1264,9 +1251,8 @@ def graphs_alive(keep):
         w = torch.tensor([2.0], requires_grad=True)
         y = w**3
         note = type("Note", (), {})()
-        y.grad_fn.metadata["note"] = (
-            note  # a node's dictionary for notes of your own; it goes with its node
-        )
+        # a node's dictionary for notes of your own; it goes with its node
+        y.grad_fn.metadata["note"] = note
         notes.append(weakref.ref(note))
         y.register_hook(lambda grad: kept.append(keep(grad)))
         z = y**2
@@ -1276,10 +1262,8 @@ def graphs_alive(keep):
 
 
 print(
-    "graphs alive after 4 steps: stored unchanged",
-    graphs_alive(lambda grad: grad),
-    "· detached",
-    graphs_alive(torch.Tensor.detach),
+    "graphs alive after 4 steps: stored unchanged", graphs_alive(lambda grad: grad),
+    "· detached", graphs_alive(torch.Tensor.detach)
 )
 assert (graphs_alive(lambda grad: grad), graphs_alive(torch.Tensor.detach)) == (4, 0)
 
@@ -1310,18 +1294,59 @@ def graph_stays(hooked, ask_for_x):
 
 
 print(
-    "stays: hooked",
-    graph_stays(True, False),
-    "· x asked for",
-    graph_stays(True, True),
-    "· no hook",
-    graph_stays(False, False),
+    "stays: hooked", graph_stays(True, False), "· x asked for", graph_stays(True, True),
+    "· no hook", graph_stays(False, False)
 )
 assert (
     graph_stays(True, False)
     and not graph_stays(True, True)
     and not graph_stays(False, False)
 )
+
+# %% [markdown]
+# ### "My post-accumulate hook runs several times per step"
+#
+# It runs once in each backward pass that reaches its leaf, not once per step. So with gradient accumulation, a moving
+# average (EMA) of the weights in such a hook is updated four times instead of once, three times before the weights have
+# moved. Count there, or use `optimizer.register_step_post_hook`. And one call of `backward()` can be **several passes**:
+# the reentrant way of checkpointing starts a pass of its own inside. A tied embedding, used inside the checkpoint and
+# outside, then gets its gradient in two parts, and so do its hooks. Today's way (`use_reentrant=False`) adds them first.
+
+
+# %% tags=["field", "field-post-accumulate-twice", "hook-post-accumulate"]
+def calls_of_the_hooks(passes=1, **checkpointing):
+    """Return how often three kinds of hooks of a tied weight run."""
+    from torch.utils.checkpoint import checkpoint as torchs
+
+    embedding = nn.Embedding(4, 3)
+    calls = dict.fromkeys(("tensor", "post-accumulate", "step"), 0)
+    sgd = torch.optim.SGD(embedding.parameters(), lr=0.1)
+
+    def count(kind):
+        return lambda *args: calls.update({kind: calls[kind] + 1})
+
+    embedding.weight.register_hook(count("tensor"))
+    embedding.weight.register_post_accumulate_grad_hook(count("post-accumulate"))
+    sgd.register_step_post_hook(count("step"))
+
+    def scores(hidden):
+        return hidden.tanh() @ embedding.weight.T  # the same weight again
+
+    for _ in range(passes):
+        h = embedding(torch.arange(3))
+        out = torchs(scores, h, **checkpointing) if checkpointing else scores(h)
+        out.logsumexp(dim=-1).sum().backward()
+    sgd.step()
+    return calls
+
+
+four, reentrant = calls_of_the_hooks(passes=4), calls_of_the_hooks(use_reentrant=True)
+print("four passes, one step: ", four)
+print("reentrant, one backward:", reentrant)
+assert four == {"tensor": 4, "post-accumulate": 4, "step": 1}
+assert reentrant == {"tensor": 2, "post-accumulate": 2, "step": 1}
+once = {"tensor": 1, "post-accumulate": 1, "step": 1}
+assert calls_of_the_hooks() == calls_of_the_hooks(use_reentrant=False) == once
 
 # %% [markdown]
 # ### A hook, or your own function?
@@ -1356,19 +1381,14 @@ def gradient_of(function):
 
 def hooked_round(x):
     y = x * 1
-    y.register_hook(
-        lambda grad: grad + 3
-    )  # knows the gradient that it should have passed on
+    # knows the gradient that it should have passed on
+    y.register_hook(lambda grad: grad + 3)
     return y.round()
 
 
 print(
-    "round:",
-    gradient_of(torch.round),
-    "  Function:",
-    gradient_of(Round.apply),
-    "  hook:",
-    gradient_of(hooked_round),
+    "round:", gradient_of(torch.round), "  Function:", gradient_of(Round.apply),
+    "  hook:", gradient_of(hooked_round)
 )
 assert (
     gradient_of(torch.round),
@@ -1476,9 +1496,7 @@ layer(torch.ones(1, 2, requires_grad=True)).sum().backward()
 assert called == [3]
 """
 assert ends_well(program)
-print(
-    "in its own process, it gets three gradients, like the legacy hook of one module"
-)
+print("in its own process, it gets three gradients, like the legacy hook of one module")
 
 # %% [markdown]
 # ### A crash

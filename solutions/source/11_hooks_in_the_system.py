@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 11 · Why did my hook vanish, fire twice, or stop the compiler?
 #
-# **Time** 58 minutes, and 82 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 3 and 5; lesson 2 for
+# **Time** 59 minutes, and 95 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 3 and 5; lesson 2 for
 # tensor hooks
 #
 # After this lesson you can
@@ -234,8 +234,9 @@ check("11.1", carried)
 # %% [markdown]
 # ## The compiler
 #
-# The first time you call a compiled model, PyTorch follows your Python code and records its tensor operations as a graph. Later
-# calls run the graph instead of your Python code. (Here `backend="eager"` skips the slow part, generating machine code.)
+# The first time you call a compiled model, PyTorch follows your Python code and records its tensor operations as a
+# graph. Later calls run the graph instead of your Python code. (Here `backend="eager"` skips the slow part, generating
+# machine code.)
 
 # %%
 predict("11.b")
@@ -276,8 +277,8 @@ print("after a reset:", after_reset, "  after remove():", compiled(one).item() =
 assert after_reset and compiled(one).item() != 7
 
 # %% [markdown]
-# And a hook that comes after two batch sizes? By then, PyTorch has a graph that fits nearly every size, so nothing is recorded
-# any more:
+# A hook that comes after two batch sizes is even later. By then PyTorch has a graph that fits nearly every size, so
+# nothing is recorded any more:
 
 # %%
 torch.compiler.reset()
@@ -306,9 +307,9 @@ assert torch.equal(seen["0"], expected.detach()) and hooklab.leftover_hooks(mode
 # ### Exercise 11.3 · A hook that the compiler sees
 # ●●○ · 5 minutes
 #
-# (Exercises 11.2 and 11.5 are in "If you want more".) Write `hook_compiled(compiled, name, hook)`. `compiled` comes from `torch.compile` and has been called before.
-# Register `hook` as a forward hook on the submodule called `name` (`""` is the whole model), make sure that the next
-# compiled call runs it, and return the handle.
+# Write `hook_compiled(compiled, name, hook)`. `compiled` comes from `torch.compile` and has been called before. Register
+# `hook` as a forward hook on the submodule called `name` (`""` is the whole model), make sure that the next compiled
+# call runs it, and return the handle. (Exercises 11.2 and 11.5 are in "If you want more".)
 #
 # <details><summary>Hint: how do I find the layer?</summary>
 #
@@ -428,11 +429,11 @@ figure = figures.under_ddp(both)
 plt.show()
 
 # %% [markdown] tags=["field", "field-164"]
-# *What to see:* time goes from left to right, one row per process. Only after your hooks do the processes meet.
+# *What to see:* time goes from left to right, one row per process. The green band is where the processes meet.
 #
 # How does DDP know when to average? It divides the parameters into **buckets**, groups whose gradients are sent
-# together. It has its own hook on the node that writes a parameter's `.grad`. Once all gradients of a bucket are
-# there, it averages the bucket. (So a logger on rank 0 sees only its part of the batch.)
+# together. It has its own hook on the node that writes a parameter's `.grad`, and once all gradients of a bucket are
+# there, it averages the bucket ([DDP's design](https://docs.pytorch.org/docs/stable/notes/ddp.html)).
 #
 # `launch` writes the function into a script and starts it twice. In a terminal you'd use `torchrun`, PyTorch's own
 # program for this. In the folder of a script that ends with `two_gradients()`:
@@ -503,9 +504,9 @@ check("11.4", everybodys_gradient)
 # waiting for it. One more kind of hook decides what is sent: `register_comm_hook(state, hook)`. DDP calls the hook
 # for each bucket **instead of** averaging. `bucket.buffer()` holds the gradients of the bucket in one row.
 #
-# The hook returns a `Future`: a value that isn't there yet. `future.then(f)` returns another `Future`. Its value is
-# what `f` returns, and `f` runs when the first value is there: it receives the first `Future` and reads its
-# `.value()`. (The hook's second argument must be called `bucket`: DDP checks the name.)
+# The hook returns a `Future`: a value that isn't there yet. With `future.then(f)` you say what should happen once it is
+# there: `f` receives the future, reads its `.value()`, and returns a result. `then` itself returns at once, with a
+# second `Future` for that result. (The hook's second argument must be called `bucket`: DDP checks the name.)
 
 
 # %% tags=["hook-ddp-comm"]
@@ -629,8 +630,10 @@ assert (
 ), "With the page's share of 0.01, a message is 304 bytes long."
 
 # %% [markdown]
-# 38 numbers with their places are 304 bytes, a fiftieth of 15,272. Here is the same on a small scale: eight numbers,
-# and two of them are sent in each step.
+# *What to see:* left, how many test digits each network reads right after each epoch. Right, how many of the 3,818
+# numbers were sent in any step of the training. 38 numbers with their places are 304 bytes, a fiftieth of 15,272.
+#
+# Here is the same on a small scale: eight numbers, and two of them are sent in each step.
 
 # %% tags=["explorer"]
 what_is_owed()
@@ -692,14 +695,13 @@ what_is_owed()
 # </details>
 #
 # **3.** A service runs a compiled model. You register a hook to see an activation. For most requests it stays silent,
-# and there is no error. Why?
+# without an error. Why?
 #
 # <details><summary>Answer</summary>
 #
-# Graphs recorded before you registered the hook don't contain it. After two batch sizes PyTorch has a graph that fits nearly
-# every size, so hardly anything is recorded any more.
-# Call `torch.compiler.reset()`, so that the next call records a new one. Or open a `hooklab.capture` block, in which
-# the model runs eagerly.
+# Graphs recorded before you registered the hook don't contain it. After two batch sizes PyTorch has a graph that fits
+# nearly every size, so hardly anything is recorded any more. Call `torch.compiler.reset()`, so that the next call
+# records a new one. Or open a `hooklab.capture` block, in which the model runs eagerly.
 # </details>
 
 # %%
@@ -944,10 +946,8 @@ def tools():
 (refused, *zero), (_, *one) = launch(tools)
 print("without a generator:", refused)
 print(
-    "the same layer and λ:",
-    zero[:2] == one[:2],
-    "  each its own activations:",
-    torch.allclose(zero[2], one[2]),
+    "the same layer and λ:", zero[:2] == one[:2], "  each its own activations:",
+    torch.allclose(zero[2], one[2])
 )
 print("the same averaged gradient:", torch.equal(zero[4], one[4]))
 assert refused.startswith("several processes must agree") and zero[:2] == one[:2]
@@ -1067,6 +1067,63 @@ assert (
 )
 
 # %% [markdown]
+# ### "DDP doesn't average my gradients": a loss from a captured feature, `model.module(x)`
+#
+# DDP prepares to average in **its own forward**, from what that returns. Two ways around it: the loss is made from a
+# feature that a hook has kept, so the model's output has no part in it. Then the first step isn't averaged, and the
+# second raises "Expected to have finished reduction in the prior iteration"; with `static_graph=True` nothing is
+# averaged in any step, and nothing raises. Or the training loop calls `model.module(x)`, or `unwrap_model(model)(x)`: nothing is averaged,
+# and the processes drift apart without a word. So call the wrapped model, and let its output take part, if only with
+# weight 0. ([A report](https://github.com/pytorch/pytorch/issues/97030))
+
+
+# %% tags=["field", "field-222"]
+def averaged_or_not():
+    dist.init_process_group("gloo")
+
+    def two_steps(loss_of, **options):
+        """Return for each of two steps whether both processes got the same gradient."""
+        torch.manual_seed(0)
+        net, kept, came = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)), [], []
+        model = DistributedDataParallel(net, **options)
+        net[0].register_forward_hook(lambda module, args, output: kept.append(output))
+        x = torch.ones(1, 2) + dist.get_rank()  # each process has its own data
+        for _ in range(2):
+            model.zero_grad()
+            try:
+                loss_of(model, x, kept).backward()
+            except RuntimeError as error:
+                return [*came, str(error)[:64]]
+            mine = net[0].weight.grad
+            both = [torch.empty_like(mine) for _ in range(2)]
+            dist.all_gather(both, mine)
+            came.append(torch.equal(*both))
+        return came
+
+    def feature(model, x, kept):
+        return 0 * model(x).sum().detach() + kept[-1].square().sum()
+
+    def with_the_output(model, x, kept):
+        return 0 * model(x).sum() + kept[-1].square().sum()
+
+    return {
+        "the feature alone": two_steps(feature),
+        "the same, static_graph": two_steps(feature, static_graph=True),
+        "model.module(x)": two_steps(lambda model, x, kept: model.module(x).sum()),
+        "the output with weight 0": two_steps(with_the_output),
+        "model(x)": two_steps(lambda model, x, kept: model(x).sum()),
+    }
+
+
+came = launch(averaged_or_not)[0]
+for way, steps in came.items():
+    print(f"{way:<25} averaged: {steps}")
+message = "Expected to have finished reduction in the prior iteration before"
+assert came["the feature alone"] == [False, message[:64]]
+assert came["the same, static_graph"] == came["model.module(x)"] == [False, False]
+assert came["the output with weight 0"] == came["model(x)"] == [True, True]
+
+# %% [markdown]
 # ### A process that hangs at the end
 #
 # If a DDP model outlives `destroy_process_group()`, its process hangs at the end **now and then**, too rarely for a
@@ -1142,12 +1199,8 @@ def two_kinds_of_fsdp():
 
 for seen, gradient in launch(two_kinds_of_fsdp):
     print(
-        "lengths of gradient and piece:",
-        seen[0],
-        "  the piece's gradient:",
-        gradient,
-        "  all-reduce hook:",
-        seen[1],
+        "lengths of gradient and piece:", seen[0], "  the piece's gradient:", gradient,
+        "  all-reduce hook:", seen[1]
     )
     assert seen == [[8, 4], [2.0] * 8] and gradient == [2.0] * 4
 
@@ -1174,12 +1227,8 @@ with model.register_forward_hook(count):
     replica(torch.ones(1, 1))
 
 print(
-    "the hook ran on the original:",
-    was_original,
-    "  calls: replica",
-    replica.calls,
-    " original",
-    model.calls,
+    "the hook ran on the original:", was_original, "  calls: replica", replica.calls,
+    " original", model.calls
 )
 assert was_original == [False] and (replica.calls, model.calls) == (1, 0)
 
@@ -1192,53 +1241,52 @@ assert was_original == [False] and (replica.calls, model.calls) == (1, 0)
 # What should stay the same is the script: `torchrun --nnodes 4 --rdzv-endpoint host:port …` on each node, or `srun`
 # before it, gives each process its rank and a meeting point, and DDP's hooks and comm hooks run as you've seen. What
 # differs: NCCL's operations run next to your Python code, so a future's `.value()` may be a tensor that the GPU is
-# still filling; sums are taken in another order, so the last digits differ; and lost connections are normal. Measure
+# still filling; sums are added up in another order, so the last digits differ; and lost connections are normal. Measure
 # there before you trust a number from here, above all a time.
 #
 # ### Export, fx, TorchScript, quantization: other copies of the model
 #
-# An exported model is a *recording* of what the hooks did to the tensors. What they did to Python objects happened
-# once, during the recording. `fx.symbolic_trace` keeps PyTorch's own layers, such as `nn.Linear`, with their hooks.
-# The hooks of a block around them run once, during tracing, with a `Proxy` instead of a tensor. The hooks of the
-# whole model are lost.
+# A **recording** of a model contains what the hooks did to the tensors while it was made, for good: removing the hook
+# changes nothing any more. What a hook did to Python objects happened once. `fx.symbolic_trace` is different at each
+# depth. It keeps PyTorch's own layers, such as `nn.Linear`, with their hooks, so these still run. The hooks of a block
+# around them run once, with a `Proxy` instead of a tensor. The hooks of the whole model are lost.
 
 
 # %% tags=["field", "field-export"]
-def model_with(*hooks):
-    model = nn.Sequential(nn.Linear(1, 1))
-    for hook in hooks:
-        model[0].register_forward_hook(hook)
-    return model
+one = torch.ones(1, 1)
+RECORDERS = {
+    "torch.export": lambda model: torch.export.export(model, (one,)).module(),
+    "jit.trace": lambda model: torch.jit.trace(model, one, check_trace=False),
+    "fx": lambda model: torch.fx.symbolic_trace(model),
+}
 
 
-ran = []
-model = model_with(sevens, lambda module, args, output: ran.append(1))
-exported = torch.export.export(model, (torch.ones(1, 1),))
-after_export = len(ran)
-value = exported.module()(torch.ones(1, 1)).item()
-print(
-    "exported:",
-    value,
-    " hook calls while exporting:",
-    after_export,
-    " in the exported:",
-    len(ran) - after_export,
-)
-assert value == 7.0 and (after_export, len(ran)) == (1, 1)
+def recorded(recorder, depth):
+    """Record a model with one hook; return when it acts, and how often it is called."""
+    block, calls = nn.Sequential(nn.Linear(1, 1)), []
+    model = nn.Sequential(block, nn.ReLU())
+    place = {"model": model, "block": block, "layer": block[0]}[depth]
 
-block, ran = model_with(), []
-model = nn.Sequential(block, nn.ReLU())
-for name, layer in (("model", model), ("block", block), ("layer", block[0])):
-    layer.register_forward_hook(
-        lambda module, args, output, name=name: ran.append(
-            (name, type(output).__name__)
-        )
-    )
-traced = torch.fx.symbolic_trace(model)
-while_tracing = list(ran)
-traced(torch.ones(1, 1))
-print("fx, while tracing:", while_tracing, " in the call:", ran[1:])
-assert while_tracing == [("block", "Proxy")] and ran[1:] == [("layer", "Tensor")]
+    def hook(module, args, output):
+        calls.append(type(output).__name__)
+        return output * 0 + 7
+
+    with place.register_forward_hook(hook):
+        recording = RECORDERS[recorder](model)
+        acts = recording(one).item() == 7
+    still = recording(one).item() == 7
+    return "for good" if still else "until removed" if acts else "never", len(calls)
+
+
+found = {
+    name: [recorded(name, depth) for depth in ("model", "block", "layer")]
+    for name in RECORDERS
+}
+print("a hook on the      model, block, layer acts (calls):")
+for name, three in found.items():
+    print(f"{name:<18}", ", ".join(f"{acts} ({calls})" for acts, calls in three))
+assert found["torch.export"] == found["jit.trace"] == [("for good", 1)] * 3
+assert found["fx"] == [("never", 0), ("for good", 1), ("until removed", 1)]
 
 # %% [markdown]
 # TorchScript compiles a hook's *source code*, so a lambda fails. A trace records what the hook did, and refuses
@@ -1246,10 +1294,11 @@ assert while_tracing == [("block", "Proxy")] and ran[1:] == [("layer", "Tensor")
 # about it](https://github.com/pytorch/pytorch/issues/53421))
 
 # %% tags=["field", "field-59"]
-with_backward, plain = nn.Linear(1, 1), torch.ones(1, 1)
+with_backward, with_a_lambda, plain = nn.Linear(1, 1), nn.Linear(1, 1), torch.ones(1, 1)
 with_backward.register_full_backward_hook(lambda *args: None)
+with_a_lambda.register_forward_hook(lambda module, args, output: None)
 messages = [
-    error_of(torch.jit.script, model_with(lambda module, args, output: None)),
+    error_of(torch.jit.script, with_a_lambda),
     error_of(torch.jit.trace, with_backward, plain),
     error_of(lambda: torch.jit.script(nn.Linear(1, 1)).register_forward_hook(print)),
 ]
@@ -1283,6 +1332,65 @@ def fused(register):
 after = fused("register_forward_hook"), fused("register_forward_pre_hook")
 print("forward hooks that ran:", after[0], "  pre-hooks that ran:", after[1])
 assert after[0] == ["0", "2"] and after[1].count("0") == 2
+
+# %% [markdown]
+# ### "The layer that I want to hook isn't there": prune, `quantize_dynamic`, fused experts
+#
+# Tools change a model in ways that its printed list of modules doesn't show. **Pruning** renames the parameter to
+# `weight_orig`. From then on `weight` is a plain tensor, computed anew before each call by a pre-hook: hook
+# `weight_orig`. **`quantize_dynamic`** returns a copy with other layers: forward hooks come along, backward hooks don't,
+# `isinstance(…, nn.Linear)` is False, and `weight` is a method. **Fused experts** are one parameter with three
+# dimensions, and none of them has a module of its own. Hook the module that has them, and compute the expert from its input.
+# (A report [about quantized layers](https://github.com/pytorch/pytorch/issues/37151), one [about
+# experts](https://github.com/microsoft/Olive/issues/2599))
+
+# %% tags=["field", "field-not-in-the-list"]
+import warnings
+
+from torch.nn.utils import prune
+
+layer, ran = nn.Linear(2, 2), []
+prune.l1_unstructured(layer, "weight", 0.5)
+layer.weight_orig.register_hook(lambda grad: ran.append("weight_orig"))
+layer(torch.ones(1, 2)).sum().backward()
+print("pruned:", [name for name, _ in layer.named_parameters()], "a hook ran on", ran)
+assert type(layer.weight) is torch.Tensor and ran == ["weight_orig"]
+assert len(layer._forward_pre_hooks) == 1  # it computes weight
+
+net, ran = nn.Sequential(nn.Linear(2, 2)), []
+net[0].register_forward_hook(lambda *args: ran.append("forward"))
+net[0].register_full_backward_hook(lambda *args: ran.append("backward"))
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    smaller = torch.ao.quantization.quantize_dynamic(net, {nn.Linear})
+smaller(torch.ones(1, 2))
+print("quantized:", type(smaller[0]).__module__, "hooks that came along:", ran)
+assert ran == ["forward"] and len(smaller[0]._backward_hooks) == 0
+assert not isinstance(smaller[0], nn.Linear) and callable(smaller[0].weight)
+
+
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(3, 2, 2))  # three experts
+
+    def forward(self, x, chosen):
+        return torch.einsum("ni,nij->nj", x, self.weight[chosen])
+
+
+experts, seen = Experts(), []
+
+
+def outputs_of_expert_1(module, args, output):
+    x, chosen = args
+    seen.append(x[chosen == 1] @ module.weight[1])
+
+
+with experts.register_forward_hook(outputs_of_expert_1):
+    y = experts(torch.rand(4, 2), torch.tensor([1, 0, 1, 2]))
+inside = list(experts.children())
+print("experts: modules inside", len(inside), " of expert 1", seen[0].shape)
+assert torch.allclose(seen[0], y[[0, 2]]) and inside == []
 
 # %% [markdown]
 # ### Functions of a model: `functional_call`, `vmap`, `grad`
@@ -1432,12 +1540,8 @@ plain, hooked, todays = (
     gets_a_gradient(False, False),
 )
 print(
-    "a gradient, a warning:  reentrant",
-    *plain,
-    " · with the hook",
-    *hooked,
-    " · today's way",
-    *todays,
+    "a gradient, a warning:  reentrant", *plain, " · with the hook", *hooked,
+    " · today's way", *todays
 )
 assert plain == (False, True) and hooked == todays == (True, False)
 
@@ -1445,8 +1549,8 @@ assert plain == (False, True) and hooked == todays == (True, False)
 # ### Optimizers
 #
 # An optimizer takes hooks around its `step`, and the process takes hooks for the steps of all optimizers. A hook
-# receives `(optimizer, args, kwargs)`. In which order do they run? And which gradient do they see, if `step` gets a
-# **closure**, a function that computes the loss again?
+# receives `(optimizer, args, kwargs)`. The cell prints their order, and the gradient that each sees if `step` gets a
+# **closure**, a function that computes the loss again:
 
 # %% tags=["field", "field-64", "hook-optimizer-step-pre", "hook-optimizer-step-post", "hook-global-optimizer-step-pre", "hook-global-optimizer-step-post"]
 from torch.optim.optimizer import (
@@ -1491,7 +1595,9 @@ assert noted == []  # unlike a module's, an optimizer's hooks are not copied
 # %% [markdown]
 # The closure runs inside `step`, after the pre-hooks, so they see the previous step's gradient: a hook that clips
 # there clips the wrong one. ([A thread about it](https://github.com/pytorch/pytorch/issues/88446)) An optimizer has
-# hooks around its state dict as well:
+# hooks around its state dict as well. Two rules differ from a module's. An optimizer's load pre-hook may **return**
+# another state dict, where a module's return value is ignored. And it receives a shallow copy, so what it writes into a
+# group changes the caller's dictionary too:
 
 # %% tags=["hook-optimizer-state-dict-pre", "hook-optimizer-state-dict-post", "hook-optimizer-load-state-dict-pre", "hook-optimizer-load-state-dict-post"]
 order, optimizer = [], torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
@@ -1508,6 +1614,28 @@ optimizer.register_load_state_dict_post_hook(
 optimizer.load_state_dict(optimizer.state_dict())
 print(order)
 assert order == ["save pre", "save post", "load pre", "load post"]
+
+
+def lr_after_loading(hook):
+    """Load lr=0.1 through this hook; return the optimizer's lr and the caller's."""
+    optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+    state = optimizer.state_dict()
+    with optimizer.register_load_state_dict_pre_hook(hook):
+        optimizer.load_state_dict(state)
+    return optimizer.param_groups[0]["lr"], state["param_groups"][0]["lr"]
+
+
+def in_place(optimizer, state):
+    state["param_groups"][0]["lr"] = 0.5
+
+
+def returned(optimizer, state):
+    return {**state, "param_groups": [{**state["param_groups"][0], "lr": 0.5}]}
+
+
+print("in place:", lr_after_loading(in_place), " returned:", lr_after_loading(returned))
+assert lr_after_loading(in_place) == (0.5, 0.5)
+assert lr_after_loading(returned) == (0.5, 0.1)
 
 # %% [markdown]
 # ### Trainers and adapters
@@ -1577,33 +1705,6 @@ print(message)
 assert shapes[0] == "Linear" and message != "no error"
 
 # %% [markdown]
-# *"Gradients are a thousand times too large."* A `GradScaler` scales the loss before `backward()`, and with it every
-# gradient that a hook sees. Later, `unscale_` corrects the `.grad` of the parameters. In your hook, divide by
-# `scaler.get_scale()`.
-
-# %% tags=["field", "field-138"]
-layer, scaler, seen = (
-    nn.Linear(2, 1),
-    torch.amp.GradScaler("cpu", init_scale=1024.0),
-    [],
-)
-optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
-with layer.bias.register_hook(lambda gradient: seen.append(gradient.item())):
-    scaler.scale(layer(torch.ones(1, 2)).sum()).backward()
-scaler.unscale_(optimizer)
-print(
-    "the hook saw",
-    seen[0],
-    " divided by the scale:",
-    seen[0] / scaler.get_scale(),
-    "  .grad:",
-    layer.bias.grad.item(),
-)
-assert (
-    seen == [1024.0] and seen[0] / scaler.get_scale() == layer.bias.grad.item() == 1.0
-)
-
-# %% [markdown]
 # ### Threads and coroutines
 #
 # Hooks are stored on the object, so **every thread** that calls the model runs them, in its own thread. Appending to
@@ -1669,3 +1770,120 @@ with model.register_forward_hook(keep_by_request):
     read_later = await two_requests()  # noqa: F704
 print("read after the await:", read_later, "  kept by request:", answers)
 assert read_later == [2.0, 2.0] and answers == {"first": 1.0, "second": 2.0}
+
+# %% [markdown]
+# ### Build it: hooks that are installed once, and switched on for a block
+#
+# Libraries use this to return inner states on request: `output_hidden_states=True` in transformers is such a
+# `capture_outputs`. Its hooks stay on the model for good. They ask a `ContextVar` whether a block is open **in this
+# thread or task**; if none is, they return at once. So nothing is registered or removed while another thread runs the
+# model, and two requests don't see each other's values. Here is the core of it:
+
+# %% tags=["field", "field-capture-outputs"]
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+
+OPEN: ContextVar[dict | None] = ContextVar("OPEN", default=None)
+INSTALLING = threading.Lock()
+
+
+def record(name, module, args, output):
+    """The hook on every module: store the output, if a block is open here."""
+    seen = OPEN.get()
+    if seen is not None:
+        seen.setdefault(name, []).append(output)
+
+
+def is_installed(module) -> bool:
+    hooks = module._forward_hooks.values()
+    return any(getattr(hook, "func", None) is record for hook in hooks)
+
+
+def install(model) -> None:
+    """Put the hook on every module that hasn't got it yet."""
+    with INSTALLING:  # two threads that come at once: each module gets one hook
+        for name, module in model.named_modules():
+            if not is_installed(module):
+                module.register_forward_hook(partial(record, name))
+
+
+@contextmanager
+def capture_outputs(model) -> Iterator[dict[str, list]]:
+    """Collect the outputs of all modules by name: those of this thread's calls."""
+    install(model)
+    seen: dict[str, list] = {}
+    before = OPEN.set(seen)
+    try:
+        yield seen
+    finally:
+        OPEN.reset(before)  # an outer block goes on
+
+
+# four threads, each with its own block and its own numbers
+model, came = nn.Sequential(nn.Identity(), nn.ReLU()), {}
+
+
+def request_of(number):
+    for _ in range(20):
+        with capture_outputs(model) as seen:
+            model(torch.tensor(number))
+        came.setdefault(number, set()).add(tuple(one.item() for one in seen["0"]))
+
+
+threads = [threading.Thread(target=request_of, args=(float(n),)) for n in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print("what each thread has seen:", dict(sorted(came.items())))
+print("hooks on a layer:", len(model[0]._forward_hooks))
+assert came == {float(n): {(float(n),)} for n in range(4)}
+assert len(model[0]._forward_hooks) == 1
+
+# %% [markdown]
+# ### "`hidden_states` don't show what my hook changed", or miss a layer, or are empty
+#
+# Three troubles come with hooks that stay. Hooks of one module run in the order of registration. So if a hook that
+# **changes** the output comes later, the stored value doesn't show its change: register it with `prepend=True`. If a
+# layer is **replaced** by a reload, a flag "installed" on the model would still be set, and the new layer would stay
+# silent; that's why `install` asks each module. And if the first block comes after the model was **compiled**, the
+# recorded graph has no hook, and nothing is collected, without an error: call `install` before the first compiled call.
+# ([The change in transformers](https://github.com/huggingface/transformers/pull/43765))
+
+
+# %% tags=["field", "field-244"]
+def sevens(module, args, output):
+    return output * 0 + 7
+
+
+def first_output(model, called=None):
+    """Return what a block collects of layer 0: its number, or None."""
+    with capture_outputs(model) as seen:
+        (called or model)(one)
+    return seen["0"][0].item() if "0" in seen else None
+
+
+one, model, changed = torch.ones(1, 1), nn.Sequential(nn.Identity(), nn.ReLU()), {}
+install(model)
+with model[0].register_forward_hook(sevens):
+    changed["late hook"] = first_output(model)
+with model[0].register_forward_hook(sevens, prepend=True):
+    changed["late, prepended"] = first_output(model)
+model[0] = nn.Linear(1, 1)
+changed["a new layer"] = first_output(model) is not None
+for way in ("lazy", "early"):
+    torch.compiler.reset()
+    fresh = nn.Sequential(nn.Identity(), nn.ReLU())
+    compiled = torch.compile(fresh, backend="eager")
+    if way == "early":
+        install(fresh)
+    compiled(one)
+    changed[f"compiled, {way}"] = first_output(fresh, compiled)
+torch.compiler.reset()
+print(changed)
+assert (changed["late hook"], changed["late, prepended"]) == (1.0, 7.0)
+assert changed["a new layer"]
+assert (changed["compiled, lazy"], changed["compiled, early"]) == (None, 1.0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from hooklab.course import plots
 from hooklab.course.lesson08.deaths import Deaths
@@ -34,4 +37,23 @@ def after_death(seen: Deaths, channel: int) -> Figure:
         axes.text(last + 0.7, axes.get_ylim()[1] * 0.9, "doesn't fire any more →", color=plots.INK)
         axes.set(xlabel="step", ylabel="norm", title=f"The weights of channel {channel}")
         axes.legend(loc="center right")
+    return figure
+
+
+def histograms(counted: Mapping[str, Tensor], lowest: float, highest: float) -> Figure:
+    """Draw a layer's values in each step of some trainings: steps across, values up, bright where there are many.
+
+    Args:
+        counted: a training's title -> the counts of each step, of shape (steps, bins).
+        lowest: where the first bin begins.
+        highest: where the last bin ends.
+    """
+    with plots.style():
+        figure, row = plt.subplots(1, len(counted), figsize=(8.6, 3.0), sharey=True, squeeze=False)
+        for axes, (title, counts) in zip(row[0], counted.items(), strict=True):
+            bright = counts.T.log1p().numpy()  # a logarithm: few values stay in sight beside many
+            axes.imshow(bright, origin="lower", aspect="auto", extent=(0, len(counts), lowest, highest))
+            axes.axhline(0, color="white", linewidth=1, linestyle="--")
+            axes.set(title=title, xlabel="step")
+        row[0, 0].set_ylabel("value of an output")
     return figure

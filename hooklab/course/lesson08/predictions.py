@@ -4,37 +4,8 @@ from __future__ import annotations
 
 from hooklab.course.exercises.predict import Choice, prediction
 
-a_branch_not_taken = prediction(
-    "8.a",
-    "`y = torch.where(x > 0, x.log(), 0)`. At x = 0, `where` picks the 0 and not the logarithm, so y is 0. What is "
-    "the gradient of y there?",
-    Choice(
-        "0: `where` picks a constant",
-        lambda came: came == 0.0,
-        "You may have thought of `where` as an `if` that runs one branch; but both branches were computed, and both "
-        "get a gradient.",
-    ),
-    Choice(
-        "inf: the derivative of the logarithm at 0",
-        lambda came: came == float("inf"),
-        "You may have thought of the derivative, which is inf; but `where` sends a gradient of 0 into this branch.",
-    ),
-    Choice(
-        "nan",
-        lambda came: came != came,
-        "Both branches are computed, and both get a gradient. The logarithm's is 0, because `where` didn't pick it. "
-        "It's multiplied by the derivative of the logarithm, 1/0 = inf. And 0 · inf is nan.",
-    ),
-    Choice(
-        "an error",
-        lambda came: came is None,
-        "You may have expected an error; but to PyTorch a nan is a number like any other. Nothing stops, and that's "
-        "why you have to look for it.",
-    ),
-)
-
 how_much_is_left = prediction(
-    "8.b",
+    "8.a",
     "Patient B has eight sigmoid layers. Compare the gradient at its first layer with the gradient at its last layer. "
     "How much of it is left?",
     Choice(
@@ -64,7 +35,7 @@ how_much_is_left = prediction(
 )
 
 when_it_dies = prediction(
-    "8.c",
+    "8.b",
     "Channel 0 fires on nearly every digit of the first batch. After 184 training steps it is dead. In which step did "
     "it fire for the last time?",
     Choice(
@@ -86,6 +57,35 @@ when_it_dies = prediction(
         lambda last: last >= 120,
         "You may have thought of weights that drift slowly until they are too far off; but the steps are largest at "
         "the beginning.",
+    ),
+)
+
+a_branch_not_taken = prediction(
+    "8.c",
+    "`y = torch.where(x > 0, x.log(), 0)`. At x = 0, `where` picks the 0 and not the logarithm, so y is 0. What is "
+    "the gradient of y there?",
+    Choice(
+        "0: `where` picks a constant",
+        lambda came: came == 0.0,
+        "You may have thought of `where` as an `if` that runs one branch; but both branches were computed, and both "
+        "get a gradient.",
+    ),
+    Choice(
+        "inf: the derivative of the logarithm at 0",
+        lambda came: came == float("inf"),
+        "You may have thought of the derivative, which is inf; but `where` sends a gradient of 0 into this branch.",
+    ),
+    Choice(
+        "nan",
+        lambda came: came != came,
+        "Both branches are computed, and both get a gradient. The logarithm's is 0, because `where` didn't pick it. "
+        "It's multiplied by the derivative of the logarithm, 1/0 = inf. And 0 · inf is nan.",
+    ),
+    Choice(
+        "an error",
+        lambda came: came is None,
+        "You may have expected an error; but to PyTorch a nan is a number like any other. Nothing stops, and that's "
+        "why you have to look for it.",
     ),
 )
 

@@ -16,9 +16,18 @@ from torch.autograd.graph import get_gradient_edge
 from hooklab.course.explorers import canvas
 from hooklab.course.lesson10.bits import Cost, fewer_bits
 from hooklab.course.lesson10.memory import DEPTH, ONE_LAYER, Meter, Run, training_steps
-from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, arrow, style
+from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, arrow, box, style
 
-__all__ = ["bits", "fewer_bits", "gradient_memory", "order", "order_at_two_nodes", "two_ways_to_step", "valley"]
+__all__ = [
+    "bits",
+    "fewer_bits",
+    "gradient_memory",
+    "order",
+    "order_at_two_nodes",
+    "two_ways_to_step",
+    "valley",
+    "who_keeps_the_node",
+]
 
 
 class Step(NamedTuple):
@@ -93,6 +102,31 @@ def _station(axes: Axes, x: float, number: int, step: Step) -> None:
     axes.text(x, 2.42, name, ha="center", va="bottom", fontsize=9, color=INK)
     found = step.finds.replace(" is ", "\nis ")
     axes.text(x, 1.6, found, ha="center", va="top", fontsize=8.5, color=REST)
+
+
+def who_keeps_the_node() -> Figure:
+    """Draw, for three moments, what keeps the AccumulateGrad node of a leaf alive: an arrow means "keeps"."""
+    moments = {
+        "nothing keeps it: freed": (),
+        "a graph keeps a new one": ("3 · w",),
+        "a variable keeps it": ("kept", "3 · w"),
+    }
+    with style():
+        figure, row = plt.subplots(1, 3, figsize=(9.6, 2.3))
+        for axes, (title, keepers) in zip(row, moments.items(), strict=True):
+            axes.set(xlim=(0, 3.6), ylim=(0, 2), title=title)
+            axes.axis("off")
+            box(axes, 2.6, 1.0, "w", FORWARD)
+            axes.text(2.6, 0.55, "tensor hook", ha="center", fontsize=9, color=FORWARD)
+            box(axes, 1.5, 1.0, "node", BACKWARD if keepers else REST)
+            hook = "your node hook" if keepers != ("3 · w",) else "no hook: it's new"
+            axes.text(1.5, 0.55, hook, ha="center", fontsize=9, color=BACKWARD if keepers else REST)
+            for height, name in zip((1.45, 0.55) if len(keepers) > 1 else (1.0,), keepers, strict=False):
+                box(axes, 0.4, height, name, INK)
+                arrow(axes, (0.72, height), (1.18, 1.0), INK)
+            if keepers:
+                arrow(axes, (1.82, 1.0), (2.28, 1.0), INK)
+        return figure
 
 
 def over_time(plain: Run, run: Run | None, title: str) -> Figure:

@@ -102,6 +102,15 @@ SEARCHES = {  # what is typed, and a piece of the cell that answers
     "exploding gradients": "def statistics(training)",
     "asyncio": "by_thread.setdefault",
     "LoRA": "class Lora",
+    "running_mean": "class Attention(nn.Module)",
+    "masked softmax": "class Attention(nn.Module)",
+    "clip_grad_norm_": "def clipped(",
+    "fused optimizer": "def two_steps(**kind)",
+    "same dtype": "def to_its_dtype",
+    "EMA": "def calls_of_the_hooks",
+    "prune": "class Experts",
+    "DDP does not average": "def averaged_or_not",
+    "output_hidden_states": "def capture_outputs",
     "hook '<lambda>' has changed the size of value": "outcomes = {",
 }
 

@@ -31,6 +31,17 @@ def test_the_order_is_drawn_from_right_to_left_with_what_each_hook_found():
     assert texts(axes).count("y.grad\nis 5") == 2 and texts(axes).count("x.grad\nis 15") == 2
 
 
+def test_an_arrow_leads_to_the_leafs_node_from_all_that_keep_it():
+    panels = figures.who_keeps_the_node().axes
+    arrows = [[text for text in axes.texts if getattr(text, "arrow_patch", None)] for axes in panels]
+    assert [len(three) for three in arrows] == [0, 2, 3]
+    assert [("kept" in texts(axes), "3 · w" in texts(axes)) for axes in panels] == [
+        (False, False),
+        (False, True),
+        (True, True),
+    ]
+
+
 def test_the_valley_shows_each_peak_against_the_one_without_a_checkpoint():
     runs = {parts: run_of(parts) for parts in (1, 2, 4, 8, 16)}
     _, right = figures.valley(run_of(0), runs).axes
