@@ -47,6 +47,14 @@ class Health:
         return [name for name in self._options.hooked if name not in ran]
 
     @property
+    def dead_units(self) -> dict[str, list[int]]:
+        """By module, the units whose output was 0 for every example in every recorded step; modules without any are
+        left out. A unit is a channel (dimension 1) of images and volumes, otherwise a place in the last dimension."""
+        alive = {name: one.tolist() for name, one in self._session.alive.items()}
+        dead = {name: [unit for unit, lives in enumerate(each) if not lives] for name, each in alive.items()}
+        return {name: units for name, units in dead.items() if units}
+
+    @property
     def without_gradient(self) -> list[str]:
         """The parameters whose ``.grad`` was None at each recorded update, because the loss does not depend on them.
         Frozen parameters are among them if the optimizer has them. Empty without ``updates``."""
@@ -122,6 +130,9 @@ class Health:
         arrived = self._with_gradient()
         notes = {
             "silent (never ran)": self.silent,
+            "units that gave only 0": [
+                f"{name}: {len(units)} of {len(session.alive[name])}" for name, units in self.dead_units.items()
+            ],
             "without a gradient": self.without_gradient,
             "no gradient arrived at the output of": sorted(session.awaited - arrived) if arrived else [],
             "no numbers to read": sorted(session.unreadable),

@@ -26,6 +26,7 @@ from hooklab.selecting import (
     named_modules,
     select_for_hooks,
     uncompiled,
+    unwrapped,
 )
 from hooklab.tallies import range_of
 from hooklab.watching import Held, MonitorSession
@@ -119,7 +120,7 @@ class Monitor(Block):
         selected = select_for_hooks(model, *what)
         super().__init__(model, selected if what else _with_those_that_have_parameters(model, selected))
         self.hooked = each_once(self.modules)
-        self.ranges = {name: range_of(module) for name, module in self.hooked.items()}
+        self.ranges = {name: range_of(unwrapped(module)) for name, module in self.hooked.items()}
         self.grads = grads
         self.every = every
         self.on_nonfinite = on_nonfinite
@@ -162,6 +163,7 @@ def _parameters(module: nn.Module, watched: set[int]) -> Iterator[tuple[str, nn.
 
     def walk(part: nn.Module, path: str) -> Iterator[tuple[str, nn.Parameter]]:
         seen.add(id(part))
+        part = unwrapped(part)
         for name, parameter in part._parameters.items():
             if parameter is not None and id(parameter) not in seen:
                 seen.add(id(parameter))

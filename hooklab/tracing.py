@@ -7,7 +7,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -94,31 +94,22 @@ class Timeline(Sequence[Event]):
     def __init__(self, session: _TraceSession) -> None:
         self._session = session
 
-    @property
-    def events(self) -> list[Event]:
-        """The events as a list of plain data."""
+    def __iter__(self) -> Iterator[Event]:
         marks = enumerate(_with_backward_ends(self._session.marks))
-        return [Event(order, kind, call.name, call.depth, call.index, call.again) for order, (kind, call, _) in marks]
+        return (Event(order, kind, call.name, call.depth, call.index, call.again) for order, (kind, call, _) in marks)
 
-    @overload
-    def __getitem__(self, index: int) -> Event: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Event]: ...
-    def __getitem__(self, index: int | slice) -> Event | list[Event]:
-        return self.events[index]
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
 
     def __len__(self) -> int:
-        return len(self.events)
-
-    def __iter__(self) -> Iterator[Event]:
-        return iter(self.events)
+        return sum(1 for _ in self)
 
     def __str__(self) -> str:
         model = f"({type(self._session.root).__name__})"
         return "\n".join(
             f"{event.order:>2}  {event.kind:<12}  {'  ' * event.depth}{event.name or model}"
             f"{'  (again)' if event.again else ''}"
-            for event in self.events
+            for event in self
         )
 
     def __repr__(self) -> str:
@@ -244,11 +235,7 @@ class _TraceSession(Session):
 
 
 class _OnStart(Hook):
-    __slots__ = ("name",)
-
-    def __init__(self, session: _TraceSession, module: nn.Module, name: str) -> None:
-        super().__init__(session, module)
-        self.name = name
+    __slots__ = ()
 
     def __call__(self, module: nn.Module, args: Any, *rest: Any) -> None:
         session: _TraceSession = self.session

@@ -36,16 +36,18 @@ class Hook:
     a forward pass while the block begins or ends may find the hook, but not torch's note that it expects kwargs.
     """
 
-    __slots__ = ("handle", "handles", "module", "session")
+    __slots__ = ("handle", "handles", "module", "name", "session")
 
     session: Any
     module: Any
+    name: str
     handle: Handle
     handles: list[Handle]  # of the session, which removes them
 
-    def __init__(self, session: Any, module: Any = None) -> None:
+    def __init__(self, session: Any, module: Any = None, name: str = "") -> None:
         self.session = session
         self.module = module
+        self.name = name
 
     def __init_subclass__(cls) -> None:
         never_compile(cls.__call__)
@@ -234,6 +236,7 @@ class Block:
     tool: ClassVar[str]  # the name of the function that makes it, for messages
 
     def __init__(self, model: nn.Module, modules: dict[str, nn.Module]) -> None:
+        self.given = model
         self.model = uncompiled(model)
         self.modules = modules
         self.steps = steps_to(self.model, modules)
@@ -336,7 +339,10 @@ def will_run_again() -> bool:
 
 
 def is_being_traced() -> bool:
-    """Whether torch.jit.trace or torch.export records what is computed: what a hook does would become part of that."""
+    """Whether torch.jit.trace, torch.export or make_fx records what is computed, and what a hook does with it."""
+    make_fx = sys.modules.get("torch.fx.experimental.proxy_tensor")
+    if make_fx is not None and make_fx.get_proxy_mode() is not None:
+        return True
     return bool(torch.jit.is_tracing()) or torch.compiler.is_compiling()  # type: ignore[attr-defined,no-untyped-call]
 
 
