@@ -80,18 +80,13 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
         ValueError: if a glob matches several modules.
         TypeError: if the model or the module was compiled by ``torch.jit``.
 
-    Nothing after the module runs. That includes
-
-    - *closing hooks*: of the modules around it, only forward hooks with ``always_call=True`` run. If other hooks undo
-      what a pre-hook has done (offloading, resharding), let the forward end and use :func:`hooklab.capture`;
-    - *a full backward hook* on the module itself: torch applies it after the forward hooks, so it does not see a loss
-      that is computed from this output;
-    - what the model does to restore its settings. Its ``with`` blocks end as after any exception, and a gradient mode
-      that it switched by hand is restored here.
+    Nothing after the module runs: of the modules around it, only forward hooks with ``always_call=True`` do. If other
+    hooks undo what a pre-hook has done (offloading, resharding), use :func:`hooklab.capture`. ``with`` blocks of the
+    model end as after any exception, and a gradient mode that it switched by hand is restored here. A full backward
+    hook on the module itself does not see a loss that is computed from this output.
 
     In train mode the forward updates BatchNorm's statistics, as any forward does: call ``model.eval()`` to look. At a
-    module inside a reentrant checkpoint the output has no graph: such a checkpoint runs its part without one, and
-    again in the backward pass.
+    module inside a reentrant checkpoint the output has no graph.
 
     Example:
         >>> import torch

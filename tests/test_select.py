@@ -250,7 +250,9 @@ def test_every_tool_takes_a_list_of_modules_for_its_members() -> None:
         run_until(model, "h", x)
 
 
-@pytest.mark.parametrize("outer", [lambda model: model, torch.nn.DataParallel, lambda model: torch.compile(model)])
+@pytest.mark.parametrize(
+    "outer", [lambda model: model, torch.nn.DataParallel, lambda model: torch.compile(model, backend="eager")]
+)
 def test_wrappers_do_not_change_the_names(outer: Any) -> None:
     model, x = Blocks(), torch.ones(3, 2)
     plain = list(select(model))
