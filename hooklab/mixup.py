@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from hooklab._shared.stale import require_unchanged, steps_to
 from hooklab._shared.trees import describe, tensors
-from hooklab.mixed import INPUT, Mixed, blend_all, check_mixable, require_a_tensor
-from hooklab.mixing import MixBlock
+from hooklab.mixing import INPUT, MixBlock, Mixed, blend_all, check_mixable, require_a_tensor
 from hooklab.selecting import (
     What,
     all_modules,
@@ -60,28 +59,21 @@ class ManifoldMixup:
         batch_dim: the dimension of the batch, in the input and in the layers' outputs; 0 if left out.
 
     Raises when made:
-        LookupError: a name in ``layers`` matches nothing; the message lists near names.
+        LookupError: a name in ``layers`` matches nothing.
         ValueError: ``alpha`` is out of range; there is nothing to choose from; a layer is never called, or is a
             recurrent one; a layer of the model has ``batch_first=False``, and ``batch_dim`` is not given.
         TypeError: ``model`` is not a module, or ``torch.jit`` compiled it or one of the layers.
 
-    Warns when made: a layer is inside another layer.
-
     Raises when used:
         RuntimeError: the model is in eval mode, at the start or inside the block; the chosen layer did not run in the
-            block, or ran twice, or will run again after it (in a checkpoint); the input was chosen and the model
-            was not called with ``mixed.x``; the model was given the targets; several processes have no generator, or
-            different ones; one block was entered twice, or inside another block.
+            block, or ran twice, or will run again after it (in a checkpoint: call ``backward()`` inside the block); the
+            input was chosen and the model was not called with ``mixed.x``; the model was given the targets; several
+            processes have no generator, or different ones; one block was entered twice, or inside another block.
         ValueError: ``x``, ``y`` or the layer's output do not have the batch in the expected dimension, or hold no
             tensor, or something other than floating-point numbers; or torch cannot mix them (nested, float8 …).
 
-    Warns when used: a padding mask is that of the examples without their partners (see :meth:`Mixed.union`).
-
-    Under ``torch.compile``: compiled code doesn't look for hooks that came later, so a batch that is mixed at a layer
-    runs eagerly. A batch that is mixed at the input runs compiled.
-
-    Under activation checkpointing a layer runs again in the backward pass, and must be mixed again: call ``backward()``
-    inside the block if a layer in a checkpointed segment may be chosen.
+    Warns if a layer is inside another one, and if a padding mask is that of the examples without their partners (see
+    :meth:`Mixed.union`). Under ``torch.compile`` a batch that is mixed at a layer runs eagerly.
 
     Example:
         >>> import hooklab

@@ -33,16 +33,11 @@ def timeline(model: nn.Module, *what: What) -> Tracer:
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
 
-    The four kinds of event are
-
-    - ``forward-pre`` and ``forward``: the module starts, and has its output;
-    - ``backward-pre``: the gradient of its output arrives (the first one, if the output has several tensors);
-    - ``backward``: the gradients of its inputs are complete and all events inside the module are over.
-
-    The backward events are read by tensor hooks on the module's inputs and outputs. So they come for any structure of
-    tensors (see :func:`hooklab.capture`) and for in-place modules, where full backward hooks fail or do not run. The
-    gradient of an input is complete when every user of the same tensor has added its part: where a model branches, a
-    full backward hook may run earlier than the ``backward`` event here.
+    Kinds of event: ``forward-pre`` and ``forward``, when the module starts and has its output; ``backward-pre``, when
+    the (first) gradient of its output arrives; ``backward``, when the gradients of its inputs are complete and all
+    events inside the module are over. The last two are read by tensor hooks, so they come for any structure of tensors
+    and for in-place modules. Where a model branches, a full backward hook may run earlier than ``backward`` here: it
+    does not wait for the other users of the input.
 
     Forward events in the backward pass are those of a checkpoint, marked ``again``. Only calls from the thread that
     opened the block are recorded.

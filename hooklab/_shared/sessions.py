@@ -120,18 +120,13 @@ def hook_gradient(tensor: Tensor, hook: Callable[[Tensor | None], None]) -> Hand
 
 
 class Session:
-    """Hooks that live as long as a ``with`` block.
+    """Hooks that live as long as a ``with`` block. Only the thread that opened the session takes part.
 
     Subclasses register theirs in :meth:`attach`; :meth:`new_pass` is called at the beginning of each pass. A pass
     begins when ``root`` is called, unless that call comes from inside a pass (a model that calls itself) or from a
-    backward pass (a checkpoint that recomputes its part).
-
-    A part of the model may also be called from outside any call of ``root``. The first call counts to the previous
-    pass; the second call of the same part begins a new pass. So passes stay apart where ``root`` is never called, as
-    by a trainer that calls ``model.training_step(x)``. For this a hook calls ``session.note_outside_call()`` if
-    ``session.in_pass`` is False.
-
-    Only the thread that opened the session takes part.
+    backward pass (a checkpoint that recomputes its part). A part of the model that is called from outside any call of
+    ``root`` counts to the previous pass, and its second call begins a new one: so passes stay apart where ``root`` is
+    never called. For this a hook calls ``session.note_outside_call()`` if ``session.in_pass`` is False.
     """
 
     def __init__(self, root: nn.Module) -> None:
@@ -229,8 +224,7 @@ class Block:
     """A context manager over sessions: it may be entered many times, also inside itself and in several threads.
 
     It finds its modules when it is made; entering raises if one of their names means another module by then. In one
-    thread its blocks must end in the reverse order: ``__exit__`` ends the latest one. Where generators or asyncio tasks
-    take turns, make an object for each.
+    thread its blocks must end in the reverse order: ``__exit__`` ends the latest one.
     """
 
     tool: ClassVar[str]  # the name of the function that makes it, for messages
