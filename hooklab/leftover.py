@@ -71,28 +71,24 @@ def leftover_hooks(model: nn.Module) -> list[Leftover]:
     seen: set[int] = set()  # a tied parameter has two names but one set of hooks
     for raw_name, module in all_modules(model):
         name = plain_name(model, raw_name)
-        for kind, function in _registered(module, MODULE_TABLES):
-            is_old = kind == "full_backward_hook" and module._is_full_backward_hook is False
-            found.append(Leftover(name, "backward_hook" if is_old else kind, function))
+        found += _registered(name, module, MODULE_TABLES, module._is_full_backward_hook)
         for own, tensor in [*module._parameters.items(), *module._buffers.items()]:
             if tensor is not None and id(tensor) not in seen:
                 seen.add(id(tensor))
-                full_name = f"{name}.{own}" if name else own
-                found += [Leftover(full_name, kind, function) for kind, function in _registered(tensor, TENSOR_TABLES)]
-    for kind, function in _registered(global_hooks, GLOBAL_TABLES):
-        is_old = kind == "full_backward_hook" and global_hooks._global_is_full_backward_hook is False
-        found.append(Leftover("(every module)", "backward_hook" if is_old else kind, function))
+                found += _registered(f"{name}.{own}" if name else own, tensor, TENSOR_TABLES)
+    found += _registered("(every module)", global_hooks, GLOBAL_TABLES, global_hooks._global_is_full_backward_hook)
     return found
 
 
-def _registered(owner: Any, tables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _registered(name: str, owner: Any, tables: Mapping[str, str], is_full: bool | None = None) -> Iterator[Leftover]:
     for kind, attribute in tables.items():
         try:
             hooks = getattr(owner, attribute, None) or {}  # the tables of a tensor are None until there is a hook
         except Exception:  # a tensor of an odd subclass
             continue
+        is_old = kind == "full_backward_hook" and is_full is False
         for hook in hooks.values():
-            yield kind, _function_name(hook)
+            yield Leftover(name, "backward_hook" if is_old else kind, _function_name(hook))
 
 
 def _function_name(hook: Any) -> str:

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from hooklab._shared.eager import never_compile, run_eagerly, stop_running_eagerly
+from hooklab._shared.eager import run_eagerly, stop_running_eagerly
 from hooklab._shared.stale import require_unchanged, steps_to
-from hooklab._shared.torch_private import backward_number, call_code, saves_through_hooks
+from hooklab._shared.torch_private import backward_number, call_code, saves_through_hooks, skip_when_compiling
 from hooklab.selecting import first_few, named_modules, uncompiled
 
 Handle: TypeAlias = Any  # of torch: it has a method remove
@@ -50,7 +50,8 @@ class Hook:
         self.name = name
 
     def __init_subclass__(cls) -> None:
-        never_compile(cls.__call__)
+        # it matters when a process compiles for the first time while a block is open, see run_eagerly
+        skip_when_compiling(cls.__call__, "a hooklab block is open; compile or export before opening it")
 
     def register(self, handles: list[Handle], *, with_kwargs: bool = False, always_call: bool = False) -> None:
         """Register this as a forward hook of its module, and put the handle into the list.
