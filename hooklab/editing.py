@@ -222,12 +222,15 @@ class _EditSession(Session):
         self.to_run_again.discard(name)
         before = dict(kwargs)
         new = self.edit.fn(old, call)
+        is_same = not self.edit.inputs or [*map(id, kwargs.values())] == [*map(id, before.values())]
+        if new is None and is_same:
+            return None
         if self.edit.inputs:
             new = (old if new is None else new if isinstance(new, tuple) else (new,)), kwargs
             _require_alike(new, (old, before), f"the inputs of {name!r}")
-        elif new is not None:
+        else:
             _require_alike(new, old, repr(name))
-        if new is not None and backward_number() == -1 and will_run_again():
+        if backward_number() == -1 and will_run_again():
             self.must_run_again(name, new)
         return new
 

@@ -291,3 +291,17 @@ def test_a_part_named_module_is_not_taken_for_a_wrapper() -> None:
         select(model, "module.x")
     with pytest.raises(LookupError, match=r"is named 'module\.0'"):
         select(mlp(), "module.0")
+
+
+def test_a_model_in_distributed_data_parallel_keeps_its_names() -> None:
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        model = nn.parallel.DistributedDataParallel(mlp())
+        assert list(select(model)) == list(select(model, "module.*")) == ["0", "1", "2"]
+        with capture(model, "module.0", grads=True, keep="all") as seen:
+            for _ in range(2):
+                model(torch.ones(1, 3)).sum().backward()
+        assert len(seen.passes) == 2 and seen["0"] is seen["module.0"] and seen.grad("module.0").shape == (1, 4)
+    finally:
+        torch.distributed.destroy_process_group()
