@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hooklab.selecting import MissingName, near_names
+from hooklab.selecting import MissingName, near_names, plain_name
 from hooklab.tallies import OUTPUT, UPDATE, Row, Sample
 from hooklab.watching import WEIGHTS, Finding
 
@@ -75,6 +75,7 @@ class Health:
         Raises:
             MissingName: (a ``LookupError``) if that module is not watched, or nothing of this kind was recorded.
         """
+        module = plain_name(self._options.given, module)
         if module not in self._options.hooked:
             raise MissingName(
                 f"{module!r} was not selected for this monitor. {near_names(module, self._options.hooked)}"
