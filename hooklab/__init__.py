@@ -2,12 +2,12 @@
 
 What it does, and the files where each is:
 
-    capture          keep the outputs of modules, and their inputs and gradients    capturing, recording, seen
+    capture          keep the outputs of modules, and their inputs and gradients    capturing, seen
     edit, run_until  replace outputs; stop half-way                                 editing
     monitor          statistics of each step; the first inf or nan, by name         monitoring, watching, health
     timeline         who runs when, forward and backward                            tracing
     leftover_hooks   which hooks are still registered                               leftover
-    ManifoldMixup    train with mixed hidden layers                                 mixup, mixing, mixed
+    ManifoldMixup    train with mixed hidden layers                                 mixup, mixing
     select           parts of a model by name, glob, type, object or predicate      selecting
     mini             the machinery of hooks once more, small enough to read         mini/
 

@@ -1,15 +1,9 @@
-"""Seeing what flows through a model: :func:`capture`.
-
-    with capture(model, "layer1", nn.ReLU, grads=True) as seen:
-        model(x).sum().backward()
-    seen["layer1"], seen.grad("layer1"), seen.calls("relu"), seen.silent
-
-How values are read is in ``seen.py``; here is how they get there.
-"""
+"""Seeing what flows through a model: :func:`capture`. How values are read is in ``seen.py``."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +12,7 @@ from torch import Tensor, nn
 from hooklab._shared.sessions import Block, Handle, Hook, Session, hook_gradient, remove_all
 from hooklab._shared.torch_private import backward_number
 from hooklab._shared.trees import is_tensor, map_tensors
-from hooklab.recording import Gradient, Record, Versioned, Versions
-from hooklab.seen import Seen
+from hooklab.seen import Gradient, Record, Seen, Versioned, Versions
 from hooklab.selecting import What, each_once, named_modules, select_for_hooks
 
 _thread = threading.get_ident
@@ -33,61 +26,68 @@ def capture(
     clone: bool = False,
     detach: bool = True,
     keep: str = "last",
+    map: Callable[[Any], Any] | None = None,
 ) -> Capture:
     """Record the outputs of modules while a ``with`` block is open; optionally their inputs and gradients.
 
     Args:
-        model: the module whose calls are the passes. A new call of ``model`` starts a new pass and drops the values of
-            the previous one. Where ``model`` itself is never called, as by a trainer that calls
-            ``model.training_step(x)``, the second call of the same part of it starts a new pass.
+        model: the module whose calls are the passes. A new call starts a new pass and drops the values of the previous
+            one. Where ``model`` itself is never called, as by a trainer that calls ``model.training_step(x)``, the
+            second call of the same part of it starts a new pass.
         *what: which modules, as in :func:`hooklab.select`; without any, all layers.
         inputs: also record the arguments of each call, as they were before the module ran.
         grads: also record the gradient of each output, when ``backward`` runs inside the block.
-        clone: copy every value. Without it nothing is copied: values share memory with the model's own tensors, and
-            reading a value that was changed in place since then raises.
-        detach: with False, outputs and inputs stay part of the autograd graph, to compute a loss from them; the graph
-            then lives as long as they do. A full backward hook on the module itself does not see such a loss: torch
-            puts it between the forward hooks and the rest of the model.
+        clone: copy every value. Without it, values share memory with the model's own tensors, and reading one that was
+            changed in place since then raises.
+        detach: with False, outputs and inputs stay part of the autograd graph, which lives as long as they do. A full
+            backward hook on the module itself does not see a loss that is computed from them.
         keep: ``"last"`` keeps one pass, ``"all"`` keeps each, in ``seen.passes``.
+        map: keep ``map(output)`` instead of each output: pooled, the last token, ``.cpu()``. It gets the output after
+            ``detach``; what it raises reaches the forward pass. ``inputs`` and ``grads`` are recorded as they are.
 
     Returns:
         A context manager, which gives a :class:`hooklab.seen.Seen` at each ``with``. It finds the modules once and may
         be entered any number of times, also inside itself: such blocks must end in the reverse order. For generators
         or asyncio tasks that take turns, make a capture for each. When the block ends, in whichever way, its hooks are
-        removed and the values stay readable. They keep no graph alive, except with ``detach=False`` and inside objects
-        (below).
+        removed and the values stay readable.
 
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
-        TypeError: if ``model`` is not a module, or if it or one of the modules was compiled by ``torch.jit``.
+        TypeError: if ``model`` is not a module, or if it or one of the modules was compiled by ``torch.jit``, or if
+            ``map`` is not a function.
         ValueError: if ``keep`` is neither of the two.
+
+    The gradient of a score for one layer takes no whole backward pass, and leaves every ``.grad`` alone::
+
+        with capture(model, "layer4", detach=False) as seen:
+            score = model(x)[:, 3].sum()
+        (gradient,) = torch.autograd.grad(score, seen["layer4"])
+
+    The README has more such recipes, and says how to see before a run which modules won't fire.
 
     Outputs are kept in their own structure (tensor, tuple, list, dict, named tuple, dataclass, or a subclass of these).
     Any other object (a Distribution, a transformers cache) is kept as it is, and so is a container that cannot be
     rebuilt, that holds itself, or that is nested deeper than 50. Tensors inside such an object are neither detached nor
-    copied: the graph lives as long as the value, and if the model changes the object later, as the steps of
-    ``generate`` do with their cache, every pass shows its last state.
+    copied: the graph lives as long as the value, and if the model changes the object later, every pass shows its last
+    state.
 
     - *Cost*: a capture that is reused costs about as much as hooks written by hand, see
       ``tests/benchmarks/compare.py``.
-    - *Train mode*: a captured forward pass is like any other. In train mode it updates the statistics of BatchNorm,
-      under ``no_grad`` too: call ``model.eval()`` to look.
-    - *In place*: a later in-place change of a value is noticed by the tensor's version counter. Tensors made in
-      ``torch.inference_mode()`` have none, so they are always copied. ``tensor.data`` and NumPy views bypass it.
-    - *Gradients* are read by tensor hooks on the outputs, not by full backward hooks: this works with in-place
-      activations, dict outputs and modules used several times. If ``backward`` runs twice, the second one counts.
-      Under a ``GradScaler`` they are those of the scaled loss: divide by ``scaler.get_scale()``. A view that is changed
-      in place gets none (up to torch 2.14, nn.Linear's output for an input of more than two dimensions, before
-      ``ReLU(inplace=True)``), nor do modules in a checkpoint with ``use_reentrant=True``. Reading says so.
-    - *Checkpoints*: what a checkpoint recomputes during ``backward`` is not a new call.
-    - *Threads*: only calls in the thread that opened the block are recorded. If another thread's forward raises while a
-      block ends, torch may put "OrderedDict mutated during iteration" in front of its error. asyncio tasks share a
-      thread, so a block that is open across an ``await`` also records the other tasks' calls.
-    - *torch.compile*: while the block is open, compiled functions of this process run eagerly (``force_eager``), since
-      compiled code would skip the hooks. Afterwards they run compiled again, without a recompile.
-      ``torch.export.export(..., strict=True)`` inside the block raises dynamo's ``Unsupported``: export before it.
-    - *torch.func*: under ``vmap`` the values are the transform's own tensors, one example's in shape, and cannot be
-      used after it.
+    - *Train mode*: the forward pass moves the statistics of BatchNorm, as any other does, also under ``no_grad``.
+    - *In place*: a later change is noticed by the tensor's version counter. Tensors made in ``torch.inference_mode()``
+      have none, so they are always copied. ``tensor.data`` and NumPy views bypass it.
+    - *Gradients* are read by tensor hooks on the outputs: this works with in-place activations, dict outputs and
+      modules used several times. If ``backward`` runs twice, the second one counts. Under a ``GradScaler`` they are
+      those of the scaled loss. A view that is changed in place gets none (up to torch 2.14, nn.Linear's output for an
+      input of more than two dimensions, before ``ReLU(inplace=True)``). Reading says so.
+    - *Checkpoints*: what is recomputed during ``backward`` is not a new call. With ``use_reentrant=True`` the modules
+      inside have no gradient.
+    - *Threads*: only calls in the thread that opened the block are recorded; asyncio tasks share a thread. If another
+      thread's forward raises while a block ends, torch may put "OrderedDict mutated during iteration" before its error.
+    - *torch.compile*: while the block is open, compiled functions of this process run eagerly, since compiled code
+      skips hooks. Afterwards they run compiled again, without a recompile.
+    - *torch.export* with ``strict=True`` inside the block raises dynamo's ``Unsupported``: export before it. Under
+      ``vmap`` the values are the transform's own tensors, one example's in shape, and cannot be used after it.
     - *Copies*: in a copy or a pickle of the model made inside the block, the hooks do nothing. The block removes them
       from the copies when it ends.
 
@@ -107,7 +107,9 @@ def capture(
     """
     if keep not in ("last", "all"):
         raise ValueError(f"keep is 'last' (one pass) or 'all' (each pass), not {keep!r}.")
-    return Capture(model, what, Options(inputs, grads, clone, detach, keep))
+    if map is not None and not callable(map):
+        raise TypeError(f"map is a function of the output, not {type(map).__name__}.")
+    return Capture(model, what, Options(inputs, grads, clone, detach, keep, map))
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ class Options:
     clone: bool
     detach: bool
     keep: str
+    map: Callable[[Any], Any] | None
 
 
 class Capture(Block):
@@ -149,7 +152,7 @@ class CaptureSession(Session):
         self.grads = capture.options.grads
         self.clones = capture.options.clone
         # nothing to do but detach: the case that must be fast
-        self.is_plain = capture.options.detach and not (self.clones or capture.options.grads)
+        self.is_plain = capture.options.detach and not (self.clones or capture.options.grads or capture.options.map)
         self.gradient_handles: list[Handle] = []
         self.passes: list[Record] = []
         self.calls_elsewhere = 0
@@ -192,9 +195,19 @@ class CaptureSession(Session):
 
         return map_tensors(keep, tree), versions
 
+    def keep_output(self, output: Any) -> tuple[Any, Versions]:
+        fn = self.options.map
+        return self.keep_tree(output if fn is None else fn(map_tensors(self.detached, output)))
+
+    def detached(self, tensor: Tensor) -> Tensor:
+        try:
+            return tensor.detach() if self.options.detach else tensor
+        except Exception:  # a subclass that refuses
+            return tensor
+
     def keep_tensor(self, tensor: Tensor) -> Versioned:
         try:
-            value = tensor.detach() if self.options.detach else tensor
+            value = self.detached(tensor)
             if value.is_inference():  # counts no versions, so a later change could not be noticed
                 return value.clone(), None
             if self.clones:
@@ -242,4 +255,4 @@ class _OnOutput(Hook):
             except RuntimeError:  # an inference tensor counts no versions: copied below
                 pass
         gradients = (map_tensors(session.watch, output),) if session.grads else None
-        session.append((module, *session.keep_tree(output), gradients))
+        session.append((module, *session.keep_output(output), gradients))

@@ -1,9 +1,4 @@
-"""Changing what flows through a model: :func:`edit` replaces outputs, :func:`run_until` stops half-way.
-
-with edit(model, lambda output, call: output * 0, "layer1"):
-    model(x)                        # as if layer1 gave zeros
-features = run_until(model, "layer1", x)
-"""
+"""Changing what flows through a model: :func:`edit` replaces outputs or inputs, :func:`run_until` stops half-way."""
 
 from __future__ import annotations
 
@@ -24,8 +19,8 @@ from hooklab._shared.trees import DEEPEST, children, describe, is_tensor, shape_
 from hooklab.selecting import MissingName, What, each_once, first_few, require_module, select_for_hooks, uncompiled
 
 
-def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> Edit:
-    """Replace the outputs of modules while a ``with`` block is open.
+def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What, inputs: bool = False) -> Edit:
+    """Replace the outputs of modules, or their inputs, while a ``with`` block is open.
 
     Args:
         model: the module whose calls are the passes.
@@ -34,6 +29,9 @@ def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> E
             :class:`EditCall` with ``name``, ``module``, ``args``, ``kwargs``, ``index`` (0 at the module's first use in
             the pass) and ``pass_index`` (0 in the first pass of the block: the steps of a ``generate`` loop).
         *what: which modules, as in :func:`hooklab.select`; without any, all layers.
+        inputs: call ``fn(args, call)`` before the module runs, with its positional arguments as a tuple. It returns the
+            new ones: a tuple, or the value itself if there is one. To replace a keyword argument, change the dict
+            ``call.kwargs``.
 
     Returns:
         A context manager; it may be entered any number of times, and leaves no hooks behind.
@@ -62,7 +60,7 @@ def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> E
         Traceback (most recent call last):
         ValueError: the edit of '0' returned (1, 2) float32 instead of (1, 3) float32. Return ...
     """
-    return Edit(model, fn, *what)
+    return Edit(model, fn, what, inputs)
 
 
 def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: Any) -> Any:
@@ -82,18 +80,13 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
         ValueError: if a glob matches several modules.
         TypeError: if the model or the module was compiled by ``torch.jit``.
 
-    Nothing after the module runs. That includes
-
-    - *closing hooks*: of the modules around it, only forward hooks with ``always_call=True`` run. If other hooks undo
-      what a pre-hook has done (offloading, resharding), let the forward end and use :func:`hooklab.capture`;
-    - *a full backward hook* on the module itself: torch applies it after the forward hooks, so it does not see a loss
-      that is computed from this output;
-    - what the model does to restore its settings. Its ``with`` blocks end as after any exception, and a gradient mode
-      that it switched by hand is restored here.
+    Nothing after the module runs: of the modules around it, only forward hooks with ``always_call=True`` do. If other
+    hooks undo what a pre-hook has done (offloading, resharding), use :func:`hooklab.capture`. ``with`` blocks of the
+    model end as after any exception, and a gradient mode that it switched by hand is restored here. A full backward
+    hook on the module itself does not see a loss that is computed from this output.
 
     In train mode the forward updates BatchNorm's statistics, as any forward does: call ``model.eval()`` to look. At a
-    module inside a reentrant checkpoint the output has no graph: such a checkpoint runs its part without one, and
-    again in the backward pass.
+    module inside a reentrant checkpoint the output has no graph.
 
     Example:
         >>> import torch
@@ -155,12 +148,15 @@ class Edit(Block):
 
     tool = "edit"
 
-    def __init__(self, model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What) -> None:
+    def __init__(
+        self, model: nn.Module, fn: Callable[[Any, EditCall], Any], what: tuple[What, ...], inputs: bool
+    ) -> None:
         require_module(model)
         if not callable(fn):
             raise TypeError(f"edit(model, fn, *what) needs a function second, not {type(fn).__name__}.")
         super().__init__(model, select_for_hooks(model, *what))
         self.fn = fn
+        self.inputs = inputs
 
     def __enter__(self) -> Edit:
         self._enter(_EditSession(self))
@@ -181,7 +177,7 @@ class Edit(Block):
 class _EditSession(Session):
     def __init__(self, edit: Edit) -> None:
         super().__init__(edit.model)
-        self.fn = edit.fn
+        self.edit = edit
         self.modules = each_once(edit.modules)
         self.uses: Counter[int] = Counter()
         self.to_run_again: set[str] = set()
@@ -190,7 +186,10 @@ class _EditSession(Session):
 
     def attach(self) -> None:
         for name, module in self.modules.items():
-            _OnOutput(self, module, name).register(self.handles, with_kwargs=True)
+            if self.edit.inputs:
+                _OnInput(self, module, name).register_pre(self.handles, with_kwargs=True)
+            else:
+                _OnOutput(self, module, name).register(self.handles, with_kwargs=True)
 
     def new_pass(self) -> None:
         self.uses.clear()
@@ -208,6 +207,33 @@ class _EditSession(Session):
             if not tensor.is_leaf:  # the hook goes with the graph
                 hook_gradient(tensor, reached)
 
+    def edited(self, hook: Hook, old: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the user's function makes of a module's output, or of its arguments; None for no change."""
+        name = hook.name
+        if is_being_traced() or next(tensors(old, _is_proxy), None) is not None:
+            raise RuntimeError(
+                f"the model is being traced or exported, and the edit of {name!r} would become part of the result "
+                "for good: trace it outside the block."
+            )
+        if not self.in_pass:
+            self.note_outside_call()
+            self.has_run = True
+        call = EditCall(name, hook.module, args, kwargs, self.pass_index, self.index_of_use(hook.module))
+        self.to_run_again.discard(name)
+        before = dict(kwargs)
+        new = self.edit.fn(old, call)
+        is_same = not self.edit.inputs or [*map(id, kwargs.values())] == [*map(id, before.values())]
+        if new is None and is_same:
+            return None
+        if self.edit.inputs:
+            new = (old if new is None else new if isinstance(new, tuple) else (new,)), kwargs
+            _require_alike(new, (old, before), f"the inputs of {name!r}")
+        else:
+            _require_alike(new, old, repr(name))
+        if backward_number() == -1 and will_run_again():
+            self.must_run_again(name, new)
+        return new
+
     def index_of_use(self, module: nn.Module) -> int | None:
         if backward_number() != -1:  # a checkpoint recomputes its part, the last part first
             return 0 if self.uses[id(module)] <= 1 else None
@@ -220,33 +246,27 @@ def _discard(names: set[str], name: str, grad: Tensor | None) -> None:
 
 
 class _OnOutput(Hook):
-    __slots__ = ("name",)
-
-    def __init__(self, session: _EditSession, module: nn.Module, name: str) -> None:
-        super().__init__(session, module)
-        self.name = name
+    __slots__ = ()
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
         session: _EditSession = self.session
         if module is not self.module or len(rest) < 2 or session.is_foreign():
             return None
-        kwargs, output = rest
-        if is_being_traced() or issubclass(type(output), fx.Proxy):
-            raise RuntimeError(
-                f"the model is being traced or exported, and the edit of {self.name!r} would become part of the result "
-                "for good: trace it outside the block."
-            )
-        if not session.in_pass:
-            session.note_outside_call()
-            session.has_run = True
-        call = EditCall(self.name, module, args, kwargs, session.pass_index, session.index_of_use(module))
-        session.to_run_again.discard(self.name)
-        new = session.fn(output, call)
-        if new is not None:
-            _require_alike(new, output, self.name)
-            if backward_number() == -1 and will_run_again():
-                session.must_run_again(self.name, new)
-        return new
+        return session.edited(self, rest[1], args, rest[0])
+
+
+class _OnInput(Hook):
+    __slots__ = ()
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
+        session: _EditSession = self.session
+        if module is not self.module or not rest or session.is_foreign():
+            return None
+        return session.edited(self, args, args, rest[0])
+
+
+def _is_proxy(thing: Any) -> bool:
+    return issubclass(type(thing), fx.Proxy)
 
 
 class _StopSession(Session):
@@ -274,14 +294,14 @@ class _Stopped(Exception):
     """Leaves the forward of a model whose needed output is in hand."""
 
 
-def _require_alike(new: Any, old: Any, name: str) -> None:
+def _require_alike(new: Any, old: Any, of: str) -> None:
     """Raise unless ``new`` can replace ``old``: the same structure, and the shape, dtype and device of each tensor."""
     if difference := _difference(new, old, "", 0, set()):
         path, got, expected = difference
-        where = f"{name!r} at {path}" if path else repr(name)
+        where = f"{of} at {path}" if path else of
         said = f"the edit of {where} returned {describe(got)} instead of {describe(expected)}."
         if not isinstance(got, Tensor) or not isinstance(expected, Tensor):
-            raise TypeError(f"{said} Return the same structure, or None to leave the output as it is.")
+            raise TypeError(f"{said} Return the same structure, or None to leave it as it is.")
         if got.device != expected.device:
             said = f"{said[:-1]} (on {got.device} instead of {expected.device})."
         raise ValueError(f"{said} Return a tensor like the one that came, or None to leave it as it is.")

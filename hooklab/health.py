@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hooklab.selecting import MissingName, near_names
+from hooklab.selecting import MissingName, near_names, plain_name
 from hooklab.tallies import OUTPUT, UPDATE, Row, Sample
 from hooklab.watching import WEIGHTS, Finding
 
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 
 class Health:
-    """What ``with monitor(...) as health`` gives. It can be read inside the block and after it, and holds numbers only.
-
-    ``print`` shows the last recorded step as a table, and below it the modules that need a look.
-    """
+    """What ``with monitor(...) as health`` gives, to be read inside the block and after it. ``print`` shows the last
+    recorded step as a table, and below it the modules that need a look."""
 
     def __init__(self, session: MonitorSession) -> None:
         self._session = session
@@ -47,6 +45,14 @@ class Health:
         return [name for name in self._options.hooked if name not in ran]
 
     @property
+    def dead_units(self) -> dict[str, list[int]]:
+        """By module, the units whose output was 0 for every example in every recorded step; modules without any are
+        left out. A unit is a channel (dimension 1) of images and volumes, otherwise a place in the last dimension."""
+        alive = {name: one.tolist() for name, one in self._session.alive.items()}
+        dead = {name: [unit for unit, lives in enumerate(each) if not lives] for name, each in alive.items()}
+        return {name: units for name, units in dead.items() if units}
+
+    @property
     def without_gradient(self) -> list[str]:
         """The parameters whose ``.grad`` was None at each recorded update, because the loss does not depend on them.
         Frozen parameters are among them if the optimizer has them. Empty without ``updates``."""
@@ -64,16 +70,12 @@ class Health:
         return next(iter(self.findings), None)
 
     def series(self, kind: str, module: str, statistic: str) -> tuple[list[int], list[float]]:
-        """The steps, and one statistic of one module in each of them.
-
-        Args:
-            kind: ``"output"``, ``"gradient"`` or ``"update"``.
-            module: the name of a watched module.
-            statistic: a field of :class:`hooklab.tallies.Row`, such as ``"std"`` or ``"zeros"``.
+        """The steps, and in each of them one statistic of one module, a field of :class:`hooklab.tallies.Row`.
 
         Raises:
             MissingName: (a ``LookupError``) if that module is not watched, or nothing of this kind was recorded.
         """
+        module = plain_name(self._options.given, module)
         if module not in self._options.hooked:
             raise MissingName(
                 f"{module!r} was not selected for this monitor. {near_names(module, self._options.hooked)}"
@@ -84,15 +86,12 @@ class Health:
         return [row.step for row in found], [getattr(row, statistic) for row in found]
 
     def plot(self, *statistics: str, kind: str = OUTPUT) -> Any:
-        """Draw statistics, steps across and modules down, and where there is an inf or nan. Needs matplotlib.
+        """Draw statistics, steps across and modules down, and where there is an inf or nan, as a matplotlib figure.
 
         Args:
             *statistics: fields of :class:`hooklab.tallies.Row`, one panel each. Without any: zeros and standard
                 deviation of the outputs, and those of the gradients and updates if they were recorded.
             kind: the kind that these statistics belong to.
-
-        Returns:
-            A ``matplotlib`` figure, made by pyplot.
 
         Raises:
             RuntimeError: if nothing of that kind was recorded.
@@ -122,6 +121,9 @@ class Health:
         arrived = self._with_gradient()
         notes = {
             "silent (never ran)": self.silent,
+            "units that gave only 0": [
+                f"{name}: {len(units)} of {len(session.alive[name])}" for name, units in self.dead_units.items()
+            ],
             "without a gradient": self.without_gradient,
             "no gradient arrived at the output of": sorted(session.awaited - arrived) if arrived else [],
             "no numbers to read": sorted(session.unreadable),
@@ -192,41 +194,42 @@ def draw(rows: Sequence[Row], panels: Sequence[tuple[str, str]], modules: Sequen
 
 
 def _draw_panel(ax: Any, rows: Sequence[Row], names: Sequence[str], statistic: str) -> None:
-    from matplotlib.colors import ListedColormap, LogNorm, Normalize
+    from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
     steps = sorted({row.step for row in rows})
-    line, column = ({one: number for number, one in enumerate(several)} for several in (names, steps))
-    values = [[math.nan] * len(steps) for _ in names]
-    broken = [[math.nan] * len(steps) for _ in names]
+    values, broken = ({name: [math.nan] * len(steps) for name in names} for _ in range(2))
     for row in rows:
-        values[line[row.module]][column[row.step]] = getattr(row, statistic)
+        values[row.module][steps.index(row.step)] = getattr(row, statistic)
         if row.nonfinite and statistic != "nonfinite":
-            broken[line[row.module]][column[row.step]] = 1.0
-    finite = [one for line_of_values in values for one in line_of_values if math.isfinite(one)]
-    norm: Any
-    if statistic in ("zeros", "nonfinite", "saturated"):
-        norm, label = Normalize(0, 1), "share"
-    elif statistic in ("std", "largest", "ratio"):
-        known = [min(max(one, SMALLEST), LARGEST) for one in finite if one > 0] or [1.0]
-        norm, label = (
-            LogNorm(min(known), max(known) if max(known) > min(known) else min(known) * 10),
-            f"{statistic} (log)",
-        )
-    else:
-        limit = max((abs(one) for one in finite), default=0.0) or 1.0
-        norm, label = Normalize(-limit if statistic == "mean" else 0, limit), statistic
+            broken[row.module][steps.index(row.step)] = 1.0
+    norm, label = _scale([one for each in values.values() for one in each if math.isfinite(one)], statistic)
     # zero and infinity have no place on a logarithmic scale; here they lie at its ends
-    drawn = [[one if math.isnan(one) else min(max(one, norm.vmin), norm.vmax) for one in each] for each in values]
+    for each in values.values():
+        each[:] = [one if math.isnan(one) else min(max(one, norm.vmin), norm.vmax) for one in each]
     edges = [*steps, steps[-1] + (steps[-1] - steps[-2] if len(steps) > 1 else 1)]
     lines = [number - 0.5 for number in range(len(names) + 1)]
     ax.set_facecolor(NOTHING)
-    colours = "PuOr" if statistic == "mean" else "cividis"
-    image = ax.pcolormesh(edges, lines, drawn, norm=norm, cmap=colours)
-    if any(one == 1.0 for each in broken for one in each):
-        ax.pcolormesh(edges, lines, broken, cmap=ListedColormap([NONFINITE]))
+    image = ax.pcolormesh(
+        edges, lines, list(values.values()), norm=norm, cmap="PuOr" if statistic == "mean" else "cividis"
+    )
+    if any(1.0 in each for each in broken.values()):
+        ax.pcolormesh(edges, lines, list(broken.values()), cmap=ListedColormap([NONFINITE]))
         ax.legend(handles=[Patch(color=NONFINITE, label="inf or nan")], loc="upper left", fontsize=8)
     ax.figure.colorbar(image, ax=ax, label=label)
     ticks = range(0, len(names), math.ceil(len(names) / MOST_NAMES) or 1)
     ax.set_yticks(list(ticks), [names[number] or "(model)" for number in ticks])
     ax.invert_yaxis()
+
+
+def _scale(finite: list[float], statistic: str) -> tuple[Any, str]:
+    from matplotlib.colors import LogNorm, Normalize
+
+    if statistic in ("zeros", "nonfinite", "saturated"):
+        return Normalize(0, 1), "share"
+    if statistic in ("std", "largest", "ratio"):
+        known = [min(max(one, SMALLEST), LARGEST) for one in finite if one > 0] or [1.0]
+        low, high = min(known), max(known)
+        return LogNorm(low, high if high > low else low * 10), f"{statistic} (log)"
+    limit = max((abs(one) for one in finite), default=0.0) or 1.0
+    return Normalize(-limit if statistic == "mean" else 0, limit), statistic

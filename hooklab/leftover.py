@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from hooklab._shared.torch_private import WrappedHook, global_hooks
-from hooklab.selecting import all_modules, require_module, without_compile_prefix
+from hooklab.selecting import all_modules, plain_name, require_module
 
 # kind, in the words of the method that registers it -> the module's attribute that holds it
 MODULE_TABLES = {
@@ -47,14 +47,10 @@ def leftover_hooks(model: nn.Module) -> list[Leftover]:
 
     Returns:
         One ``(name, kind, function)`` per hook. ``name`` is the module's (``""`` for the model itself), or the
-        parameter's. ``kind`` is what the method that registered it calls it: ``forward_pre_hook``, ``forward_hook``,
-        ``full_backward_pre_hook``, ``full_backward_hook``, ``backward_hook`` (the old kind), ``state_dict_pre_hook``,
-        ``state_dict_hook``, ``load_state_dict_pre_hook``, ``load_state_dict_post_hook``; for parameters and buffers
-        ``tensor_hook`` and ``post_accumulate_grad_hook``. ``function`` is its qualified name, or the type of a callable
-        object. Hooks for all modules of the process come last, under the name ``"(every module)"``.
-
-        Hooks that PyTorch itself puts in place (by ``weight_norm``, for instance) are hooks as well. Hooks on outputs
-        belong to those tensors, not to the model, and are not seen.
+        parameter's. ``kind`` is what the method that registered it calls it, such as ``forward_pre_hook``;
+        ``backward_hook`` is the old kind; for parameters and buffers ``tensor_hook`` or ``post_accumulate_grad_hook``.
+        ``function`` is its qualified name, or the type of a callable object. Hooks for all modules of the process come
+        last, under the name ``"(every module)"``. Hooks on outputs belong to those tensors and are not seen.
 
     Raises:
         TypeError: if ``model`` is not a module.
@@ -74,29 +70,25 @@ def leftover_hooks(model: nn.Module) -> list[Leftover]:
     found: list[Leftover] = []
     seen: set[int] = set()  # a tied parameter has two names but one set of hooks
     for raw_name, module in all_modules(model):
-        name = without_compile_prefix(raw_name)
-        for kind, function in _registered(module, MODULE_TABLES):
-            is_old = kind == "full_backward_hook" and module._is_full_backward_hook is False
-            found.append(Leftover(name, "backward_hook" if is_old else kind, function))
+        name = plain_name(model, raw_name)
+        found += _registered(name, module, MODULE_TABLES, module._is_full_backward_hook)
         for own, tensor in [*module._parameters.items(), *module._buffers.items()]:
             if tensor is not None and id(tensor) not in seen:
                 seen.add(id(tensor))
-                full_name = f"{name}.{own}" if name else own
-                found += [Leftover(full_name, kind, function) for kind, function in _registered(tensor, TENSOR_TABLES)]
-    for kind, function in _registered(global_hooks, GLOBAL_TABLES):
-        is_old = kind == "full_backward_hook" and global_hooks._global_is_full_backward_hook is False
-        found.append(Leftover("(every module)", "backward_hook" if is_old else kind, function))
+                found += _registered(f"{name}.{own}" if name else own, tensor, TENSOR_TABLES)
+    found += _registered("(every module)", global_hooks, GLOBAL_TABLES, global_hooks._global_is_full_backward_hook)
     return found
 
 
-def _registered(owner: Any, tables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _registered(name: str, owner: Any, tables: Mapping[str, str], is_full: bool | None = None) -> Iterator[Leftover]:
     for kind, attribute in tables.items():
         try:
             hooks = getattr(owner, attribute, None) or {}  # the tables of a tensor are None until there is a hook
         except Exception:  # a tensor of an odd subclass
             continue
+        is_old = kind == "full_backward_hook" and is_full is False
         for hook in hooks.values():
-            yield kind, _function_name(hook)
+            yield Leftover(name, "backward_hook" if is_old else kind, _function_name(hook))
 
 
 def _function_name(hook: Any) -> str:

@@ -1,18 +1,184 @@
-"""What is open while a batch is mixed: :class:`MixBlock`, its two hooks, and the mistakes that they notice."""
+"""One batch: :class:`Mixed`, which ``with mix(x, y) as mixed`` gives, how tensors are mixed, and what is open during
+that: :class:`MixBlock`, its two hooks, and the mistakes that they notice."""
 
 from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hooklab._shared.eager import run_eagerly, stop_running_eagerly
 from hooklab._shared.sessions import Handle, Hook, is_foreign, remove_all, will_run_again
 from hooklab._shared.torch_private import backward_number, may_have_compiled
-from hooklab._shared.trees import tensors
-from hooklab.mixed import INPUT, Mixed, blend_all
+from hooklab._shared.trees import describe, map_tensors, passed_over, tensors
+
+INPUT = "input"
+
+
+class Mixed:
+    """One mixed batch.
+
+    Attributes:
+        x: the mixed input if the input was chosen, otherwise the ``x`` that you passed.
+        y: the targets that you passed: a tensor of length n, or a nesting of such tensors.
+        lam: λ, a float in [0, 1]: the share of each example itself. Its partner has the share 1-λ.
+        permutation: int64 tensor of length n on the targets' device; ``permutation[i]`` is the partner of example i.
+        layer: the name of the chosen layer, or ``"input"``.
+    """
+
+    __slots__ = ("_masks", "_x", "_x_was_read", "lam", "layer", "permutation", "y")
+
+    def __init__(self, x: Any, y: Any, lam: float, permutation: Tensor, layer: str) -> None:
+        self._x = x
+        self.y = y
+        self.lam = lam
+        self.permutation = permutation
+        self.layer = layer
+        self._x_was_read = False
+        self._masks: list[Tensor] = []
+
+    @property
+    def x(self) -> Any:
+        """The input to call the model with."""
+        self._x_was_read = True
+        return self._x
+
+    def loss(self, fn: Callable[[Any, Any], Tensor], prediction: Any) -> Tensor:
+        """λ·fn(prediction, y) + (1-λ)·fn(prediction, partners' y), in the shape that ``fn`` returns.
+
+        ``y`` may be class indices, soft targets, or a tuple or dict of several targets: whatever ``fn`` takes.
+
+        For cross entropy this equals the loss against :meth:`soft_targets`, because cross entropy is linear in its
+        target. With ``weight=`` or ``ignore_index`` that holds for each example (``reduction="none"``) but not for the
+        mean: PyTorch divides it by the summed weights of the targets if they are class indices, and by n if they are
+        soft. For a mean in which each example counts the same, use ``mixed.loss(fn_without_reduction, logits).mean()``.
+        """
+        partners = map_tensors(lambda one: _partners(one, self.permutation), self.y)
+        return self.lam * fn(prediction, self.y) + (1 - self.lam) * fn(prediction, partners)
+
+    def soft_targets(self, num_classes: int | None = None) -> Tensor:
+        """The mixed targets, λ·y + (1-λ)·partners' y, as floating-point numbers.
+
+        Args:
+            num_classes: the number of classes, if y holds class indices, of shape (n,) or, for maps and sequences,
+                (n, H, W) and the like. The classes become the second dimension, where cross entropy expects them:
+                (n, classes, H, W). Without it, y itself is mixed: soft, one-hot or 0/1 targets, or numbers to regress.
+
+        Raises:
+            ValueError: ``y`` holds class indices and ``num_classes`` is missing, or indices outside of
+                0 … num_classes-1, such as an ignored -100.
+            TypeError: ``y`` isn't a single tensor.
+        """
+        y = self.y
+        if not isinstance(y, Tensor):
+            raise TypeError(f"soft_targets mixes one tensor, but y is a {type(y).__name__}: use mixed.loss(...)")
+        if not y.is_floating_point():
+            low, high = (int(y.min()), int(y.max())) if y.numel() else (0, 0)
+            if num_classes is not None:
+                if low < 0 or high >= num_classes:
+                    raise ValueError(
+                        f"y has labels from {low} to {high}, and soft targets need 0 to {num_classes - 1}. For labels "
+                        "that the loss ignores, use mixed.loss(nn.CrossEntropyLoss(ignore_index=...), logits)"
+                    )
+                y = F.one_hot(y.long(), num_classes).movedim(-1, 1)
+            elif y.ndim == 1 or low < 0 or high > 1:
+                raise ValueError("targets that are class indices need soft_targets(num_classes=...)")
+            y = y.to(torch.get_default_dtype())
+        return blend(y, self.lam, self.permutation)
+
+    def union(self, mask: Tensor, *, marks: str = "kept") -> Tensor:
+        """A mask of shape (n, ...) for the mixed examples: a position counts if it does in an example or its partner.
+
+        ``marks``: "kept" if the mask is true (or 1) where tokens are, like ``attention_mask``; "padding" if it is true
+        where there are none, like ``key_padding_mask``.
+        """
+        if marks not in ("kept", "padding"):
+            raise ValueError(f'marks is "kept" or "padding", not {marks!r}')
+        partners = _partners(mask, self.permutation)
+        joined = mask.maximum(partners) if marks == "kept" else mask.minimum(partners)
+        self._masks.append(joined)
+        return joined
+
+    def __repr__(self) -> str:
+        return f"Mixed(layer={self.layer!r}, lam={self.lam:.3f}, examples={len(self.permutation)})"
+
+
+def blend(tensor: Tensor, lam: float, permutation: Tensor, dim: int = 0) -> Tensor:
+    """λ·a + (1-λ)·b, where b is a, shuffled along its batch dimension; never detached."""
+    partners = _partners(tensor, permutation, dim)
+    if type(partners) is not Tensor:
+        return lam * tensor + (1 - lam) * partners
+    # the same bits in two allocations instead of four; no node of the graph saves what is overwritten
+    return (lam * tensor).add_(partners.mul_(1 - lam))
+
+
+def _partners(tensor: Tensor, permutation: Tensor, dim: int = 0) -> Tensor:
+    # index_select gives the bits of tensor[permutation], and of its gradient, and is faster in both directions
+    return tensor.index_select(dim, permutation.to(tensor.device))
+
+
+def blend_all(tree: Any, lam: float, permutation: Tensor, what: str, dim: int = 0) -> Any:
+    """Blend every tensor of a nesting; ``what`` names it in errors."""
+    require_a_tensor(tree, what, "choose a layer that returns a tensor, or a tuple, list or dict of tensors")
+    if type(tree) is not Tensor:
+        for owner, tensor in passed_over(tree):
+            if not tensor.is_nested and tensor.ndim > dim and tensor.shape[dim] == len(permutation):
+                raise ValueError(
+                    f"{what} holds a tensor of shape {tuple(tensor.shape)} in an attribute of a {owner}, which mixing "
+                    "would leave unchanged: choose another layer"
+                )
+    done: dict[int, Tensor] = {}  # a tensor that comes twice stays one
+
+    def check_and_blend(tensor: Tensor) -> Tensor:
+        if id(tensor) not in done:
+            check_mixable(tensor, len(permutation), what, dim)
+            done[id(tensor)] = _blend_if_torch_can(tensor, lam, permutation, what, dim)
+        return done[id(tensor)]
+
+    return map_tensors(check_and_blend, tree, copies=False)
+
+
+def _blend_if_torch_can(tensor: Tensor, lam: float, permutation: Tensor, what: str, dim: int) -> Tensor:
+    try:
+        return blend(tensor, lam, permutation, dim)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, TypeError) as error:  # not all: a checkpoint ends its recomputation with an exception
+        raise ValueError(
+            f"{what} holds a {type(tensor).__name__} of dtype {tensor.dtype} and layout {tensor.layout}, which torch "
+            f"cannot mix ({str(error).splitlines()[0] if str(error) else type(error).__name__}); choose another layer"
+        ) from error
+
+
+def require_a_tensor(tree: Any, what: str, advice: str) -> None:
+    if type(tree) is not Tensor and next(tensors(tree), None) is None:
+        raise ValueError(f"{what} is {describe(tree)}, which holds no tensor that could be mixed; {advice}")
+
+
+def check_mixable(tensor: Tensor, length: int, what: str, dim: int = 0, *, must_be_float: bool = True) -> None:
+    """Raise ValueError unless the tensor has the batch where it should be, and floating-point numbers."""
+    if tensor.is_nested:
+        raise ValueError(f"{what} holds a nested tensor, whose examples have different lengths; choose another layer")
+    if tensor.ndim <= dim or tensor.shape[dim] != length:
+        others = [number for number, size in enumerate(tensor.shape) if size == length]
+        advice = "if it holds a part of the batch, or several dimensions in one, choose another layer"
+        if others:
+            advice = f"if dimension {others[0]} is, say batch_dim={others[0]}; {advice}"
+        raise ValueError(
+            f"{what} holds a tensor of shape {tuple(tensor.shape)}, but y has length {length}, so dimension {dim} is "
+            f"not the batch; {advice}"
+        )
+    if must_be_float and not (tensor.is_floating_point() or tensor.is_complex()):
+        raise ValueError(
+            f"{what} holds a tensor of dtype {tensor.dtype}, which cannot be mixed; choose a layer that returns "
+            "floating-point numbers only, and for an integer input set include_input=False"
+        )
+
 
 # A block is entered once: its batch has been drawn, and one batch is mixed once.
 _NEW, _OPEN, _OVER = "new", "open", "over"
@@ -20,19 +186,6 @@ _NEW, _OPEN, _OVER = "new", "open", "over"
 
 class MixBlock(Hook):
     """One batch, mixed at a layer or at the input. For a layer, the block is that layer's forward hook."""
-
-    __slots__ = (
-        "batch_dim",
-        "eagerly",
-        "given_x",
-        "handles",
-        "mixed",
-        "model",
-        "must_run_again",
-        "runs",
-        "state",
-        "thread",
-    )
 
     def __init__(self, model: nn.Module, mixed: Mixed, given_x: Any, layer: nn.Module | None, batch_dim: int) -> None:
         super().__init__(session=None, module=layer)
@@ -51,19 +204,19 @@ class MixBlock(Hook):
         if self.state is not _NEW:
             raise RuntimeError("this batch was mixed already: write `with mix(x, y) as mixed` for each batch")
         for hook in list(self.model._forward_pre_hooks.values()):
-            if isinstance(hook, _WatchCalls) and hook.block.thread == self.thread and hook.module is self.model:
-                if hook.block.state is _OPEN:
+            if isinstance(hook, _WatchCalls) and hook.session.thread == self.thread and hook.module is self.model:
+                if hook.session.state is _OPEN:
                     raise RuntimeError(
                         "another batch of this model is being mixed, and a block inside its block would mix twice: end "
                         "that one first. For a second view with the same draw: `with mix(x2, y, like=mixed) as second`"
                     )
-                hook.block._close()  # an interrupt kept it from doing so
+                hook.session._close()  # an interrupt kept it from doing so
         try:
             self.state = _OPEN
             self.eagerly = self.module is not None and run_eagerly()
             # compiled code would have to trace the watching hook
             if self.module is not None or not may_have_compiled():
-                _WatchCalls(self).register_pre(self.handles, with_kwargs=True, prepend=True)
+                _WatchCalls(self, self.model).register_pre(self.handles, with_kwargs=True, prepend=True)
             if self.module is not None:
                 self.register(self.handles)
         except BaseException:
@@ -128,21 +281,18 @@ class MixBlock(Hook):
 
 
 class _WatchCalls(Hook):
-    """Looks at the arguments of the model while the block is open."""
+    """Looks at the arguments of the model while the block, its session, is open."""
 
-    __slots__ = ("block",)
-
-    def __init__(self, block: MixBlock) -> None:
-        super().__init__(session=None, module=block.model)
-        self.block = block
+    __slots__ = ()
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], *rest: dict[str, Any]) -> None:
-        if self.block.state is not _OPEN or is_foreign(self.block.thread):
+        block: MixBlock = self.session
+        if block.state is not _OPEN or is_foreign(block.thread):
             return
-        mixed, kwargs = self.block.mixed, rest[0] if rest else {}
-        _refuse_eval_mode(self.block.model)
+        mixed, kwargs = block.mixed, rest[0] if rest else {}
+        _refuse_eval_mode(block.model)
         named = _named(module, args, kwargs)
-        got, x, y = _ids([*args, *kwargs.values()]), _ids(self.block.given_x), _ids(mixed.y)
+        got, x, y = _ids([*args, *kwargs.values()]), _ids(block.given_x), _ids(mixed.y)
         if mixed.layer == INPUT and not got.isdisjoint(x):
             raise RuntimeError("the input was chosen, but the model was called with x itself: call model(mixed.x)")
         has_labels = any(name == "labels" and value is not None for name, value in named)
@@ -156,7 +306,7 @@ class _WatchCalls(Hook):
                 self._warn_of_padding(name, value)
 
     def _warn_of_padding(self, name: str, mask: Tensor) -> None:
-        mixed = self.block.mixed
+        mixed: Mixed = self.session.mixed
         try:
             is_batch = mask.ndim >= 2 and len(mask) == len(mixed.permutation)
             is_known = any(mask is known for known in mixed._masks)

@@ -1,6 +1,4 @@
-"""Manifold mixup with one forward hook, for any model.
-
-Public: :class:`ManifoldMixup`, the :class:`Mixed` batch that it gives, and :func:`draw_lambda`.
+"""Manifold mixup with one forward hook, for any model: :class:`ManifoldMixup`, which gives :class:`Mixed` batches.
 
 Source: Verma, Lamb, Beckham, Najafi, Mitliagkas, Courville, Lopez-Paz and Bengio, "Manifold Mixup: Better
 Representations by Interpolating Hidden States", ICML 2019 (arXiv:1806.05236), Section 2 and Equation 1. Per minibatch
@@ -10,10 +8,9 @@ through the whole graph, the layers before k included.
 
 from __future__ import annotations
 
-import difflib
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -23,19 +20,18 @@ from torch import Tensor, nn
 
 from hooklab._shared.stale import require_unchanged, steps_to
 from hooklab._shared.trees import describe, tensors
-from hooklab.mixed import INPUT, Mixed, blend_all, check_mixable, require_a_tensor
-from hooklab.mixing import MixBlock
+from hooklab.mixing import INPUT, MixBlock, Mixed, blend_all, check_mixable, require_a_tensor
 from hooklab.selecting import (
     What,
     all_modules,
     first_few,
     has_forward,
-    named_modules,
     require_module,
     select_for_hooks,
+    unwrapped,
 )
 
-__all__ = ["ManifoldMixup", "Mixed", "draw_lambda"]
+__all__ = ["ManifoldMixup", "Mixed"]
 
 _several_processes: Callable[[], bool] = (
     torch.distributed.is_initialized if torch.distributed.is_available() else lambda: False
@@ -51,42 +47,33 @@ class ManifoldMixup:
 
     Args:
         model: any module. It must be in training mode when a batch is mixed.
-        layers: which layers may be chosen: names, globs, types, modules or predicates, as in :func:`hooklab.select`,
-            in a list or a single one; ``mix.choices`` lists the result. An ``nn.Sequential`` is one layer; an
-            ``nn.ModuleList``, which is never called, stands for its modules. Choose whole residual blocks: inside one,
-            only a summand would be mixed. A layer may return a tensor or any nesting of tuples, lists and dicts of
-            floating-point tensors; each of them is mixed.
+        layers: which layers may be chosen, as in :func:`hooklab.select`, in a list or a single one; ``mix.choices``
+            lists the result. Choose whole residual blocks: inside one, only a summand would be mixed. A layer may
+            return a tensor or any nesting of tuples, lists and dicts of floating-point tensors; each of them is mixed.
         alpha: of the Beta distribution, above 0. Small: λ close to 0 or 1; 1: uniform; large: λ close to 1/2.
         include_input: whether the input ``x`` may be chosen too (layer 0 of the paper). With ``layers=[]`` only the
             input can be chosen, which is input mixup.
         generator: source of place, λ and permutation; default torch's global one. A batch takes the same amount from it
             whatever its length. With several processes it is required: give every rank a generator with the same seed.
             All ranks then agree on place and λ without communication, while each has its own permutation.
-        batch_dim: the dimension of the batch: a number, or {place: number} for places where it isn't 0.
+        batch_dim: the dimension of the batch, in the input and in the layers' outputs; 0 if left out.
 
     Raises when made:
-        LookupError: a name in ``layers`` matches nothing; the message lists near names.
+        LookupError: a name in ``layers`` matches nothing.
         ValueError: ``alpha`` is out of range; there is nothing to choose from; a layer is never called, or is a
             recurrent one; a layer of the model has ``batch_first=False``, and ``batch_dim`` is not given.
         TypeError: ``model`` is not a module, or ``torch.jit`` compiled it or one of the layers.
 
-    Warns when made: a layer is inside another layer.
-
     Raises when used:
         RuntimeError: the model is in eval mode, at the start or inside the block; the chosen layer did not run in the
-            block, or ran twice, or will run again after it (in a checkpoint); the input was chosen and the model
-            was not called with ``mixed.x``; the model was given the targets; several processes have no generator, or
-            different ones; one block was entered twice, or inside another block.
+            block, or ran twice, or will run again after it (in a checkpoint: call ``backward()`` inside the block); the
+            input was chosen and the model was not called with ``mixed.x``; the model was given the targets; several
+            processes have no generator, or different ones; one block was entered twice, or inside another block.
         ValueError: ``x``, ``y`` or the layer's output do not have the batch in the expected dimension, or hold no
             tensor, or something other than floating-point numbers; or torch cannot mix them (nested, float8 …).
 
-    Warns when used: a padding mask is that of the examples without their partners (see :meth:`Mixed.union`).
-
-    Under ``torch.compile``: compiled code doesn't look for hooks that came later, so a batch that is mixed at a layer
-    runs eagerly. A batch that is mixed at the input runs compiled.
-
-    Under activation checkpointing a layer runs again in the backward pass, and must be mixed again: call ``backward()``
-    inside the block if a layer in a checkpointed segment may be chosen.
+    Warns if a layer is inside another one, and if a padding mask is that of the examples without their partners (see
+    :meth:`Mixed.union`). Under ``torch.compile`` a batch that is mixed at a layer runs eagerly.
 
     Example:
         >>> import hooklab
@@ -109,7 +96,7 @@ class ManifoldMixup:
         *,
         include_input: bool = True,
         generator: torch.Generator | None = None,
-        batch_dim: int | Mapping[str, int] | None = None,
+        batch_dim: int | None = None,
     ) -> None:
         require_module(model)
         _check_alpha(alpha)
@@ -120,8 +107,9 @@ class ManifoldMixup:
         self._layers = _find_layers(model, layers)
         if not self.choices:
             raise ValueError("nothing to choose from: name at least one layer, or leave include_input=True")
-        self._batch_dims = _for_each(self.choices, batch_dim)
-        _require_batch_dims(model, self.choices, self._batch_dims)
+        if batch_dim is None:
+            _require_batch_first(model)
+        self._batch_dim = batch_dim or 0
         _warn_of_nested(list(self._layers))
         self._steps = steps_to(model, self._layers)
         self._ranks_were_compared = False
@@ -151,16 +139,15 @@ class ManifoldMixup:
             raise ValueError(f"like has {len(like.permutation)} examples, y has {length}: they must be the same ones")
         else:
             mixed = Mixed(x, y, like.lam, like.permutation, like.layer)
-        batch_dim = self._batch_dims.get(mixed.layer, 0)
         if mixed.layer == INPUT:
-            mixed._x = blend_all(x, mixed.lam, mixed.permutation, "the input x", batch_dim)
-        return MixBlock(self.model, mixed, x, self._layers.get(mixed.layer), batch_dim)
+            mixed._x = blend_all(x, mixed.lam, mixed.permutation, "the input x", self._batch_dim)
+        return MixBlock(self.model, mixed, x, self._layers.get(mixed.layer), self._batch_dim)
 
     def _check_input(self, x: Any, length: int) -> None:
         if self.include_input:
             require_a_tensor(x, "x", "for such an input set include_input=False")
             for tensor in tensors(x):
-                check_mixable(tensor, length, "x", self._batch_dims.get(INPUT, 0))
+                check_mixable(tensor, length, "x", self._batch_dim)
         elif isinstance(x, Tensor) and not x.is_nested and length not in x.shape:
             check_mixable(x, length, "x", must_be_float=False)
 
@@ -193,23 +180,6 @@ class ManifoldMixup:
                 "the ranks drew differently, and would mix at different layers: give each rank a generator with the "
                 "same seed, generator=torch.Generator().manual_seed(seed)"
             )
-
-
-def draw_lambda(alpha: float, generator: torch.Generator | None = None) -> float:
-    """Draw λ ~ Beta(α, α), in [0, 1], from four uniform numbers of ``generator`` (default: torch's global one).
-
-    ``torch.distributions.Beta`` takes no generator, and its sampler uses up a varying amount of randomness. This one
-    always uses four numbers, so that processes with equally seeded generators stay in step.
-
-    Raises:
-        ValueError: ``alpha`` is not a finite number above 0.
-
-    Example:
-        >>> 0 < draw_lambda(2.0, torch.Generator().manual_seed(0)) < 1
-        True
-    """
-    _check_alpha(alpha)
-    return _beta(alpha, *_uniform(4, generator))
 
 
 def _check_alpha(alpha: float) -> None:
@@ -258,59 +228,29 @@ def _find_layers(model: nn.Module, layers: Any) -> dict[str, nn.Module]:
     """The selected layers by name, in the order of the model."""
     is_one = isinstance(layers, (str, nn.Module)) or callable(layers)
     what: list[What] = [layers] if is_one else list(layers)
-    if not what:
-        return {}
-    found: dict[str, nn.Module] = {}
-    for name, module in select_for_hooks(model, *what).items():
-        found.update(_called_for(name, module))
-    return {name: found[name] for name, _ in named_modules(model) if name in found}
+    found = select_for_hooks(model, *what) if what else {}
+    for name, module in found.items():
+        kind = type(unwrapped(module)).__name__
+        if not has_forward(module):
+            raise ValueError(f"{name!r}, a {kind}, has no forward and is never called: choose another")
+        if isinstance(unwrapped(module), nn.RNNBase):
+            raise ValueError(
+                f"{name!r}, a {kind}, returns outputs and states, which have the batch in different dimensions: choose "
+                "the module that uses its output"
+            )
+    return found
 
 
-def _called_for(name: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    if has_forward(module):
-        yield name, module
-    elif isinstance(module, (nn.ModuleList, nn.ModuleDict)):
-        for child_name, child in module.named_children():
-            yield from _called_for(f"{name}.{child_name}" if name else child_name, child)
-    else:
-        raise ValueError(f"{name!r}, a {type(module).__name__}, has no forward and is never called: choose another")
-    if isinstance(module, nn.RNNBase):
-        raise ValueError(
-            f"{name!r}, a {type(module).__name__}, returns outputs and states, which have the batch in different "
-            "dimensions: choose the module that uses its output"
-        )
-
-
-def _require_batch_dims(model: nn.Module, choices: list[str], given: Mapping[str, int]) -> None:
-    """Raise ValueError if a layer has the batch second by default, and it was not said where the choices have it."""
-    # not by getattr alone: a module's __getattr__ may accept any name
-    time_first = next(
-        (
-            name
-            for name, module in all_modules(model)
-            if vars(module).get("batch_first", getattr(type(module), "batch_first", True)) is False
-        ),
-        None,
-    )
-    missing = [name for name in choices if name not in given]
-    if time_first is not None and missing:
-        raise ValueError(
-            f"{time_first!r}, a {type(model.get_submodule(time_first)).__name__}, has batch_first=False, and so the "
-            f"batch as its second dimension. Say where the batch is at {first_few(missing)}: batch_dim={{"
-            f"{missing[0]!r}: 1}}, or 0; or build the layer with batch_first=True"
-        )
-
-
-def _for_each(choices: list[str], batch_dim: int | Mapping[str, int] | None) -> dict[str, int]:
-    if batch_dim is None:
-        return {}
-    if not isinstance(batch_dim, Mapping):
-        return dict.fromkeys(choices, batch_dim)
-    for name in batch_dim:
-        if name not in choices:
-            near = difflib.get_close_matches(name, choices, n=3) or choices[:5]
-            raise ValueError(f"batch_dim names {name!r}, which this ManifoldMixup cannot choose; near: {near}")
-    return dict(batch_dim)
+def _require_batch_first(model: nn.Module) -> None:
+    """Raise ValueError if a layer has the batch as its second dimension by default."""
+    for name, module in all_modules(model):
+        # not by getattr alone: a module's __getattr__ may accept any name
+        if vars(module).get("batch_first", getattr(type(module), "batch_first", True)) is False:
+            raise ValueError(
+                f"{name!r}, a {type(module).__name__}, has batch_first=False, and so the batch as its second "
+                "dimension. Say where it is in the input and in the layers: batch_dim=1, or batch_dim=0; or build the "
+                "layer with batch_first=True"
+            )
 
 
 def _warn_of_nested(layers: list[str]) -> None:

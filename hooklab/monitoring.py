@@ -1,9 +1,5 @@
 """Watching a training from inside: :func:`monitor` records statistics of every step, and never a tensor.
 
-    with monitor(model, grads=True, updates=optimizer) as health:
-        train()
-    health.plot()
-
 The hooks are in ``watching.py``, the statistics in ``tallies.py``; ``health.py`` shows them.
 """
 
@@ -26,6 +22,7 @@ from hooklab.selecting import (
     named_modules,
     select_for_hooks,
     uncompiled,
+    unwrapped,
 )
 from hooklab.tallies import range_of
 from hooklab.watching import Held, MonitorSession
@@ -42,8 +39,7 @@ def monitor(
     """Record statistics of modules, step by step, while a ``with`` block is open; optionally of gradients and updates.
 
     Args:
-        model: the module whose calls are the steps, counted from 0. What counts as a call is described at
-            :func:`hooklab.capture`.
+        model: the module whose calls are the steps, counted from 0; see :func:`hooklab.capture`.
         *what: which modules, as in :func:`hooklab.select`. Without any: all layers, and the modules around them that
             have parameters of their own, such as a vision transformer with its position embedding.
         grads: also the gradients of the outputs, when ``backward`` runs inside the block.
@@ -55,29 +51,25 @@ def monitor(
 
     Returns:
         A context manager. Each ``with`` gives a :class:`hooklab.health.Health`: ``health.rows`` is plain data,
-        ``health.plot()`` a figure with steps across and modules down. The hooks are removed when the block ends.
+        ``health.plot()`` a figure, ``health.dead_units`` the units that never fired.
 
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
         LookupError: if ``updates`` has none of the parameters, for example because it was made for another model.
         TypeError, ValueError: for arguments of a wrong kind.
-        FloatingPointError: in the block, if ``on_nonfinite="raise"``. Nothing else that the monitor computes raises
-            into the training: what it cannot read (a tensor on the meta device, under ``vmap``, …) it leaves out, and
-            ``print(health)`` lists the modules.
+        FloatingPointError: in the block, if ``on_nonfinite="raise"``. Nothing else raises into the training: what
+            cannot be read (on the meta device, under ``vmap``, …) is left out, and ``print(health)`` lists the modules.
 
-    Each step and module has one :class:`hooklab.tallies.Row` for each kind, for all calls of the module in that step
-    and all tensors of its output together. Integers have no statistics. Of a tensor that is distributed over processes
-    (a DTensor, as under ``fully_shard``), each process reads its own part.
+    Each step and module has one :class:`hooklab.tallies.Row` of each kind, for all calls of the module in that step and
+    all tensors of its output together. Integers have no statistics. Of a tensor that is distributed over processes (a
+    DTensor, as under ``fully_shard``), each process reads its own part.
 
-    - *Cost*: a few reductions for each tensor. On a GPU the numbers stay there until the step ends and are then read
-      together, so that the training does not wait at each module; with ``on_nonfinite="raise"`` it must. For updates,
-      a copy of the parameters is held during ``optimizer.step()``.
-    - *Findings*: a module's finding says whether its inputs, parameters and buffers were finite, if the numbers are
-      read at once, as on the CPU.
+    - *Cost*: a few reductions for each tensor. On a GPU the numbers stay there until the step ends, so that the
+      training does not wait at each module; with ``on_nonfinite="raise"`` it must. For updates, a copy of the
+      parameters is held during ``optimizer.step()``.
     - *Gradients* are those that flow: under a ``GradScaler``, scaled. *Updates* are what the parameters really moved
-      by. A step that a ``GradScaler`` skips has none.
-    - *Gradient accumulation*: several passes before one ``optimizer.step()`` are several steps. The update belongs to
-      the last recorded one. Validation passes inside the block are steps too.
+      by; a step that a ``GradScaler`` skips has none. Of several passes before one ``optimizer.step()``, each is a step
+      and the update belongs to the last recorded one. Validation passes inside the block are steps too.
     - *Checkpoints, threads, torch.compile*: as in :func:`hooklab.capture`.
 
     Example:
@@ -119,7 +111,7 @@ class Monitor(Block):
         selected = select_for_hooks(model, *what)
         super().__init__(model, selected if what else _with_those_that_have_parameters(model, selected))
         self.hooked = each_once(self.modules)
-        self.ranges = {name: range_of(module) for name, module in self.hooked.items()}
+        self.ranges = {name: range_of(unwrapped(module)) for name, module in self.hooked.items()}
         self.grads = grads
         self.every = every
         self.on_nonfinite = on_nonfinite
@@ -162,6 +154,7 @@ def _parameters(module: nn.Module, watched: set[int]) -> Iterator[tuple[str, nn.
 
     def walk(part: nn.Module, path: str) -> Iterator[tuple[str, nn.Parameter]]:
         seen.add(id(part))
+        part = unwrapped(part)
         for name, parameter in part._parameters.items():
             if parameter is not None and id(parameter) not in seen:
                 seen.add(id(parameter))

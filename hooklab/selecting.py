@@ -1,7 +1,8 @@
 """Naming parts of a model: :func:`select`, and the names that all other tools share.
 
-A name is the one that ``model.named_modules()`` gives, without the ``_orig_mod`` that ``torch.compile`` puts in
-front: a model has the same names before and after it is compiled. ``""`` is the model itself.
+A name is the one that ``model.named_modules()`` gives, without what wrappers add to it: a model has the same names
+before and after ``torch.compile``, ``DistributedDataParallel``, ``DataParallel`` or ``checkpoint_wrapper``. ``""`` is
+the model itself.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import difflib
 import fnmatch
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import nn
@@ -29,27 +30,28 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
     """Find modules of ``model`` by name, glob, type, module object or predicate.
 
     Args:
-        model: any module; also one that ``torch.compile`` has wrapped.
+        model: any module.
         *what: any number of
 
-            - a name (``"layer1.0"``) or a glob (``"layer*.conv1"``; ``*`` crosses dots, as in a file listing by
-              ``find``, and ``[12]`` means one of the two). A name that exists is taken as it is, never as a glob;
+            - a name (``"layer1.0"``) or a glob: ``"h.*"`` is one level (each block), ``"h.**"`` all that is inside, and
+              ``[12]`` one of the two. A name that exists is never read as a glob;
             - a module type (``nn.Conv2d``), which also selects its subclasses;
             - a module of the model, the object itself (``model.fc``);
             - a predicate ``f(name, module) -> bool``.
 
-            Without any: all layers. A layer is a module with a ``forward`` and without children that have one.
-            Parametrizations and the observers and packed weights of quantization do not count, and an
-            ``nn.MultiheadAttention`` is one layer: it uses the weights of its ``out_proj`` and never calls it.
+            An ``nn.ModuleList`` or ``nn.ModuleDict``, which is never called, stands for its members. Without any
+            ``what``: all layers. A layer is a module with a ``forward`` and without children that have one;
+            parametrizations and what quantization adds do not count, and an ``nn.MultiheadAttention`` is one layer: it
+            uses the weights of its ``out_proj`` and never calls it.
 
     Returns:
-        The names and modules, in the order of ``model.named_modules()``. A module that has several names (a shared
-        module) appears once, under the first name that was asked for; a name written out in full always appears.
+        The names and modules, in the order of ``model.named_modules()``. A shared module appears once, under the first
+        name that was asked for; a name written out in full always appears.
 
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing, with the nearest names; without any, if the
             model has no layers.
-        TypeError: if one of ``what`` is none of these things, or if ``model`` is not a module.
+        TypeError: if one of ``what`` is none of these, or ``model`` is not a module.
 
     Example:
         >>> from torch import nn
@@ -74,11 +76,12 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
     picked: dict[str, nn.Module] = {}
     taken: set[int] = set()
     for item in what:
-        matches = _matches(item, named)
+        wanted = plain_name(model, item) if isinstance(item, str) else item
+        matches = _matches(wanted, named)
         if not matches:
             raise MissingName(_no_match(item, model, [name for name, _ in named]))
-        written_out = isinstance(item, str) and without_compile_prefix(item) in matches
-        for name, module in matches.items():
+        written_out = wanted in matches if isinstance(wanted, str) else False
+        for name, module in _called_instead(matches):
             if written_out or id(module) not in taken:
                 picked[name] = module
                 taken.add(id(module))
@@ -117,16 +120,37 @@ def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def uncompiled(module: nn.Module) -> nn.Module:
-    """The module itself, or the one inside ``torch.compile``'s wrapper."""
-    children = module._modules
-    # not children.get: a ScriptModule's are in no dict
-    inner = children["_orig_mod"] if "_orig_mod" in children else None  # noqa: SIM401
-    return uncompiled(inner) if inner is not None else module
+    """The module whose hooks count: itself, or the one in a wrapper of ``torch.compile`` or data-parallel training."""
+    key = "module" if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)) else "_orig_mod"
+    inner = _child(module, key)
+    return module if inner is None else uncompiled(inner)
 
 
-def without_compile_prefix(name: str) -> str:
-    """The name without the parts that ``torch.compile`` adds: ``_orig_mod.fc`` is ``fc``."""
-    return ".".join(part for part in name.split(".") if part != "_orig_mod")
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The module whose type, parameters and children count: also inside a wrapper that checkpoints it."""
+    module = uncompiled(module)
+    inner = _child(module, "_checkpoint_wrapped_module")
+    return module if inner is None else unwrapped(inner)
+
+
+def _child(module: nn.Module, key: str) -> nn.Module | None:
+    # not _modules.get: a ScriptModule's are in no dict
+    return module._modules[key] if key in module._modules else None  # noqa: SIM401
+
+
+def plain_name(model: nn.Module, name: str) -> str:
+    """The name without what wrappers add: ``_orig_mod.fc``, or ``module.fc`` in a data-parallel model, is ``fc``."""
+    parts = [part for part in name.split(".") if part not in ("_orig_mod", "_checkpoint_wrapped_module")]
+    above: nn.Module | None = model
+    kept = []
+    for part in parts:
+        inner = uncompiled(above) if above is not None else None
+        if above is not inner and above is not None and part == "module" and _child(above, part) is not None:
+            above = above._modules[part]
+            continue
+        kept.append(part)
+        above = _child(unwrapped(inner), part) if inner is not None else None
+    return ".".join(kept)
 
 
 def near_names(name: str, names: Collection[str]) -> str:
@@ -148,20 +172,14 @@ def first_few(names: Collection[str]) -> str:
     return ", ".join(map(repr, list(names)[:5])) + more
 
 
-def all_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """``model.named_modules()`` by identity: each module once, and compiled wrappers too."""
-    named: Iterator[tuple[str, nn.Module]] = model.named_modules(memo=_ById())
-    return named
-
-
-class _ById(set[Any]):
-    """A set for torch's walk over the modules, of which some may define equality and hash."""
-
-    def __contains__(self, module: object) -> bool:
-        return super().__contains__(id(module))
-
-    def add(self, module: object) -> None:
-        super().add(id(module))
+def all_modules(model: nn.Module, name: str = "", met: set[int] | None = None) -> Iterator[tuple[str, nn.Module]]:
+    """``model.named_modules()`` by identity (a module may define equality and hash): each once, wrappers too."""
+    met = set() if met is None else met
+    met.add(id(model))
+    yield name, model
+    for child_name, child in model._modules.items():
+        if child is not None and id(child) not in met:
+            yield from all_modules(child, f"{name}.{child_name}" if name else child_name, met)
 
 
 # 12 modules that all refer to each other have half a billion names. A module's inside is listed under this many.
@@ -178,7 +196,7 @@ def _walk(
     walked[id(module)] += 1
     if walked[id(module)] > _NAMES_WALKED:
         return
-    for child_name, child in module._modules.items():
+    for child_name, child in unwrapped(module)._modules.items():
         if child is not None:
             yield from _walk(child, f"{name}.{child_name}" if name else child_name, (*above, module), walked)
 
@@ -218,19 +236,36 @@ def _is_called(module: nn.Module) -> bool:
     return _HUNG_ON_LAYERS.isdisjoint(kind.__name__ for kind in type(module).__mro__)
 
 
+def _called_instead(modules: dict[str, nn.Module]) -> Iterator[tuple[str, nn.Module]]:
+    """The modules, with the members of a list or dict of modules in its place."""
+    for name, module in modules.items():
+        members = unwrapped(module)._modules.items() if isinstance(module, (nn.ModuleList, nn.ModuleDict)) else ()
+        inside = {f"{name}.{key}" if name else key: uncompiled(one) for key, one in members if one is not None}
+        yield from _called_instead(inside) if inside and not has_forward(module) else [(name, module)]
+
+
+def _fits(name: list[str], glob: list[str]) -> bool:
+    """Level by level; ``**`` stands for any number of levels, and at the end for one or more."""
+    if not glob or not name:
+        return not glob and not name
+    if glob[0] == "**":
+        return glob == ["**"] or any(_fits(name[skipped:], glob[1:]) for skipped in range(len(name)))
+    return fnmatch.fnmatchcase(name[0], glob[0]) and _fits(name[1:], glob[1:])
+
+
 def _matches(item: What, named: list[tuple[str, nn.Module]]) -> dict[str, nn.Module]:
     if isinstance(item, str):
-        wanted = without_compile_prefix(item)
-        exact = {name: module for name, module in named if name == wanted}
-        return exact or {name: module for name, module in named if fnmatch.fnmatchcase(name, wanted)}
+        exact = {name: module for name, module in named if name == item}
+        levels = item.split(".")
+        return exact or {name: module for name, module in named if name and _fits(name.split("."), levels)}
     if isinstance(item, nn.Module):  # before the predicate: a module is callable
-        return {name: module for name, module in named if module is uncompiled(item)}
+        return {name: module for name, module in named if unwrapped(module) is unwrapped(item)}
     if isinstance(item, type):
         if not issubclass(item, nn.Module):
             raise TypeError(f"select by type needs a subclass of nn.Module, not {item.__name__}.")
-        return {name: module for name, module in named if isinstance(module, item)}
+        return {name: module for name, module in named if isinstance(unwrapped(module), item)}
     if callable(item):
-        return {name: module for name, module in named if item(name, module)}
+        return {name: module for name, module in named if item(name, unwrapped(module))}
     hint = " Unpack a list: select(model, *names)." if isinstance(item, (list, tuple, set)) else ""
     raise TypeError(f"select takes names, globs, module types, modules or predicates, not {type(item).__name__}.{hint}")
 
@@ -240,7 +275,8 @@ def _no_match(item: What, model: nn.Module, names: list[str]) -> str:
     if isinstance(item, str):
         is_glob = any(sign in item for sign in "*?[")
         said = f"no module of {whose} {'matches' if is_glob else 'is named'} {item!r}."
-        return f"{said} {near_names(without_compile_prefix(item), names)}"
+        levels = ' "*" is one level, "**" any number: "**.conv1".' if "*" in item else ""
+        return f"{said} {near_names(plain_name(model, item), names)}{levels}"
     if isinstance(item, nn.Module):
         return f"this {type(item).__name__} object is not part of {whose} (a copy, or of another model?)."
     if isinstance(item, type):

@@ -7,7 +7,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -33,16 +33,11 @@ def timeline(model: nn.Module, *what: What) -> Tracer:
     Raises:
         MissingName: (a ``LookupError``) if one of ``what`` matches nothing.
 
-    The four kinds of event are
-
-    - ``forward-pre`` and ``forward``: the module starts, and has its output;
-    - ``backward-pre``: the gradient of its output arrives (the first one, if the output has several tensors);
-    - ``backward``: the gradients of its inputs are complete and all events inside the module are over.
-
-    The backward events are read by tensor hooks on the module's inputs and outputs. So they come for any structure of
-    tensors (see :func:`hooklab.capture`) and for in-place modules, where full backward hooks fail or do not run. The
-    gradient of an input is complete when every user of the same tensor has added its part: where a model branches, a
-    full backward hook may run earlier than the ``backward`` event here.
+    Kinds of event: ``forward-pre`` and ``forward``, when the module starts and has its output; ``backward-pre``, when
+    the (first) gradient of its output arrives; ``backward``, when the gradients of its inputs are complete and all
+    events inside the module are over. The last two are read by tensor hooks, so they come for any structure of tensors
+    and for in-place modules. Where a model branches, a full backward hook may run earlier than ``backward`` here: it
+    does not wait for the other users of the input.
 
     Forward events in the backward pass are those of a checkpoint, marked ``again``. Only calls from the thread that
     opened the block are recorded.
@@ -94,31 +89,22 @@ class Timeline(Sequence[Event]):
     def __init__(self, session: _TraceSession) -> None:
         self._session = session
 
-    @property
-    def events(self) -> list[Event]:
-        """The events as a list of plain data."""
+    def __iter__(self) -> Iterator[Event]:
         marks = enumerate(_with_backward_ends(self._session.marks))
-        return [Event(order, kind, call.name, call.depth, call.index, call.again) for order, (kind, call, _) in marks]
+        return (Event(order, kind, call.name, call.depth, call.index, call.again) for order, (kind, call, _) in marks)
 
-    @overload
-    def __getitem__(self, index: int) -> Event: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Event]: ...
-    def __getitem__(self, index: int | slice) -> Event | list[Event]:
-        return self.events[index]
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
 
     def __len__(self) -> int:
-        return len(self.events)
-
-    def __iter__(self) -> Iterator[Event]:
-        return iter(self.events)
+        return sum(1 for _ in self)
 
     def __str__(self) -> str:
         model = f"({type(self._session.root).__name__})"
         return "\n".join(
             f"{event.order:>2}  {event.kind:<12}  {'  ' * event.depth}{event.name or model}"
             f"{'  (again)' if event.again else ''}"
-            for event in self.events
+            for event in self
         )
 
     def __repr__(self) -> str:
@@ -244,11 +230,7 @@ class _TraceSession(Session):
 
 
 class _OnStart(Hook):
-    __slots__ = ("name",)
-
-    def __init__(self, session: _TraceSession, module: nn.Module, name: str) -> None:
-        super().__init__(session, module)
-        self.name = name
+    __slots__ = ()
 
     def __call__(self, module: nn.Module, args: Any, *rest: Any) -> None:
         session: _TraceSession = self.session

@@ -55,6 +55,7 @@ class MonitorSession(Session):
         self.calls: Counter[Key] = Counter()
         self.findings: list[Finding] = []
         self.last_finite: dict[str, str] = {}  # in this step: for each kind, the module that was read last
+        self.alive: dict[str, Tensor] = {}  # by module: which of its units gave something else than 0
         self.had_gradient: dict[str, bool] = {}  # by the name of a parameter
         self.awaited: set[str] = set()  # modules whose outputs have a hook for their gradient
         self.unreadable: set[str] = set()
@@ -154,11 +155,23 @@ class MonitorSession(Session):
                 return None
             if must_wait(values.device) and self.options.on_nonfinite != "raise":
                 self.waiting.append((key, values.numel(), *measure(values, self.bounds(key))))
+                self.note_alive(key, values, True)
                 return None
             sample = sample_now(values, self.bounds(key))
             self.samples[key] = self.samples[key].merged(sample)
+            self.note_alive(key, values, sample.nonzero < sample.finite)
             return sample
         return None
+
+    def note_alive(self, key: Key, values: Tensor, may_have_zeros: bool) -> None:
+        known = self.alive.get(key[2])
+        if key[1] != OUTPUT or values.ndim < 2 or not (may_have_zeros or known is not None):
+            return
+        if known is not None and not must_wait(known.device) and known.all():
+            return
+        alive = (values != 0).movedim(1 if values.ndim in (4, 5) else -1, 0).flatten(1).any(1)
+        if known is None or known.shape == alive.shape:
+            self.alive[key[2]] = alive if known is None else alive | known
 
     def fetch(self) -> None:
         """Read the numbers that wait on a device, all at once."""
@@ -279,11 +292,7 @@ def warn_caller(text: str) -> None:
 
 
 class _OnOutput(Hook):
-    __slots__ = ("name",)
-
-    def __init__(self, session: MonitorSession, module: nn.Module, name: str) -> None:
-        super().__init__(session, module)
-        self.name = name
+    __slots__ = ()
 
     def __call__(self, module: nn.Module, args: Any, *rest: Any) -> None:
         session: MonitorSession = self.session

@@ -422,3 +422,47 @@ def test_values_go_with_a_new_pass_and_with_the_last_reader_without_the_garbage_
         assert [value() for value in values] == [None, None, None]
     finally:
         gc.enable()
+
+
+# map
+
+
+def test_map_is_kept_instead_of_the_output() -> None:
+    model, x = mlp(), torch.rand(5, 3)
+    with capture(model, "0", "1", keep="all", map=lambda output: output.mean(0)) as seen:
+        model(x)
+        model(2 * x)
+    assert torch.equal(seen["1"], model[1](model[0](2 * x)).mean(0).detach())
+    assert [one["0"].requires_grad for one in seen.passes] == [False, False]
+    assert "(4,) float32" in repr(seen)
+
+
+def test_map_keeps_the_graph_only_on_request_and_gradients_stay_those_of_the_output() -> None:
+    model, x = mlp(), torch.rand(5, 3)
+    with capture(model, "0", detach=False, grads=True, map=lambda output: output.sum(1)) as seen:
+        model(x).sum().backward()
+    assert seen["0"].grad_fn is not None and seen.grad("0").shape == (5, 4)
+    with capture(model, "0", map=lambda output: output @ model[2].weight.T) as seen:
+        model(x)
+    assert seen["0"].grad_fn is None
+
+
+def test_a_mapped_view_notices_a_later_change_and_clone_keeps_it() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
+    for clone in (False, True):
+        with capture(model, "0", map=lambda output: output[:, -1], clone=clone) as seen:
+            model(torch.rand(2, 3))
+        if clone:
+            assert seen["0"].shape == (2,)
+        else:
+            with pytest.raises(RuntimeError, match="changed in place"):
+                _ = seen["0"]
+
+
+def test_map_gets_structures_whole_and_must_be_a_function() -> None:
+    model = nn.Sequential(nn.LSTM(3, 2))
+    with capture(model, "0", map=lambda output: {"last": output[0][-1], "n": 7}) as seen:
+        model(torch.rand(4, 3))
+    assert seen["0"]["last"].shape == (2,) and seen["0"]["n"] == 7
+    with pytest.raises(TypeError, match="map is a function of the output, not str"):
+        capture(model, map="mean")  # type: ignore[arg-type]

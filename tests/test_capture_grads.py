@@ -214,3 +214,17 @@ def test_an_output_that_is_a_view_and_was_changed_in_place_says_so(what: Any, op
     seen = seen_of(model, *what, x=torch.randn(2, 3, 4), grads=True, **options)
     with pytest.raises(RuntimeError, match=r"no gradient reached '0'.* its output is a view .* changed in place"):
         seen.grad("0")
+
+
+def test_the_gradient_of_a_score_without_a_whole_backward_pass() -> None:
+    model, x = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(5)), torch.rand(2, 1, 6, 6)
+    model(x)
+    reached: list[str] = []
+    model[0].weight.register_hook(lambda grad: reached.append("weight"))
+    with capture(model, "1", detach=False) as seen:
+        score = model(x)[:, 3].sum()
+    (gradient,) = torch.autograd.grad(score, seen["1"])
+    assert reached == [] and all(parameter.grad is None for parameter in model.parameters())
+    with capture(model, "1", grads=True) as whole:
+        model(x)[:, 3].sum().backward()
+    assert torch.equal(gradient, whole.grad("1")) and reached == ["weight"]

@@ -301,13 +301,13 @@ def a_step_in_each_process():  # type: ignore[no-untyped-def]  # it is written i
 def test_each_process_of_distributed_training_captures_and_monitors_its_own_part() -> None:
     saw = launch(a_step_in_each_process, seconds=120)
     for one in saw:
-        assert one["names"] == ["module.0", "module.1", "module.2"]
+        assert one["names"] == ["0", "1", "2"]
         assert one["inner names"] == ["0", "2"]
         assert one["calls"] == [1, 1, 1]
         assert torch.equal(one["output"], one["expected output"])
         assert one["grad"].tolist() == [[1, 1], [1, 1]]
         assert one["hooks left"] == 0
-        assert len(one["monitored"]) == 2 * (3 + 3 + 2) and one["monitored"][0] == (0, "output", "module.0")
+        assert len(one["monitored"]) == 2 * (3 + 3 + 2) and one["monitored"][0] == (0, "output", "0")
         assert one["mean"] == pytest.approx(one["output"].mean().item())
     assert not torch.equal(saw[0]["output"], saw[1]["output"])
     assert torch.equal(saw[0]["weight grad"], saw[1]["weight grad"])  # averaged, as without capture

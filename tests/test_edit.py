@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
 from hooklab import capture, edit, leftover_hooks, run_until
+from hooklab.editing import EditCall
 from tests.nets import Branch, Checkpointed, Emit, Pair, Raises, Recursive, Result, Reuse, Shared, Wrap, mlp, ones
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
@@ -294,7 +296,7 @@ def test_run_until_says_which_module_it_cannot_stop_at() -> None:
         run_until(Branch(), "unused", ones(1, 3))
     with pytest.raises(LookupError, match="is named 'x'"):
         run_until(nn.Sequential(Raises(AssertionError("must not run"))), "x", ones(1))
-    with pytest.raises(ValueError, match=r"stops at one module; '\*' matches 4: '', '0', '1', '2'\."):
+    with pytest.raises(ValueError, match=r"stops at one module; '\*' matches 3: '0', '1', '2'\."):
         run_until(mlp(), "*", ones(1, 3))
     with pytest.raises(TypeError, match=r"the model comes first, and is an nn\.Module object, not str"):
         run_until("0", mlp(), ones(1, 3))
@@ -359,16 +361,89 @@ TRACERS: dict[str, Callable[[nn.Module], object]] = {
     "jit": lambda model: torch.jit.trace(model, ones(2, 3)),
     "export": lambda model: torch.export.export(model, (ones(2, 3),), strict=False),
     "fx": torch.fx.symbolic_trace,
+    "make_fx": lambda model: make_fx(model)(ones(2, 3)),
 }
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 @pytest.mark.parametrize("trace", TRACERS.values(), ids=TRACERS)
-def test_an_edit_does_not_become_part_of_a_traced_or_exported_model(trace: Callable[[nn.Module], object]) -> None:
+@pytest.mark.parametrize("inputs", [False, True])
+def test_an_edit_does_not_become_part_of_a_traced_or_exported_model(trace: Any, inputs: bool) -> None:
     model = Wrap(mlp())
     with (
-        edit(model, lambda output, call: output * 0, "inner"),
+        edit(model, lambda value, call: None, "inner", inputs=inputs),
         pytest.raises(RuntimeError, match="the edit of 'inner' would become part of the result"),
     ):
         trace(model)
     trace(model)  # outside
+
+
+# inputs
+
+
+def test_an_edit_of_inputs_comes_before_the_module_and_keeps_gradients() -> None:
+    model, x = mlp(), torch.rand(2, 3, requires_grad=True)
+    with edit(model, lambda args, call: args[0] * 2, "2", inputs=True), capture(model, "2", inputs=True) as seen:
+        model(x).sum().backward()
+    hidden = model[1](model[0](x))
+    assert torch.equal(seen.input("2").args[0], hidden * 2) and torch.equal(seen["2"], model[2](hidden * 2))
+    (expected,) = torch.autograd.grad(model[2](hidden * 2).sum(), x)
+    assert torch.allclose(x.grad, expected)  # type: ignore[arg-type]
+    assert leftover_hooks(model) == []
+
+
+class TakesMore(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Weighted()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x, 3, scale=x)  # type: ignore[no-any-return]
+
+
+class Weighted(nn.Module):
+    def forward(self, x: Tensor, times: int, *, scale: Tensor) -> Tensor:
+        return x * times * scale
+
+
+def test_an_edit_of_inputs_takes_a_tuple_or_changes_a_keyword_argument() -> None:
+    def double(args: Any, call: EditCall) -> Any:
+        call.kwargs["scale"] = call.kwargs["scale"] * 5
+        return args[0] * 2, args[1]
+
+    calls = []
+    with edit(TakesMore(), lambda args, call: calls.append((args, call.index)), "inner", inputs=True) as block:
+        assert torch.equal(block.model(ones(2)), ones(2) * 3)
+    assert calls[0][0][1] == 3 and calls[0][1] == 0
+    model = TakesMore()
+    with edit(model, double, "inner", inputs=True):
+        assert torch.equal(model(ones(2)), ones(2) * 30)
+
+
+def test_an_edit_of_inputs_must_fit() -> None:
+    def other_scale(args: Any, call: EditCall) -> None:
+        call.kwargs["scale"] = ones(1)
+
+    for fn, kind, said in (
+        (lambda args, call: args[0], TypeError, r"of the inputs of 'inner' at \[0\] returned \(\(2,\) float32\)"),
+        (lambda args, call: (args[0][:1], 3), ValueError, r"inputs of 'inner' at \[0\]\[0\] returned \(1,\) float32"),
+        (other_scale, ValueError, r"inputs of 'inner' at \[1\]\['scale'\] returned \(1,\) float32"),
+    ):
+        model = TakesMore()
+        with edit(model, fn, "inner", inputs=True), pytest.raises(kind, match=said):
+            model(ones(2))
+
+
+def test_an_edit_of_inputs_in_a_checkpoint_takes_part_in_the_recomputation() -> None:
+    model, x = Checkpointed(use_reentrant=False), torch.rand(2, 3, requires_grad=True)
+    with edit(model, lambda args, call: args[0] * 2, "block", inputs=True):
+        model(x).sum().backward()
+    (expected,) = torch.autograd.grad(model.block(model.stem(x) * 2).sum(), x)
+    assert torch.allclose(x.grad, expected)  # type: ignore[arg-type]
+    with (
+        pytest.warns(UserWarning, match="was edited in a checkpoint"),
+        edit(model, lambda args, call: args[0] * 2, "block.0", inputs=True),
+    ):
+        model(x)
+    with edit(model, lambda args, call: None, "block.0", inputs=True):  # changes nothing: no warning
+        model(x)

@@ -130,7 +130,7 @@ def test_layers_inside_other_layers_warn_and_the_outermost_ones_are_offered() ->
     with pytest.warns(
         UserWarning, match=r"2 of the 4 layers are inside .*layers=\['a', 'b'\]; `mix.choices`"
     ) as warned:
-        ManifoldMixup(model, "[ab]*")
+        ManifoldMixup(model, ["[ab]", "a.*"])
     assert warned[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -166,17 +166,10 @@ def test_a_recurrent_layer_is_refused() -> None:
 
 def test_a_model_with_a_time_first_layer_asks_where_the_batch_is() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.TransformerEncoderLayer(3, 1, 4))
-    said = (
-        r"'1.self_attn', a MultiheadAttention, has batch_first=False.* at 'input', '0': batch_dim=\{'input': 1\}, or 0"
-    )
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=r"'1.self_attn', a MultiheadAttention, has batch_first=False.* batch_dim=1,"):
         ManifoldMixup(model, "0")
-    ManifoldMixup(model, "0", batch_dim={"input": 1, "0": 1})
-
-
-def test_a_place_that_is_no_choice_has_no_batch_dimension(model: SmallCNN) -> None:
-    with pytest.raises(ValueError, match=r"batch_dim names 'stage3', .* near: .*'stage1'"):
-        ManifoldMixup(model, ["stage1"], batch_dim={"stage3": 1})
+    ManifoldMixup(model, "0", batch_dim=1)
+    ManifoldMixup(model, "0", batch_dim=0)
 
 
 @pytest.mark.parametrize(

@@ -850,3 +850,48 @@ def test_a_plot_of_nothing_is_an_error_that_says_why() -> None:
         health._options.model(ones(2, 3))
     with pytest.raises(RuntimeError, match="grads=True"):
         health.plot("std", kind="gradient")
+
+
+# dead units
+
+
+class Half(nn.Module):
+    """Of three units, the first gives 0 always, the second at odd calls."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.shape = shape
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        scale = torch.tensor([0.0, float(self.calls % 2 == 0), 1.0])
+        units = scale.view(3, *[1] * (len(self.shape) - 2)) if len(self.shape) in (4, 5) else scale
+        return torch.ones(self.shape) * units + 0 * x
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("shape", [(4, 3), (2, 5, 3), (2, 3, 4, 4), (2, 3, 1, 2, 2)])
+def test_a_unit_is_dead_that_gave_only_zeros_in_every_recorded_step(
+    shape: Any, on_device: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "must_wait", lambda device: on_device)
+    model = nn.Sequential(Half(*shape), nn.Identity())
+    with monitor(model, "0") as health:
+        model(torch.zeros(1))
+        assert health.dead_units == {"0": [0, 1]}
+        model(torch.zeros(1))
+    assert health.dead_units == {"0": [0]}
+    assert "units that gave only 0: '0: 1 of 3'" in str(health)
+    with monitor(model[1]) as health:
+        model[1](torch.zeros(3))
+    assert health.dead_units == {}
+
+
+def test_steps_are_those_that_were_recorded_also_where_the_root_is_never_called() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    for call in (model, lambda x: model[1](model[0](x))):
+        with monitor(model, grads=True, every=3) as health:
+            for _ in range(8):
+                call(torch.ones(1, 2)).sum().backward()
+        assert health.steps == [0, 3, 6] == sorted({row.step for row in health.rows})

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
-from hooklab import capture, edit, select, timeline
+from hooklab import ManifoldMixup, capture, edit, monitor, run_until, select, timeline
 from tests.nets import Shared, mlp
 
 
@@ -30,7 +31,10 @@ LEAVES = ["layer1.0", "layer1.1", "layer2.0", "layer2.1", "fc"]
         (["layer1"], ["layer1"]),
         ([""], [""]),
         (["layer*.0", "f?"], ["layer1.0", "layer2.0", "fc"]),
-        (["*1"], ["layer1", "layer1.1", "layer2.1"]),
+        (["*1"], ["layer1"]),
+        (["**.*1"], ["layer1", "layer1.1", "layer2.1"]),
+        (["layer1.**"], ["layer1.0", "layer1.1"]),
+        (["*"], ["layer1", "layer2", "fc"]),
         ([lambda name, module: name.startswith("layer2.") or isinstance(module, nn.Linear)], LEAVES[2:]),
         (["fc", nn.ReLU, "layer1.0"], ["layer1.0", "layer1.1", "layer2.1", "fc"]),  # in the order of the model
     ],
@@ -87,7 +91,7 @@ def is_huge(name: str, module: nn.Module) -> bool:
     [
         (["layr1"], r"no module of this Net is named 'layr1'\. Near names: 'layer1'"),
         (["0"], r"Near names: 'layer1\.0', 'layer2\.0'"),
-        (["fc", "conv*"], r"no module of this Net matches 'conv\*'"),
+        (["fc", "conv*"], r"no module of this Net matches 'conv\*'\..* \"\*\" is one level, \"\*\*\" any number"),
         (["qqqqq"], r"Its names: 'layer1', 'layer1.0', .* and 2 more"),
         ([nn.LSTM], "this Net has no module of type LSTM"),
         ([nn.Linear(3, 2)], "this Linear object is not part of this Net"),
@@ -206,3 +210,98 @@ def test_a_class_that_was_loaded_again_is_told_from_the_one_of_the_model() -> No
     old, new = (type("Block", (nn.Linear,), {}) for _ in range(2))
     with pytest.raises(LookupError, match=r"no module of type Block\. It has 2 of another class of that name"):
         select(nn.Sequential(old(2, 2), old(2, 2)), new)
+
+
+class Blocks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.h = nn.ModuleList(nn.Sequential(nn.Linear(2, 2), nn.ReLU()) for _ in range(12))
+        self.heads = nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 1)})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.h:
+            x = block(x)
+        return self.heads["b"](self.heads["a"](x))
+
+
+BLOCKS = [f"h.{number}" for number in range(12)]
+
+
+def test_a_glob_of_one_level_is_the_blocks_and_a_list_of_modules_means_its_members() -> None:
+    model = Blocks()
+    assert list(select(model, "h.*")) == list(select(model, "h")) == list(select(model, model.h)) == BLOCKS
+    assert list(select(model, nn.ModuleDict)) == ["heads.a", "heads.b"]
+    assert list(select(model, "*")) == [*BLOCKS, "heads.a", "heads.b"]
+    assert list(select(nn.ModuleList([model.h]), "")) == [f"0.{number}" for number in range(12)]
+    assert len(select(model, "h.**")) == 36
+
+
+def test_every_tool_takes_a_list_of_modules_for_its_members() -> None:
+    model, x = Blocks(), torch.ones(3, 2)
+    with capture(model, "h") as seen, timeline(model, "h") as events, monitor(model, "h") as health:
+        model(x)
+    assert seen.silent == [] and list(seen) == [event.name for event in events if event.kind == "forward"] == BLOCKS
+    assert [row.module for row in health.rows] == BLOCKS
+    with edit(model, lambda output, call: output * 0, "h"), capture(model, "h.11") as seen:
+        model(x)
+    assert not seen["h.11"].any()
+    assert ManifoldMixup(model, "h", include_input=False).choices == BLOCKS
+    with pytest.raises(ValueError, match="stops at one module; 'h' matches 12"):
+        run_until(model, "h", x)
+
+
+@pytest.mark.parametrize(
+    "outer", [lambda model: model, torch.nn.DataParallel, lambda model: torch.compile(model, backend="eager")]
+)
+def test_wrappers_do_not_change_the_names(outer: Any) -> None:
+    model, x = Blocks(), torch.ones(3, 2)
+    plain = list(select(model))
+    model.h[0] = checkpoint_wrapper(model.h[0])
+    model.h[1][0] = checkpoint_wrapper(model.h[1][0])
+    wrapped = outer(model)
+    assert list(select(wrapped)) == plain
+    assert list(select(wrapped, nn.Linear)) == [name for name in plain if not name.endswith(".1")]
+    raw = {id(module): name for name, module in wrapped.named_modules()}[id(select(wrapped, "h.0.0")["h.0.0"])]
+    assert raw != "h.0.0" and list(select(wrapped, raw)) == ["h.0.0"]
+    with capture(wrapped, "h", "h.0.0", grads=True) as seen, monitor(wrapped, updates=_sgd(wrapped)) as health:
+        wrapped(x).sum().backward()
+    assert torch.equal(seen["h.0"], seen["h.0.0"].relu()) and torch.equal(seen[raw], seen["h.0.0"])
+    assert seen.grad("h.0").shape == (3, 2)
+    assert health.silent == []
+
+
+def _sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def test_the_parameters_in_a_wrapper_are_watched_under_their_names() -> None:
+    model = nn.Sequential(checkpoint_wrapper(nn.Linear(2, 2)), checkpoint_wrapper(nn.Sigmoid()))
+    sgd = _sgd(model)
+    with monitor(model, updates=sgd) as health:
+        model(torch.ones(1, 2))
+        sgd.step()
+    assert health.without_gradient == ["0.weight", "0.bias"]
+    assert health.series("output", "1", "saturated") == ([0], [0.0])
+
+
+def test_a_part_named_module_is_not_taken_for_a_wrapper() -> None:
+    model = nn.ModuleDict({"module": nn.ModuleDict({"fc": nn.Linear(1, 1)}), "fc": nn.ReLU()})
+    assert list(select(model, "module.fc")) == ["module.fc"]
+    with pytest.raises(LookupError, match=r"is named 'module\.x'\. Near names: 'module'"):
+        select(model, "module.x")
+    with pytest.raises(LookupError, match=r"is named 'module\.0'"):
+        select(mlp(), "module.0")
+
+
+def test_a_model_in_distributed_data_parallel_keeps_its_names() -> None:
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        model = nn.parallel.DistributedDataParallel(mlp())
+        assert list(select(model)) == list(select(model, "module.*")) == ["0", "1", "2"]
+        with capture(model, "module.0", grads=True, keep="all") as seen:
+            for _ in range(2):
+                model(torch.ones(1, 3)).sum().backward()
+        assert len(seen.passes) == 2 and seen["0"] is seen["module.0"] and seen.grad("module.0").shape == (1, 4)
+    finally:
+        torch.distributed.destroy_process_group()

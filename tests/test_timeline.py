@@ -79,7 +79,6 @@ def test_events_are_plain_data_and_a_table() -> None:
     events = traced(nn.Sequential(nn.Linear(3, 3)))
     assert asdict(events[1]) == {"order": 1, "kind": "forward-pre", "name": "0", "depth": 1, "call": 0, "again": False}
     assert [event.order for event in events] == list(range(8))
-    assert events.events == list(events)
     assert len(events[1:3]) == 2
     rows = str(events).splitlines()
     assert [row.split() for row in rows[:2]] == [["0", "forward-pre", "(Sequential)"], ["1", "forward-pre", "0"]]

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from hooklab._shared.torch_private import may_have_compiled, skip_when_compiling
+from hooklab._shared.torch_private import may_have_compiled
 
 # torch.compile's stance belongs to the process, not to a session: two sessions in two threads may end in either
 # order. So the stance is set when the first session opens and restored when the last one closes.
@@ -49,9 +49,3 @@ def stop_running_eagerly() -> None:
         if _open_sessions == 0 and _stance is not None:
             _stance.__exit__(None, None, None)
             _stance = None
-
-
-def never_compile(function: Any) -> None:
-    """Keep torch.compile out of a hook. It matters when a process compiles for the first time while a block is open,
-    see :func:`run_eagerly`."""
-    skip_when_compiling(function, "a hooklab block is open; compile or export before opening it")

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from hooklab._shared.eager import never_compile, run_eagerly, stop_running_eagerly
+from hooklab._shared.eager import run_eagerly, stop_running_eagerly
 from hooklab._shared.stale import require_unchanged, steps_to
-from hooklab._shared.torch_private import backward_number, call_code, saves_through_hooks
+from hooklab._shared.torch_private import backward_number, call_code, saves_through_hooks, skip_when_compiling
 from hooklab.selecting import first_few, named_modules, uncompiled
 
 Handle: TypeAlias = Any  # of torch: it has a method remove
@@ -36,19 +36,22 @@ class Hook:
     a forward pass while the block begins or ends may find the hook, but not torch's note that it expects kwargs.
     """
 
-    __slots__ = ("handle", "handles", "module", "session")
+    __slots__ = ("handle", "handles", "module", "name", "session")
 
     session: Any
     module: Any
+    name: str
     handle: Handle
     handles: list[Handle]  # of the session, which removes them
 
-    def __init__(self, session: Any, module: Any = None) -> None:
+    def __init__(self, session: Any, module: Any = None, name: str = "") -> None:
         self.session = session
         self.module = module
+        self.name = name
 
     def __init_subclass__(cls) -> None:
-        never_compile(cls.__call__)
+        # it matters when a process compiles for the first time while a block is open, see run_eagerly
+        skip_when_compiling(cls.__call__, "a hooklab block is open; compile or export before opening it")
 
     def register(self, handles: list[Handle], *, with_kwargs: bool = False, always_call: bool = False) -> None:
         """Register this as a forward hook of its module, and put the handle into the list.
@@ -118,18 +121,13 @@ def hook_gradient(tensor: Tensor, hook: Callable[[Tensor | None], None]) -> Hand
 
 
 class Session:
-    """Hooks that live as long as a ``with`` block.
+    """Hooks that live as long as a ``with`` block. Only the thread that opened the session takes part.
 
     Subclasses register theirs in :meth:`attach`; :meth:`new_pass` is called at the beginning of each pass. A pass
     begins when ``root`` is called, unless that call comes from inside a pass (a model that calls itself) or from a
-    backward pass (a checkpoint that recomputes its part).
-
-    A part of the model may also be called from outside any call of ``root``. The first call counts to the previous
-    pass; the second call of the same part begins a new pass. So passes stay apart where ``root`` is never called, as
-    by a trainer that calls ``model.training_step(x)``. For this a hook calls ``session.note_outside_call()`` if
-    ``session.in_pass`` is False.
-
-    Only the thread that opened the session takes part.
+    backward pass (a checkpoint that recomputes its part). A part of the model that is called from outside any call of
+    ``root`` counts to the previous pass, and its second call begins a new one: so passes stay apart where ``root`` is
+    never called. For this a hook calls ``session.note_outside_call()`` if ``session.in_pass`` is False.
     """
 
     def __init__(self, root: nn.Module) -> None:
@@ -227,13 +225,13 @@ class Block:
     """A context manager over sessions: it may be entered many times, also inside itself and in several threads.
 
     It finds its modules when it is made; entering raises if one of their names means another module by then. In one
-    thread its blocks must end in the reverse order: ``__exit__`` ends the latest one. Where generators or asyncio tasks
-    take turns, make an object for each.
+    thread its blocks must end in the reverse order: ``__exit__`` ends the latest one.
     """
 
     tool: ClassVar[str]  # the name of the function that makes it, for messages
 
     def __init__(self, model: nn.Module, modules: dict[str, nn.Module]) -> None:
+        self.given = model
         self.model = uncompiled(model)
         self.modules = modules
         self.steps = steps_to(self.model, modules)
@@ -336,7 +334,10 @@ def will_run_again() -> bool:
 
 
 def is_being_traced() -> bool:
-    """Whether torch.jit.trace or torch.export records what is computed: what a hook does would become part of that."""
+    """Whether torch.jit.trace, torch.export or make_fx records what is computed, and what a hook does with it."""
+    make_fx = sys.modules.get("torch.fx.experimental.proxy_tensor")
+    if make_fx is not None and make_fx.get_proxy_mode() is not None:
+        return True
     return bool(torch.jit.is_tracing()) or torch.compiler.is_compiling()  # type: ignore[attr-defined,no-untyped-call]
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from hooklab.selecting import named_modules, uncompiled
+from hooklab.selecting import named_modules, uncompiled, unwrapped
 
 
 class Step(NamedTuple):
@@ -23,12 +23,12 @@ def steps_to(model: nn.Module, names: Iterable[str]) -> list[Step]:
     """The steps from ``model`` down to each of the modules with these names, each step once."""
     steps: dict[str, Step] = {}
     for name in names:
-        parent, path = uncompiled(model), ""
+        parent, path = unwrapped(model), ""
         for key in name.split(".") if name else ():
             path = f"{path}.{key}" if path else key
             child = uncompiled(parent._modules[key])  # type: ignore[arg-type]
             steps.setdefault(path, Step(parent, key, child, path))
-            parent = child
+            parent = unwrapped(child)
     return list(steps.values())
 
 
@@ -54,5 +54,5 @@ def what_changed(steps: list[Step], tool: str) -> str:
 
 
 def _named(module: nn.Module) -> str:
-    kind = type(uncompiled(module)).__name__
+    kind = type(unwrapped(module)).__name__
     return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"

@@ -1,9 +1,5 @@
-"""Every private name of torch that the library uses, in one place: what a new torch may take away.
-
-:func:`missing` says which of them this torch lacks. Those that are looked at in every forward (a tensor's ``_version``,
-a module's ``_modules``) are used by their own names, and listed here all the same. Not listed is what
-:func:`may_have_compiled` asks, since only the compiler's import, which takes seconds, brings it.
-"""
+"""The private names of torch that the library uses, but for attributes of tensors and modules, which are looked at by
+their own names. tests/test_torch_private.py lists all of them: what a new torch may take away."""
 
 from __future__ import annotations
 
@@ -16,56 +12,10 @@ import torch
 from torch import nn
 from torch.nn.modules import module as global_hooks
 
-__all__ = ["NAMES", "WrappedHook", "backward_number", "call_code", "global_hooks", "missing"]
-
-# whose, and the names
-NAMES: dict[str, list[str]] = {
-    "a tensor": ["_version", "_is_view", "_backward_hooks", "_post_accumulate_grad_hooks"],
-    "a module": [
-        "_modules", "_parameters", "_buffers", "_call_impl", "_compiled_call_impl", "_is_full_backward_hook",
-        "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks", "_state_dict_pre_hooks",
-        "_state_dict_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
-    ],
-    "torch.nn.modules.module": [
-        "_global_forward_pre_hooks", "_global_forward_hooks", "_global_backward_pre_hooks", "_global_backward_hooks",
-        "_global_is_full_backward_hook", "_WrappedHook",
-    ],
-    "torch._C": ["_current_graph_task_id"],
-    "torch._C._autograd": ["_top_saved_tensors_default_hooks"],
-    "torch._C._dynamo.eval_frame": ["_FrameAction", "_FrameExecStrategy", "set_code_exec_strategy"],
-}  # fmt: skip
-
-
-def _owners() -> dict[str, Any]:
-    dynamo = getattr(torch._C, "_dynamo", None)
-    return {
-        "a tensor": torch.ones(1),
-        "a module": nn.Module(),
-        "torch.nn.modules.module": global_hooks,
-        "torch._C": torch._C,
-        "torch._C._autograd": torch._C._autograd,
-        "torch._C._dynamo.eval_frame": getattr(dynamo, "eval_frame", None),
-    }
-
-
-def missing() -> list[str]:
-    """Return what this torch lacks, each as a sentence; an empty list if nothing."""
-    return [
-        f"torch {torch.__version__} has no {name} in {owner}."
-        for owner, thing in _owners().items()
-        for name in NAMES[owner]
-        if not hasattr(thing, name)
-    ]
-
-
-def _needed(owner: Any, name: str) -> Any:
-    if not hasattr(owner, name):
-        raise ImportError("hooklab cannot work with this torch. " + " ".join(missing()))
-    return getattr(owner, name)
-
+__all__ = ["WrappedHook", "backward_number", "call_code", "global_hooks"]
 
 # The number of the backward pass that this thread is in, or -1. torch.utils.module_tracker asks in the same way.
-backward_number: Callable[[], int] = _needed(torch._C, "_current_graph_task_id")
+backward_number: Callable[[], int] = torch._C._current_graph_task_id
 
 
 def saves_through_hooks() -> bool:
@@ -78,7 +28,7 @@ _top_hooks_of_saving: Callable[[bool], Any] = getattr(
 )
 
 # the function that runs a module's hooks and its forward
-call_code: CodeType = _needed(nn.Module, "_call_impl").__code__
+call_code: CodeType = nn.Module._call_impl.__code__
 
 # For isinstance, where an empty tuple stands for no class at all.
 WrappedHook: Any = getattr(global_hooks, "_WrappedHook", ())
@@ -113,7 +63,7 @@ def skip_when_compiling(function: Any, why: str) -> None:
     """
     function._torchdynamo_disable = True
     function._torchdynamo_disable_msg = why
-    frames = _owners()["torch._C._dynamo.eval_frame"]
-    if all(hasattr(frames, name) for name in NAMES["torch._C._dynamo.eval_frame"]):
+    frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    if all(hasattr(frames, name) for name in ("_FrameAction", "_FrameExecStrategy", "set_code_exec_strategy")):
         skip = frames._FrameAction.SKIP
         frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
