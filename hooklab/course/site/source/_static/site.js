@@ -46,17 +46,14 @@ function setUpGuess(guess) {
 function setUpExplorer(figure) {
   const controls = [...figure.querySelectorAll("input, select")];
   const image = figure.querySelector("img");
-  let loading;
-  const load = () => {
-    loading ||= new Promise((loaded) => {
-      const script = document.createElement("script");
-      Object.assign(script, { src: image.src.replace(/svg$/, "js"), onload: loaded });
-      document.head.append(script);
-    });
-    return loading;
-  };
+  let loading, playing;
+  const load = () => (loading ||= new Promise((loaded) => {
+    const script = document.createElement("script");
+    Object.assign(script, { src: image.src.replace(/svg$/, "js"), onload: loaded });
+    document.head.append(script);
+  }));
   const place = (control) => {
-    if (control.type === "checkbox") return Number(control.checked);
+    if (control.type === "checkbox") return +control.checked;
     return control.selectedIndex ?? Math.round((control.value - control.min) / control.step);
   };
   const show = async () => {
@@ -69,7 +66,18 @@ function setUpExplorer(figure) {
     figure.querySelector("figcaption").textContent = image.alt = sentence;
   };
   ["pointerenter", "focusin"].forEach((event) => figure.addEventListener(event, load, { once: true }));
-  figure.addEventListener("input", show);
+  figure.addEventListener("input", () => { clearInterval(playing); show(); });
+  figure.querySelectorAll("button").forEach((button) => button.addEventListener("click", () => {
+    const slider = button.previousElementSibling.querySelector("input");
+    clearInterval(playing);
+    slider.value = slider.min;
+    show();
+    playing = setInterval(() => {
+      if (slider.value === slider.max) clearInterval(playing);
+      slider.stepUp();
+      show();
+    }, 900);
+  }));
   figure.querySelector(".controls").hidden = false;
 }
 
