@@ -36,13 +36,10 @@ def main(argv: list[str]) -> int:
 
 
 def build(root: Path, folder: Path, *, with_solutions: bool = False, address: str = "") -> int:
-    """Build the site of the course in `root`, write it to `folder`, and return Sphinx's exit code: 0 without warnings.
+    """Build the site of the course in `root` and return Sphinx's exit code: 0 without warnings.
 
-    Args:
-        root: the course's folder.
-        folder: what an earlier build wrote there is replaced, and everything else stays.
-        with_solutions: show the solutions.
-        address: where the site will be, ending in a slash; links to it then show a picture.
+    In `folder`, what an earlier build wrote is replaced, and everything else stays. With an `address`, where the site
+    will be, ending in a slash, links to it show a picture.
     """
     from sphinx.cmd.build import build_main
 

@@ -1,8 +1,8 @@
 """Explorers without a kernel: every position of a grid is drawn once, and the page's script shows one of them.
 
 An explorer's picture is a function of its controls alone. Pictures share most of what is in them, so a picture is kept
-as the numbers of the parts that it is made of, and each part once. Drawing takes a while, so what is drawn is kept in
-.cache until a source that it depends on changes.
+as the numbers of the parts that it is made of, and each part once. Drawing takes most of a build's time, so what is
+drawn is kept in .cache until a source that it depends on changes.
 """
 
 from __future__ import annotations
@@ -20,36 +20,38 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+
 COURSE = Path(__file__).parents[1]
+ENDS_ONLY = False  # tests draw the first and the last value of each control, and one explorer at all its positions
+HEAVIEST = 2_000_000  # characters of an explorer's script
 # The values to draw, for sliders that grow, and for controls of which not all are: drawing all of them takes minutes.
 GRIDS: dict[str, dict[str, Sequence[Any]]] = {
     "backward_steps": {"step": range(8)},
     "border": {"step": range(9)},
     "call_order": {"everywhere": [False], "backward_pre": [False]},
-    "feature_maps": {"number": range(0, 40, 10)},
-    "going_wrong": {"step": range(9, 40, 15)},
+    "feature_maps": {"number": range(0, 40, 20)},
+    "going_wrong": {"step": range(0, 39, 19)},
     "heads_at_work": {"number": [0], "position": range(4, 23, 6)},
-    "mixing": {"first": [0, 3], "second": [4, 7], "lam": [0, 0.25, 0.5, 0.75, 1]},
+    "mixing": {"first": [0], "second": [4, 7], "lam": [0, 0.25, 0.5, 0.75, 1]},
     "moving_call": {"backward": [False]},
-    "what_it_looks_at": {"number": range(0, 12, 3)},
+    "what_it_looks_at": {"number": range(0, 12, 6)},
 }
 
 Wanted = tuple[int, str]  # a lesson's number, and the name of the function that returns the explorer
 
 
 def write(wanted: list[Wanted], folder: Path, root: Path) -> dict[str, str]:
-    """Draw explorers at every position, write their files, and return name -> HTML.
+    """Draw explorers at every position and return name -> HTML; what was drawn is kept in the .cache of `root`.
 
-    Args:
-        wanted: the explorers.
-        folder: each gets a first picture there, and a script with all positions, which a page loads when it is used.
-        root: the course's folder; what was drawn is kept in its .cache.
+    In `folder` each gets a first picture, and a script with all positions, which a page loads when it is used.
     """
     folder.mkdir()
     kept = {one: root / ".cache" / "site" / f"{one[1]}-{_digest(*one)}.json" for one in wanted}
-    missing = [one for one, file in kept.items() if not file.is_file()]
+    missing = [one for one, file in reversed(kept.items()) if not file.is_file()]  # the quickest ones last
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        for one, text in zip(missing, pool.map(_draw, missing), strict=True):
+        for one, text in zip(missing, pool.map(_draw, missing, map(_is_thin, missing)), strict=True):
             kept[one].parent.mkdir(parents=True, exist_ok=True)
             kept[one].write_text(text, encoding="utf-8")
     pages = {}
@@ -57,6 +59,8 @@ def write(wanted: list[Wanted], folder: Path, root: Path) -> dict[str, str]:
         drawn = json.loads(file.read_text(encoding="utf-8"))
         sentence, *picture = (drawn["parts"][part] for part in drawn["shown"][drawn["start"]])
         shown = json.dumps({key: drawn[key] for key in ("parts", "shown")}, ensure_ascii=False, separators=(",", ":"))
+        if len(shown) > HEAVIEST:
+            raise ValueError(f"{name} weighs {len(shown)} characters, more than {HEAVIEST}: give it a coarser grid")
         (folder / f"{name}.js").write_text(f'hooklabExplorers["{name}"]={shown};\n', encoding="utf-8")
         (folder / f"{name}.svg").write_text("".join(picture), encoding="utf-8")
         pages[name] = (
@@ -79,7 +83,8 @@ def _control(one: dict[str, Any]) -> str:
     if one["kind"] == "slider":
         first, second, *_ = values
         spread = f'min="{first:g}" max="{values[-1]:g}" step="{second - first:g}" value="{values[place]:g}"'
-        return f'<label>{label} <input type="range" {stride} {spread}> <output>{values[place]:g}</output></label>'
+        shown = f'<label>{label} <input type="range" {stride} {spread}> <output>{values[place]:g}</output></label>'
+        return shown + '<button type="button">▶ play</button>' * (label == "step")
     options = "".join(f"<option{' selected' * (n == place)}>{html.escape(str(text))}" for n, text in enumerate(values))
     return f"<label>{label} <select {stride}>{options}</select></label>"
 
@@ -89,12 +94,16 @@ def _digest(lesson: int, name: str) -> str:
     sources = ["*.py", f"lesson{lesson:02d}/*.py", "../*.py", "../_shared/*.py", "../mini/*.py"]
     files = [Path(__file__), *(file for one in sources for file in sorted(COURSE.glob(one)))]
     versions = [importlib.metadata.version(package) for package in ("torch", "matplotlib", "scikit-learn")]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files) + str(versions).encode()).hexdigest()[:16]
+    other = str((versions, _is_thin((lesson, name)))).encode()
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files) + other).hexdigest()[:16]
 
 
-def _draw(wanted: Wanted) -> str:
-    """Draw an explorer at every position of its grid, and return all that as JSON."""
-    import matplotlib
+def _is_thin(wanted: Wanted) -> bool:
+    return ENDS_ONLY and wanted[1] != "backward_steps"
+
+
+def _draw(wanted: Wanted, ends_only: bool) -> str:
+    """Draw an explorer at every position of its grid, or of the ends of it, and return all that as JSON."""
     import torch
 
     torch.set_num_threads(1)
@@ -102,7 +111,8 @@ def _draw(wanted: Wanted) -> str:
     lesson, name = wanted
     module = "one_call" if name == "moving_call" else f"lesson{lesson:02d}.explorer"
     explorer = getattr(importlib.import_module(f"hooklab.course.{module}"), name)()
-    controls = [_values(key, one, GRIDS.get(name, {}).get(key)) for key, one in explorer.controls.items()]
+    grid = GRIDS.get(name, {})
+    controls = [_values(key, one, grid.get(key), ends_only) for key, one in explorer.controls.items()]
     parts: dict[str, int] = {}
     shown = []
     for position in itertools.product(*(one["values"] for one in controls)):
@@ -114,37 +124,28 @@ def _draw(wanted: Wanted) -> str:
     for one in reversed(controls):
         one |= {"stride": stride}
         stride *= len(one["values"])
-    return json.dumps(
-        {
-            "intro": explorer.intro,
-            "controls": [
-                {key: value for key, value in one.items() if key != "meant"}
-                for one in controls
-                if len(one["values"]) > 1
-            ],
-            "width": round(96 * figure.get_figwidth()),
-            "height": round(96 * figure.get_figheight()),
-            "start": sum(one["place"] * one["stride"] for one in controls),
-            "parts": list(parts),
-            "shown": shown,
-        },
-        ensure_ascii=False,
-    )
+    width, height = (round(96 * inches) for inches in figure.get_size_inches())
+    start = sum(one["place"] * one["stride"] for one in controls)
+    controls = [one for one in controls if len(one["values"]) > 1]
+    drawn = {"intro": explorer.intro, "controls": controls, "width": width, "height": height, "start": start}
+    return json.dumps(drawn | {"parts": list(parts), "shown": shown}, ensure_ascii=False)
 
 
-def _values(name: str, control: Any, chosen: Sequence[Any] | None) -> dict[str, Any]:
+def _values(name: str, control: Any, chosen: Sequence[Any] | None, ends_only: bool) -> dict[str, Any]:
     """Return what the page needs to know of a control, with the values that it takes there."""
     labels: dict[Any, Any] = {}
     if hasattr(control, "options"):
-        kind = "choice"
         labels = dict(one if isinstance(one, tuple) else (str(one), one) for one in control.options)
-        values = list(labels)
-        place = list(labels.values()).index(control.value)
-    elif isinstance(control.value, bool):
-        kind, values, place = "box", list(chosen or [False, True]), int(control.value)
+        kind, values = "choice", list(labels)
+        start = values[list(labels.values()).index(control.value)]
+    elif isinstance(start := control.value, bool):
+        kind, values = "box", list(chosen or [False, True])
     else:
         kind, values = "slider", list(chosen or range(control.min, control.max + 1))
-        place = min(range(len(values)), key=lambda one: abs(values[one] - control.value))
+        start = min(values, key=lambda one: abs(one - control.value))
+    if ends_only:
+        values = sorted({values[0], values[-1]}, key=values.index)
+    place = values.index(start) if start in values else 0
     return {"name": name, "label": control.description, "kind": kind, "values": values, "meant": labels, "place": place}
 
 
@@ -153,5 +154,6 @@ def _parts(figure: Any) -> list[str]:
     for image in (one for axes in figure.axes for one in axes.images):
         image.set_interpolation("none")  # each pixel as a pixel of its own, at any size
     file = io.StringIO()
-    figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    unsaid = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    FigureCanvasSVG(figure).print_svg(file, metadata=unsaid)  # `savefig` draws most figures twice
     return re.split(r"(?=<g )", re.sub(r'<g id="\w+"', "<g", re.sub(r"\n\s*", "\n", file.getvalue())))

@@ -25,12 +25,7 @@ def question(one: Prediction) -> str:
 
 
 def meaning(one: Prediction, right: float) -> str:
-    """Return what each choice would mean, in a block that is folded until the reader has chosen.
-
-    Args:
-        one: the prediction.
-        right: the choice or number that came out, as the notebook stores it.
-    """
+    """Return what each choice would mean, folded until the reader has chosen; `right` is what the notebook stores."""
     guesses = range(len(one.choices)) if isinstance(one, ByChoice) else sorted(one.reasons)
     lines = []
     for guess in guesses:

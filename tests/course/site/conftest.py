@@ -15,13 +15,15 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="package")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built once."""
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The site, built once: of most explorers, with the ends of each control."""
     from hooklab.course.site import build
 
     folder = tmp_path_factory.mktemp("built") / "site"
-    assert build(ROOT, folder) == 0
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hooklab.course.site.explorers.ENDS_ONLY", True)
+        assert build(ROOT, folder) == 0
+        yield folder
 
 
 @pytest.fixture(scope="package")

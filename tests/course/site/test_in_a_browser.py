@@ -117,6 +117,17 @@ def test_each_explorer_follows_each_of_its_controls(name, open_page):
             assert len(seen) > 1, control.get_attribute("data-stride")
 
 
+def test_an_explorer_plays_its_steps(open_page):
+    page = open_page("01_intermediate_grad.html")
+    explorer = page.locator("[data-explorer='backward_steps']")
+    explorer.get_by_text("play").tap()
+    for step in (0, 1, 2):
+        explorer.get_by_text(f"Step {step} of").wait_for()
+    explorer.locator("input[type='range']").press("Home")  # whoever takes the slider stops it
+    page.wait_for_timeout(1200)
+    assert explorer.locator("output").inner_text() == "0"
+
+
 @pytest.mark.parametrize(("words", "lesson"), FOUND.items())
 def test_the_search_finds_the_answering_page_among_the_first_three(words, lesson, open_page):
     page = open_page("search.html?q=" + words.replace(" ", "+").replace("'", "%27").replace("=", "%3D"))

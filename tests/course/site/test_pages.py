@@ -12,7 +12,7 @@ import pytest
 
 import hooklab
 from hooklab.course.exercises.predict import predictions_of
-from hooklab.course.site import OURS, main
+from hooklab.course.site import OURS, explorers, main
 from hooklab.course.site.explorers import GRIDS
 from hooklab.course.site.guesses import meaning, question
 from hooklab.course.site.pages import symptoms_in
@@ -81,6 +81,15 @@ def test_every_cell_can_be_linked_to(parsed):
         assert {f"cell-id={cell['id']}" for cell in cells} <= parsed[f"{name}.html"].ids
 
 
+def test_a_link_to_a_page_shows_its_title_and_a_picture_of_the_site(site):
+    for file in site.glob("*.html"):
+        text = file.read_text(encoding="utf-8")
+        card = dict(re.findall(r'<meta property="og:(\w+)" content="([^"]*)"', text))
+        assert f"<title>{card['title']}" in text.replace("&#8212;", "—")
+        assert card["description"]
+        assert (site / card["image"]).read_bytes().startswith(b"\x89PNG")
+
+
 def test_every_picture_has_a_text(parsed):
     assert [name for name, one in parsed.items() if one.silent] == []
 
@@ -136,9 +145,19 @@ def test_a_symptom_leads_to_its_cell():
     assert symptoms_in(line) == {("01_intermediate_grad", "cell-id=ab"): said, ("index", "A-b"): said}
 
 
-def test_explorers_are_light(site):
-    for file in (site / "_static" / "explorers").glob("*.js"):
-        assert file.stat().st_size < 2_000_000, file.name
+def test_an_explorer_is_drawn_the_same_again(site, tmp_path):
+    explorers.write([(10, "over_time")], tmp_path / "drawn", tmp_path)
+    for file in (tmp_path / "drawn").iterdir():
+        assert file.read_bytes() == (site / "_static" / "explorers" / file.name).read_bytes()
+
+
+def test_an_explorer_that_is_too_heavy_stops_the_build(site, monkeypatch, tmp_path):
+    monkeypatch.setattr(explorers, "HEAVIEST", 1000)
+    with pytest.raises(ValueError, match="over_time weighs"):
+        explorers.write([(10, "over_time")], tmp_path / "drawn", ROOT)
+
+
+def test_every_grid_has_its_explorer(site):
     assert set(GRIDS) <= {file.stem for file in (site / "_static" / "explorers").glob("*.js")}
 
 

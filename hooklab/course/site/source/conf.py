@@ -20,6 +20,7 @@ nb_merge_streams = True
 myst_enable_extensions = ["dollarmath"]
 myst_all_links_external = True
 suppress_warnings = ["mystnb.unknown_mime_type"]
+napoleon_use_rtype = False
 napoleon_custom_sections = [("Raises when made", "Raises"), ("Raises when used", "Raises")]
 add_module_names = False
 intersphinx_mapping = {"torch": ("https://docs.pytorch.org/docs/stable/", "torch.inv")}

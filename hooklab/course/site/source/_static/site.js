@@ -3,7 +3,6 @@
 window.hooklabExplorers = {};
 
 // --- guesses: nothing of the answer is in sight before a choice
-
 function setUpGuess(guess) {
   const id = guess.dataset.guess;
   const meaning = document.querySelector(`[data-meaning="${id}"]`);
@@ -42,21 +41,17 @@ function setUpGuess(guess) {
 }
 
 // --- explorers: every position was drawn when the site was built
-
 function setUpExplorer(figure) {
   const controls = [...figure.querySelectorAll("input, select")];
   const image = figure.querySelector("img");
-  let loading;
-  const load = () => {
-    loading ||= new Promise((loaded) => {
-      const script = document.createElement("script");
-      Object.assign(script, { src: image.src.replace(/svg$/, "js"), onload: loaded });
-      document.head.append(script);
-    });
-    return loading;
-  };
+  let loading, playing;
+  const load = () => (loading ||= new Promise((loaded) => {
+    const script = document.createElement("script");
+    Object.assign(script, { src: image.src.replace(/svg$/, "js"), onload: loaded });
+    document.head.append(script);
+  }));
   const place = (control) => {
-    if (control.type === "checkbox") return Number(control.checked);
+    if (control.type === "checkbox") return +control.checked;
     return control.selectedIndex ?? Math.round((control.value - control.min) / control.step);
   };
   const show = async () => {
@@ -69,12 +64,22 @@ function setUpExplorer(figure) {
     figure.querySelector("figcaption").textContent = image.alt = sentence;
   };
   ["pointerenter", "focusin"].forEach((event) => figure.addEventListener(event, load, { once: true }));
-  figure.addEventListener("input", show);
+  const stopped = () => { clearInterval(playing); show(); };
+  figure.addEventListener("input", stopped);
+  figure.querySelectorAll("button").forEach((button) => button.addEventListener("click", () => {
+    const slider = button.previousElementSibling.querySelector("input");
+    slider.value = slider.min;
+    stopped();
+    playing = setInterval(() => {
+      if (slider.value === slider.max) clearInterval(playing);
+      slider.stepUp();
+      show();
+    }, 900);
+  }));
   figure.querySelector(".controls").hidden = false;
 }
 
 // --- search: a long message is found although no page has all of its words
-
 function setUpSearch() {
   const ofAllWords = Search.performTermsSearch;
   Search.performTermsSearch = (words, excluded) => {
@@ -82,10 +87,13 @@ function setUpSearch() {
     const ofMost = Object.entries(indexentries).flatMap(([entry, answers]) => {
       const share = [...words].filter((word) => entry.includes(word)).length / words.size;
       if (words.size < 3 || share < 0.6) return [];
-      const score = Math.round(100 * share) - 1;
-      return answers.map(([at, id]) => [docnames[at], titles[at], `#${id}`, entry, score, filenames[at], "index"]);
+      return answers.map(([at, id]) =>
+        [docnames[at], titles[at], `#${id}`, entry, Math.round(100 * share) - 1, filenames[at], "index"]);
     });
-    return [...ofAllWords(words, excluded), ...ofMost];
+    const others = (left) => new Set([...words].filter((word) => word !== left));
+    const found = ofAllWords(words, excluded);
+    const ofAllButOne = found.length ? [] : [...words].flatMap((left) => ofAllWords(others(left), excluded));
+    return [...found, ...ofAllButOne, ...ofMost];
   };
 }
 
