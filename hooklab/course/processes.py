@@ -176,13 +176,7 @@ class Worker(subprocess.Popen[bytes]):
         self.output = tempfile.TemporaryFile()  # noqa: SIM115
         command = [sys.executable, "-m", "hooklab.course.processes"]
         streams: dict[str, Any] = {"stdin": PIPE, "stdout": self.output, "stderr": subprocess.STDOUT}
-        try:
-            super().__init__(command, env=_environment(), start_new_session=True, **streams)  # Ctrl-C is not for it
-        except BaseException:  # Ctrl-C can come when it is there, and nobody knows it yet
-            if hasattr(self, "pid"):
-                self.kill()
-                self.wait()
-            raise
+        super().__init__(command, env=_environment(), start_new_session=True, **streams)  # Ctrl-C is not for it
 
     def begin(self, request: dict[str, Any]) -> None:
         assert self.stdin
