@@ -92,6 +92,13 @@ SEARCHES = {  # what is typed, and a piece of the cell that answers
     "asyncio": "by_thread.setdefault",
     "LoRA": "class Lora",
     "hook '<lambda>' has changed the size of value": "outcomes = {",
+    "attention mask": "by_mask = kept[0]",
+    "ViT": "class MixesTokens",
+    "first example": "def old_recipe",
+    "sanity check": "the trainer's own call",
+    "wrong for the others": "def kept_from_the_first",
+    "ignore_index": "def known_only",
+    "two views": "class Halves",
 }
 
 
