@@ -307,7 +307,8 @@ class Past(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         h = 2 * x
-        return self.layer(h.clone() if self.apart else h) + 100 * h
+        through: Tensor = self.layer(h.clone() if self.apart else h)
+        return through + 100 * h
 
 
 class Turned(nn.Module):
