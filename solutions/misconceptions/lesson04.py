@@ -84,9 +84,57 @@ def as_an_argument_more(module, default):
 # --- 4.4
 
 
-def wrapping(call):
-    """A pre-hook in front that returns call(hook, module, args)."""
-    return lambda layer, hook: pre_hook(lambda module, args: call(hook, module, args), prepend=True)(layer)
+def store(module, args):
+    return args[0].clone()
+
+
+def patching(keep=store, put=None, swap=False, at=None):
+    """Keep the layer's input for one pass, and put a part of it into the other one."""
+
+    def answer(model, layer, part, source, target):
+        if swap:
+            source, target = target, source
+        module, kept = at(model, layer) if at else layer, []
+        with module.register_forward_pre_hook(lambda m, args: kept.append(keep(m, args))):
+            model(source)
+
+        def hook(m, args):
+            mixed = args[0].clone()
+            mixed[part] = kept[0][part]
+            return mixed
+
+        with module.register_forward_pre_hook((lambda m, args: put(args, kept[0], part)) if put else hook):
+            return model(target)
+
+    return answer
+
+
+def written_into(args, kept, part):
+    args[0][part] = kept[part]
+
+
+def not_returned(args, kept, part):
+    args[0].clone()[part] = kept[part]
+
+
+def zeros_around(args, kept, part):
+    mixed = torch.zeros_like(kept)
+    mixed[part] = kept[part]
+    return mixed
+
+
+def at_the_output(model, layer, part, source, target):
+    kept = []
+    with layer.register_forward_hook(lambda m, args, out: kept.append(out.clone())):
+        model(source)
+
+    def hook(module, args, out):
+        mixed = out.clone()
+        mixed[part] = kept[0][part]
+        return mixed
+
+    with layer.register_forward_hook(hook):
+        return model(target)
 
 
 # --- 4.5
@@ -193,10 +241,15 @@ MISCONCEPTIONS = {
         ),
     },
     "4.4": {
-        "asks-for-kwargs": lambda layer, hook: pre_hook(hook, prepend=True, with_kwargs=True)(layer),
-        "forgotten-return": wrapping(lambda hook, module, args: nothing(hook(module, args))),
-        "one-mode-only": wrapping(lambda hook, module, args: None if module.training else hook(module, args)),
-        "called-at-once": lambda layer, hook: layer.register_forward_pre_hook(hook(layer, (torch.ones(1, 2),))),
+        "all-of-it": patching(put=lambda args, kept, part: kept),
+        "forgotten-return": patching(put=not_returned),
+        "written-into": patching(put=written_into),
+        "not-cloned": patching(keep=lambda module, args: args[0]),
+        "exchanged": patching(swap=True),
+        "at-the-output": at_the_output,
+        "at-the-model": patching(at=lambda model, layer: model),
+        "zeros-around": patching(put=zeros_around),
+        "layer-alone": lambda model, layer, part, source, target: layer(target),
     },
     "4.5": {
         "ones": computing(normed, length=lambda v: torch.ones_like(lengths(v))),

@@ -1,20 +1,21 @@
 # %% [markdown]
 # # 4 · How do I see and change a module's input?
 #
-# **Time** 42 minutes, and 26 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 3 (forward hooks, handles, `with`)
+# **Time** 54 minutes, and 28 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 3 (forward hooks, handles, `with`)
 #
 # After this lesson you can
 #
 # - look at a module's arguments before it runs, and replace them;
 # - tell which return values of a pre-hook work and which only look right;
 # - reach keyword arguments;
-# - correct a model's input without touching the model, and mix two passes to see what decides the answer.
+# - correct a model's input without touching the model, and patch a part of one pass into another to see what decides.
 #
 # This goes beyond the entry on
 # [`register_forward_pre_hook`](https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_pre_hook)
 # in PyTorch's documentation, which lists the options but not what goes wrong with them.
 
 # %% tags=["setup"]
+import functools
 import warnings
 
 import torch
@@ -26,6 +27,7 @@ from hooklab import check, predict, progress, reveal
 from hooklab.course import plots
 from hooklab.course.digits import accuracy, digits, trained_digits_cnn
 from hooklab.course.errors import error_of
+from hooklab.course.exercises.ready import yours_or
 from hooklab.course.lesson04 import figures
 
 torch.set_num_threads(1)
@@ -134,6 +136,8 @@ for message in (a_list, only_args, tuple_times_two):
 assert a_list.endswith("must be Tensor, not list")
 assert "forward pre-hook must return None or a tuple" in only_args
 assert "takes 2 positional arguments but 3 were given" in tuple_times_two
+assert "1 positional argument but 2" in complaint(lambda args: None)
+assert "missing 1 required" in complaint(lambda module, args, kwargs: None)
 
 # %% [markdown]
 # - A **list** counts as one value, so it gets wrapped: the layer receives one argument, a list.
@@ -170,6 +174,9 @@ reveal("4.b", [first, second])
 assert (first, second, mine.item()) == (12.0, 24.0, 8.0), (
     "With the page's numbers, the calls give 12 and 24, and `mine` holds 8."
 )
+
+# %% [markdown]
+# So a pre-hook that changes something should do it as above: compute a new tensor, and return it.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 4.1 · Fix it: double the input
@@ -261,14 +268,14 @@ check("4.2", guard_against_bad_numbers)
 # %% [markdown]
 # ## Keyword arguments
 #
-# Let `scale` be a module with `forward(self, x, *, factor=1.0)`. You can call it as `scale(x, factor=5.0)`, and as
-# `scale(x=x, factor=5.0)`.
+# Let `times` be a module with `forward(self, x, *, factor=1.0)`. You can call it as `times(x, factor=5.0)`, and as
+# `times(x=x, factor=5.0)`.
 
 # %%
 predict("4.c")
 
 # %% tags=["predict"]
-class Scale(nn.Module):
+class Times(nn.Module):
     def forward(self, x, *, factor=1.0):
         return x * factor
 
@@ -281,9 +288,9 @@ def double_all(module, args):
     return tuple(2 * value for value in args)
 
 
-scale, two = Scale(), torch.tensor(2.0)
-with scale.register_forward_pre_hook(double_all):
-    results = [scale(two, factor=5.0).item(), scale(x=two, factor=5.0).item()]
+times, two = Times(), torch.tensor(2.0)
+with times.register_forward_pre_hook(double_all):
+    results = [times(two, factor=5.0).item(), times(x=two, factor=5.0).item()]
 
 print("What came out:")
 print("results:", results, "  arguments that the hook saw:", counted)
@@ -304,16 +311,16 @@ def at_most_two(module, args, kwargs):
     return args, limited
 
 
-with scale.register_forward_pre_hook(at_most_two, with_kwargs=True):
+with times.register_forward_pre_hook(at_most_two, with_kwargs=True):
     three = torch.tensor(3.0)
-    results = [scale(three, factor=factor).item() for factor in (1.0, 2.0, 50.0)]
+    results = [times(three, factor=factor).item() for factor in (1.0, 2.0, 50.0)]
 
 print("factor 1, 2, 50 give", results)
 assert results == [3.0, 6.0, 6.0]
 
 seen = []
-with scale.register_forward_hook(lambda *four: seen.append(four[2]), with_kwargs=True):
-    scale(torch.tensor(3.0), factor=2.0)
+with times.register_forward_hook(lambda *four: seen.append(four[2]), with_kwargs=True):
+    times(torch.tensor(3.0), factor=2.0)
 assert seen == [{"factor": 2.0}]
 
 # %% [markdown] tags=["exercise"]
@@ -392,6 +399,9 @@ assert shares["conv1"][0]["first"] > 0.9 and shares["conv1"][8]["other"] > 0.9, 
 assert 0.2 < shares["conv1"][4]["neither"] < 0.5, (
     "With the page's network, about a third of the answers are a third digit."
 )
+assert all(0.2 < share < 0.5 for share in shares["conv1"][4].values()), (
+    "With the page's network, half of the rows leave the two digits level."
+)
 assert all(
     abs(solid[kind] - dashed[kind]) < 0.1
     for solid, dashed in zip(shares["conv1"], shares["conv2"], strict=True)
@@ -404,32 +414,88 @@ assert all(
 # at the door of `conv2`. They stay within ten points of the solid ones, because at `conv2` a row still belongs to a row of
 # the picture.
 #
-# Rows aren't the only thing you can swap. The input of `conv2` also has 8 **channels**, and each of them covers the whole
-# picture:
+# To put a part of one pass into another is called **activation patching**. People use it to find out which part of a large
+# network carries an answer. Rows aren't all that you can patch: the input of `conv2` also has 8 **channels**, and each of them
+# covers the whole picture. So let the part be any index.
 
-# %%
-def take_channels(stored, count):
-    def hook(module, args):
+# %% [markdown] tags=["exercise"]
+# ### Exercise 4.4 · Patch any part, at any layer
+# ●●○ · 9 minutes
+#
+# Return what `model(target)` gives if one part of the input of `layer` comes from another pass.
+#
+# 1. Run the model on `source`, and keep the input that `layer` gets.
+# 2. Run it on `target`. Before `layer` runs, replace `[part]` of its input by `[part]` of what you kept.
+# 3. Leave no hook behind.
+#
+# `part` is an index, such as `(slice(None), slice(0, 4))`: then `x[part]` is `x[:, :4]`. The layer has one argument and runs
+# once in each pass. It may work in place, and its input may also be used elsewhere in the model, where nothing should change.
+#
+# <details><summary>Hint: more of the output changes than it should</summary>
+#
+# Other layers may read the same tensor. Write into a clone, and return it.
+# </details>
+# <details><summary>Hint: what I kept is wrong</summary>
+#
+# A layer that works in place has overwritten it. Keep a clone. And is the hook that keeps it gone when `target` runs?
+# </details>
+
+# %% tags=["solution"]
+def patched(
+    model: nn.Module, layer: nn.Module, part, source: torch.Tensor, target: torch.Tensor
+) -> torch.Tensor:
+    """Return the output for `target`, with a part of the layer's input from `source`."""
+    ### BEGIN SOLUTION
+    kept = []
+    with layer.register_forward_pre_hook(lambda m, args: kept.append(args[0].clone())):
+        model(source)
+
+    def patch(module, args):
         mixed = args[0].clone()
-        mixed[:, :count] = stored[:, :count]
+        mixed[part] = kept[0][part]
         return mixed
 
-    return hook
+    with layer.register_forward_pre_hook(patch):
+        return model(target)
+    ### END SOLUTION
 
-
-by_channel = figures.swapped(cnn, "conv2", take_channels, images, labels)
-print(f"a third digit, with 4 of 8 rows:     {shares['conv2'][4]['neither']:.0%}")
-print(f"a third digit, with 4 of 8 channels: {by_channel[4]['neither']:.0%}")
-print(f"the first digit, with 4 channels:    {by_channel[4]['first']:.0%}")
-assert by_channel[4]["neither"] < shares["conv2"][4]["neither"] - 0.05
-assert by_channel[4]["first"] > 0.5
+# %% tags=["check"]
+check("4.4", patched)
 
 # %% [markdown]
-# With half of the channels swapped, the first digit still leads. You couldn't have found that by cutting up pictures: no
-# picture makes the network compute these eight channels. Only a hook can put them there.
-#
-# This is called **activation patching**. People use it to find out which part of a large network carries an answer, and
-# all it takes is a pre-hook.
+# Now let your function look for the answer: in the rows, in each half of the channels, and in half of the 256 numbers that
+# `fc`, the last layer, gets. `figures.who_wins` counts the answers for the 165 pairs.
+
+# %%
+patch = yours_or("4.4", patched, figures.patched)
+all_of_it = slice(None)  # as in [:]
+rows = (all_of_it, all_of_it, slice(0, 4))
+places = {
+    "conv1, upper four rows": (cnn.conv1, rows),
+    "conv2, upper four rows": (cnn.conv2, rows),
+    "conv2, first four channels": (cnn.conv2, (all_of_it, slice(0, 4))),
+    "conv2, last four channels": (cnn.conv2, (all_of_it, slice(4, 8))),
+    "fc, first half": (cnn.fc, (all_of_it, slice(0, 128))),
+}
+won = {
+    words: figures.who_wins(functools.partial(patch, cnn, *place), images, labels)
+    for words, place in places.items()
+}
+print(f"{'patched':<28} the first digit  the other  a third")
+for words, share in won.items():
+    print(f"{words:<28} {share[0]:>15.0%} {share[1]:>10.0%} {share[2]:>8.0%}")
+
+by_rows, at_conv2, first_four, last_four, at_the_end = won.values()
+assert abs(at_conv2[0] - at_conv2[1]) < 0.2  # half of the rows: it's open who wins
+assert first_four[0] > 0.5 > 0.3 > first_four[1]  # the first digit leads
+assert last_four[1] > 0.6 > 0.3 > last_four[0]  # and here the other one
+assert by_rows[2] - 0.1 > first_four[2] > at_the_end[2]  # a third digit: more rarely
+
+# %% [markdown]
+# At `conv2`, half of the rows leave it open who wins. Half of the channels decide it: the last four carry the answer, and the
+# first four don't. (That is true of this network. Others may spread the answer evenly.) And a third digit becomes rarer towards
+# the end of the network. You couldn't have found this by cutting up pictures, because here each point holds something of both.
+# Only a hook can put them together.
 
 # %% [markdown]
 # ## The same with `hooklab`
@@ -438,15 +504,14 @@ assert by_channel[4]["first"] > 0.5
 # call, positional and keyword, and removes its hooks at the end of the block. The empty name `""` is the model itself.
 
 # %%
-scale = Scale()
-with hooklab.capture(scale, inputs=True) as seen:
-    scale(torch.tensor(2.0), factor=5.0)
+with hooklab.capture(times, inputs=True) as seen:
+    times(torch.tensor(2.0), factor=5.0)
 
 args, kwargs = seen.input("")
 print("args:", [a.item() for a in args], "  kwargs:", kwargs)
 assert args[0].item() == 2.0
 assert kwargs == {"factor": 5.0}
-assert hooklab.leftover_hooks(scale) == []
+assert hooklab.leftover_hooks(times) == []
 
 # %% [markdown] tags=["recap"]
 # ## Recap
@@ -524,32 +589,6 @@ def order_of(prepend: bool) -> list[str]:
 print("in order:", order_of(prepend=False), "  prepend=True:", order_of(prepend=True))
 assert order_of(prepend=False) == ["old", "new"]
 assert order_of(prepend=True) == ["new", "old"]
-
-# %% [markdown] tags=["exercise"]
-# ### Exercise 4.4 · First in the queue
-# ●●○ · 4 minutes
-#
-# `layer` already has pre-hooks, which belong to other code. Register `hook` as a pre-hook that runs **before** all of
-# them, and return your handle. The other hooks must stay as they are, in their order.
-#
-# <details><summary>Hint: the check says that the old hook is gone</summary>
-#
-# You don't have to remove anything. Look at the options of the register method.
-# </details>
-# <details><summary>Hint: the order does not change</summary>
-#
-# The option belongs to your new hook. Pass it when you register.
-# </details>
-
-# %% tags=["solution"]
-def register_in_front(layer: nn.Module, hook) -> torch.utils.hooks.RemovableHandle:
-    """Register `hook` as the first pre-hook of `layer`; return its handle."""
-    ### BEGIN SOLUTION
-    return layer.register_forward_pre_hook(hook, prepend=True)
-    ### END SOLUTION
-
-# %% tags=["check"]
-check("4.4", register_in_front)
 
 # %% [markdown]
 # ### The first pre-hooks: weight norm
@@ -721,3 +760,113 @@ print("with the hook on the embedding:", adapter_learns("embedding"))
 print("use_reentrant=False, no hook:", adapter_learns(reentrant=False))
 assert not adapter_learns() and not adapter_learns("adapter")
 assert adapter_learns("embedding") and adapter_learns(reentrant=False)
+
+# %% [markdown]
+# ### "The last token of my short sentences is padding"
+#
+# In a batch, short sentences are filled up, and a mask says which positions are real. `[:, -1]` then takes the padding, and a
+# mean over positions counts it. Take each row's last real position from the mask, which works for padding on either side:
+
+# %% tags=["field", "field-padding"]
+kept, head = [], nn.Identity()
+tokens = torch.tensor([[5.0, 6.0, 7.0], [8.0, 0.0, 0.0], [0.0, 0.0, 9.0]])
+mask = torch.tensor([[1, 1, 1], [1, 0, 0], [0, 0, 1]])  # 0 is padding
+with head.register_forward_pre_hook(lambda module, args: kept.append(args[0])):
+    head(tokens)
+
+last = mask.cumsum(dim=1).argmax(dim=1)
+by_mask = kept[0][torch.arange(len(last)), last]
+print("the last position:     ", kept[0][:, -1].tolist())
+print("the last real position:", by_mask.tolist())
+assert kept[0][:, -1].tolist() == [7.0, 0.0, 9.0]
+assert by_mask.tolist() == [7.0, 8.0, 9.0]
+mean = (kept[0] * mask).sum(dim=1) / mask.sum(dim=1)
+assert mean.tolist() == [6.0, 8.0, 9.0] != kept[0].mean(dim=1).tolist()
+
+# %% [markdown]
+# ### "At the last block of a ViT, the gradients of all patch tokens are zero"
+#
+# After the last block, the head reads the class token alone, so the other tokens have no influence on the score, and their
+# gradients are zero. In the block's *input*, they still have one, because attention mixes the tokens. So for Grad-CAM, hook
+# what goes into the last block. ([A thread](https://github.com/jacobgil/pytorch-grad-cam/issues/513))
+
+# %% tags=["field", "field-zero-tokens"]
+class MixesTokens(nn.Module):
+    def forward(self, x):
+        return x + x.mean(dim=1, keepdim=True)  # as attention does
+
+
+def watch(name, tensor):
+    tensor.register_hook(lambda grad: grads.update({name: grad.flatten().tolist()}))
+
+
+block, grads = MixesTokens(), {}
+with (
+    block.register_forward_pre_hook(lambda m, args: watch("input", args[0])),
+    block.register_forward_hook(lambda m, args, out: watch("output", out)),
+):
+    out = block(torch.ones(1, 4, 1, requires_grad=True))
+    out[:, 0].sum().backward()  # the head reads the first token
+
+print(grads)
+assert grads == {"output": [1.0, 0.0, 0.0, 0.0], "input": [1.25, 0.25, 0.25, 0.25]}
+
+# %% [markdown]
+# ### "My block returns (hidden, residual), and neither is the hidden state"
+#
+# Some inference engines add the residual late: a block gets and returns a pair, and the hidden state is the **sum** of the two.
+# So read the sum, and steer by changing one of the two. If you add a vector to both, it's added twice.
+
+# %% tags=["field", "field-pair"]
+class PairBlock(nn.Module):
+    def forward(self, hidden, residual):
+        residual = hidden + residual
+        return 10 * residual, residual
+
+
+def add_one(both):
+    def hook(module, args):
+        states.append(sum(args).item())
+        return args[0] + 1, args[1] + both
+
+    return hook
+
+
+for both in (False, True):
+    states, block = [], PairBlock()
+    with block.register_forward_pre_hook(add_one(both)):
+        pair = block(torch.tensor(3.0), torch.tensor(4.0))
+    print("added to", "both:" if both else "one: ", pair[1].item(), "instead of 7")
+    assert states == [7.0] and pair[1].item() == (9.0 if both else 8.0)
+
+# %% [markdown]
+# ### "My hook changes the prompt in the first `generate`, and not in the second"
+#
+# A generation runs the model once on the whole prompt, and then once for each new token, on that token alone. A hook that
+# counts its calls and acts on the first one changes the first prompt only. Decide by what the call gets: a prompt has several
+# positions.
+# (A prompt of one token looks like a new one.)
+
+# %% tags=["field", "field-first-pass"]
+def generate(model, prompt, new=3):  # a cache would keep what came before
+    steps = [prompt] + [prompt[:, -1:]] * (new - 1)
+    return [model(tokens).max().item() for tokens in steps]
+
+
+def on_first_call(module, args):
+    calls.append(args[0].shape[1])
+    return args[0] + 100 if len(calls) == 1 else None
+
+
+def on_a_prompt(module, args):
+    return args[0] + 100 if args[0].shape[1] > 1 else None
+
+
+calls, changed, model = [], {}, nn.Identity()
+for hook in (on_first_call, on_a_prompt):
+    with model.register_forward_pre_hook(hook):
+        twice = [generate(model, torch.zeros(1, length)) for length in (5, 7)]
+    changed[hook.__name__] = twice
+    print(f"{hook.__name__:<13}", *twice)
+assert changed["on_first_call"] == [[100.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+assert changed["on_a_prompt"] == [[100.0, 0.0, 0.0], [100.0, 0.0, 0.0]]

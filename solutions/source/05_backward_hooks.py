@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 5 · What do `grad_input` and `grad_output` mean, and which backward hook do I use?
 #
-# **Time** 60 minutes, and 46 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 2 (tensor hooks) and lesson 3 (forward hooks)
+# **Time** 60 minutes, and 48 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 2 (tensor hooks) and lesson 3 (forward hooks)
 #
 # After this lesson you can
 #
@@ -106,8 +106,11 @@ with five.register_full_backward_hook(look):
     (x + five(x)).sum().backward()
 
 print("grad_input of the layer:", numbers(seen[0][0]), "  x.grad:", x.grad.item())
-assert numbers(seen[0][0]) == (5.0,)  # this module's share ...
-assert x.grad.item() == 6.0  # ... and the whole
+assert numbers(seen[0][0]) == (5.0,) and x.grad.item() == 6.0
+
+# %% [markdown]
+# No: `grad_input` is the share that comes through this module, 5. `x.grad` is the sum over all ways, and the way past the layer
+# adds 1.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 5.1 · On both sides of a layer
@@ -244,7 +247,13 @@ assert b.grad is None
 
 # %% [markdown]
 # The derivative with respect to `b` is 1, but the hook gets 0, because `b` doesn't require grad. If you see a zero next to
-# another gradient, check `requires_grad` of that argument. A tensor hook can't mislead you like this: PyTorch refuses one on `b`.
+# another gradient, check `requires_grad` of that argument. A tensor hook can't mislead you like this, because PyTorch refuses
+# one on `b`:
+
+# %%
+message = error_of(b.register_hook, look)
+print(message)
+assert message.endswith("a hook on a tensor that doesn't require gradient")
 
 # %% [markdown]
 # ## When to register, when to remove
@@ -439,13 +448,19 @@ assert same[0] < 0.8 and same[1] > 0.95  # the second network ignores the shift
 # *What to see:* colours are domains, marks are classes. Which picture keeps the domains apart, and which keeps only the
 # classes apart?
 #
+# <details><summary>Answer</summary>
+#
+# Without the hook, each domain has its own place. With your hook, the colours are mixed, and only the classes are apart. So what
+# `classes` has learned from blue points also holds for orange ones.
+# </details>
+#
 # This is **gradient reversal**, the heart of
 # [domain-adversarial training](https://arxiv.org/abs/1505.07818). With a hook, it needs no extra layer and no change to the
 # network's code. (The two parts pull against each other, so the training needs care: `transfer.train` uses shrinking steps and
 # noise, for both networks alike.)
 
 # %% [markdown]
-# ## Change the gradient that arrives
+# ## Change the gradient of a parameter
 #
 # So far, the gradients of the module's own parameters have stayed the same. What if you want to change those? S3 looks for
 # them in `grad_input`:
@@ -491,6 +506,8 @@ def scale_parameter_gradients(
 check("5.3", scale_parameter_gradients)
 
 # %% [markdown]
+# ## Change the gradient that arrives
+#
 # So you don't need a module hook for a single parameter. What if you want to change everything that the module computes in
 # the backward pass, its parameters' gradients and `grad_input` alike? Then change the gradient where it arrives, at the
 # output border, with a **full backward pre-hook**: `hook(module, grad_output)`. What it returns replaces `grad_output` before
@@ -720,8 +737,8 @@ assert all(2.2 < loss < 2.5 for loss, _ in networks.values())  # log(10), as by 
 # %% [markdown]
 # ### "On the first layer I get `(None,)`, and a warning"
 #
-# This is the third picture of "When to register, when to remove", in code. Let the hook return `None` there. If you want the gradient of the data,
-# call `requires_grad_()` on it. ([A thread about it](https://github.com/pytorch/pytorch/issues/100528); in
+# A first layer gets data that doesn't require grad, so it has no gradient to report. Let the hook return `None` there. If you
+# want the gradient of the data, call `requires_grad_()` on it. ([A thread about it](https://github.com/pytorch/pytorch/issues/100528); in
 # [PyTorch 1.8](https://github.com/pytorch/pytorch/issues/56380) the hook didn't run at all.)
 
 # %% tags=["claim-S4.6", "field", "field-45"]

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 6 · How does `__call__` run hooks? Build it yourself
 #
-# **Time** 60 minutes, and 47 for the ●●● exercise and the extras after the recap &nbsp;·&nbsp; **You need** lessons 3 to 5
+# **Time** 60 minutes, and 56 for the extras after the recap &nbsp;·&nbsp; **You need** lessons 3 to 5
 #
 # After this lesson you can
 #
@@ -49,8 +49,8 @@ torch.set_num_threads(1)
 display(figures.draw_duels([beside_torch(one) for one in ready.goal()]))
 
 # %% [markdown]
-# Each row is a class that you'll write, from top to bottom. By the end, the grid will be drawn with yours. And look at the last
-# row: a few squares stay empty. You'll find out who is right there, you or PyTorch.
+# Each row is a class that you'll write, from top to bottom (a part of the last one after the recap). By the end, the grid will
+# be drawn with yours. And look at the last row: a few squares stay empty. You'll find out who is right there, you or PyTorch.
 #
 # ## Which line runs the hook?
 #
@@ -323,12 +323,11 @@ assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # the same memor
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 6.3 · Both ends
-# ●●○ · 16 minutes
+# ●●○ · 15 minutes
 #
 # Make backward hooks work: put one node before `forward` and one after it, both with `self.cross(values, function)`. It sends
 # the values through a new node and returns them as a tuple. In the backward pass it calls `function` with a tuple of their
-# gradients. If `function` returns something other than `None`, that replaces the gradients. (There may be several backward passes through
-# one call.)
+# gradients. If `function` returns something other than `None`, that replaces the gradients.
 #
 # ```text
 # x ──► pre-hooks ──► input border ──► forward ──► forward hooks ──► output border ──► y
@@ -336,29 +335,30 @@ assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # the same memor
 #    ◄── grad_input ◄── backward hooks ◄─────────────────────────── arrived.append ◄── grad_output
 # ```
 #
-# 1. **Output.** After all forward hooks, send the output through `cross`. In the backward pass this node runs first. Store the
-#    gradients that it receives, `grad_output`, in the list `arrived`.
-# 2. **Inputs.** After all pre-hooks, send the arguments through `cross`. Its turn comes later in the backward pass, so by then
-#    you have both tuples. Call each hook as `hook(self, grad_input, grad_output)`.
-# 3. If a hook returns something other than `None`, that replaces `grad_input`, for the next hook and for everything before
-#    the module.
-# 4. When the call ends, or raises, none of your own hooks may still be registered.
+# The output border is written already, at the end of the method: in each backward pass it runs first, and stores `grad_output`
+# in the list `arrived`. The input border is yours:
 #
-# Step 2 is the tricky one. The inputs must cross after the last pre-hook has run and before `forward`, but the class that you
-# build on does both in one call. How can you slip in between without copying its loop?
+# 1. After all pre-hooks, send the arguments through `cross`. That node's turn comes later in the backward pass, so by then you
+#    have both tuples. Call each hook as `hook(self, grad_input, grad_output)`.
+# 2. If a hook returns something other than `None`, that replaces `grad_input`, for the next hook and for everything before
+#    the module. There may be several backward passes through one call.
+# 3. When the call ends, or raises, none of your own hooks may still be registered.
 #
-# <details><summary>Hint: how do I get in between? (Or: grad_input is wrong when a pre-hook changes x.)</summary>
+# The inputs must cross after the last pre-hook and before `forward`, but `super().__call__` does both in one call. Here is the
+# trick: register the crossing itself as one more pre-hook, the last one, for this call only.
 #
-# Register your crossing as one more pre-hook, the last one, for this call only: `with self.register_forward_pre_hook(…):`.
-# `cross` returns a tuple, so it can replace the arguments.
-# </details>
-# <details><summary>Hint: what does the node at the output do?</summary>
+# <details><summary>Hint: how do I write the trick?</summary>
 #
-# `self.cross((output,), arrived.append)`. `append` stores `grad_output`. `cross` returns a tuple with one entry: unpack it.
+# Your handle works in a `with` statement. Put the call of `super()` into such a block, and store its result as `output`. The
+# pre-hook itself returns what `cross` returns: a tuple, so it replaces the arguments.
 # </details>
 # <details><summary>Hint: my hook runs, but the gradient doesn't change</summary>
 #
-# The function that you give to `cross` for the inputs must *return* the new gradients.
+# The function that you give to `cross` must *return* the new gradients.
+# </details>
+# <details><summary>Hint: in a second backward pass, my hook gets the first pass's grad_output</summary>
+#
+# Each pass appends to `arrived`. Which entry is the current one?
 # </details>
 
 # %% tags=["solution"]
@@ -383,9 +383,9 @@ class WithBorder(Hooks):
 
         with self.register_forward_pre_hook(inputs_cross):
             output = super().__call__(*args)
+        ### END SOLUTION
         (output,) = self.cross((output,), arrived.append)
         return output
-        ### END SOLUTION
 
 # %% tags=["check"]
 check("6.3", WithBorder)
@@ -420,13 +420,158 @@ reveal("6.c", got)
 assert got == [[0.0, 5.0]], "With the page's input, the hook gets 0 and 5."
 
 # %% [markdown]
-# An `always_call` hook is for cleaning up. It doesn't rescue the call: the error still reaches the caller.
+# An `always_call` hook is for cleaning up. It doesn't rescue the call: the error still reaches the caller. A ready class does that
+# below. If you'd like to write it, Exercise 6.4 comes after the recap.
+
+# %% [markdown]
+# ## The grid, with your classes
+#
+# `Mine` combines your border with the hooks that always run, from the ready class. If you change a class above, run the cells
+# after it again.
+
+# %%
+Border = yours_or("6.3", WithBorder, ready.border(Hooks))
+Always = ready.always(Hooks)
+
+
+class Mine(Border, Always):
+    """All of it."""
+
+
+duels = [beside_torch(one) for one in (Hooks, Border, Mine)]
+print(duels[-1])
+
+
+def filled(duel, group):
+    same = [match.is_same for match in duel.of(group)]
+    return sum(same) / len(same)
+
+
+assert filled(duels[0], "go back") < 0.2 and filled(duels[1], "go back") > 0.7
+assert filled(duels[1], "raise") < 0.5 and filled(duels[2], "raise") == 1
+
+# %% tags=["figure"]
+display(figures.draw_duels(duels))
+
+# %% [markdown]
+# *What to see:* with the border, most of *go back* fills up. With the hooks that always run, all of *raise* does. In the last row,
+# a few squares are still empty, under *go back* and under *everything*. What is the difference?
+
+# %%
+print(duels[-1].first_difference())
+
+# %% [markdown]
+# All the remaining differences are of this kind: `x` requires grad, and `y` doesn't. `forward` returns three times the sum. Your
+# hook reports 3 as the gradient of `y`, PyTorch's hook reports 0. Who is right?
+#
+# You are. It's the false zero from lesson 5, and here you can see where it comes from. PyTorch's border node marks a tensor that
+# doesn't require grad as *non-differentiable*. That saves computing its gradient, and the hook gets a zero instead. With such a
+# node, your class agrees with PyTorch in every program:
+
+# %%
+class LikeTorch(Mine):
+    cross = staticmethod(border.torchs_cross)
+
+
+print(beside_torch(LikeTorch))
+source = inspect.getsource(BackwardHookFunction.forward)
+assert "mark_non_differentiable" in source
+
+# %% [markdown]
+# ## Read the real one
+#
+# First yours, in one piece. These two methods do nearly all of it. (If 6.2 or 6.3 is still open, you see its gap.)
+
+# %%
+for part in (WithHooks, WithBorder):
+    print(inspect.getsource(part.__call__))
+
+# %% [markdown]
+# And this is PyTorch's, also in one piece: `_call_impl`, which `nn.Module.__call__` runs. It's longer, because it also handles
+# keyword arguments, global hooks, the legacy hook and compilers. The numbers on the left mark ten places. Don't read every line:
+# find the numbers, and then read on below.
+
+# %%
+reading.show_whole()
+
+# %% [markdown]
+# Now the ten places, one after the other:
+
+# %%
+reading.show(1, 2, 3)
+
+# %% [markdown]
+# 1 is your `Bare`. 2 is your first loop: the tuple, and `is not None`. 3 is your `self.cross`, written right there instead of as
+# a pre-hook.
+
+# %%
+reading.show(4, 5, 6, 7)
+
+# %% [markdown]
+# 4 is `forward`. 5 copies the tables, like your `list(…)`. The **global hooks** (`register_module_forward_hook`) come first. They
+# aren't registered on a module, and they run for all modules. 6 is your second loop, and 7 sends the output through the border.
+
+# %% [markdown]
+# And the last three, in the listing above: 8 is the legacy hook of lesson 5. 9 and 10 run the `always_call` hooks.
+
+# %% [markdown] tags=["recap"]
+# ## Recap
+#
+# `module(x)` runs `nn.Module.__call__`: pre-hooks, `forward`, forward hooks, in the order of their tables. If the module has
+# backward hooks, the inputs cross a node right before `forward`, and the output crosses another one at the end.
+#
+# | the documents say | today |
+# |---|---|
+# | registering stores the hook in an ordered dict under the handle's id (S1) | true, and `remove()` deletes it |
+# | `__call__` runs pre-hooks, `forward`, forward hooks, then attaches backward hooks (S1, S4) | the order holds; full backward hooks use two extra nodes: the inputs cross before `forward`, the output after the hooks |
+# | ↓ pre-hooks must not change the input; a forward hook that returns anything raises (S4) | true before release 1.2; since then a returned value replaces |
+#
+# | term | 中文 | in a sentence |
+# |---|---|---|
+# | `__call__` | 调用 | what Python runs for `module(x)`, taken from the class; it runs the hooks |
+# | handle | 句柄 | knows the table and the id of one hook |
+# | `always_call` | 始终调用 | run the hook even if a pre-hook, `forward` or another hook has raised |
+# | global hook | 全局钩子 | runs for every module of the process |
+# | prepend | 前置 | register at the front of the queue |
+#
+# (↓ comes below, in "If you want more".)
+
+# %% [markdown] tags=["quiz"]
+# ### Three questions
+#
+# **1.** Your profiler calls `model.forward(x)`. Which hooks don't run?
+#
+# <details><summary>Answer</summary>
+#
+# Those of the outermost module. Its `forward` calls the inner modules as usual, so their hooks run.
+# </details>
+#
+# **2.** An `always_call` hook gets `None` as the output. What has happened?
+#
+# <details><summary>Answer</summary>
+#
+# A pre-hook or `forward` has raised (or `forward` returned `None`). If a forward hook had raised, there would be an output.
+# </details>
+#
+# **3.** A `forward` tests `x is self.last_x`. It works until you register a full backward hook on the module. Why?
+#
+# <details><summary>Answer</summary>
+#
+# The inputs cross the border, so `forward` gets a new tensor that shares the memory of yours. "If you want more" shows which
+# inputs cross.
+# </details>
+
+# %%
+progress(6)
+
+# %% [markdown]
+# ## If you want more
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 6.4 · Hooks that always run
 # ●●● · 20 minutes
 #
-# Write the call of 6.2 again, with `always_call`. (You can skip this: a ready class stands in.)
+# Write the call of 6.2 again, with `always_call`.
 #
 # 1. Loop over copies of the tables.
 # 2. If a pre-hook, `forward` or a forward hook raises an `Exception`, some forward hooks still run: those whose id is in
@@ -479,147 +624,13 @@ class WithAlways(Hooks):
 check("6.4", WithAlways)
 
 # %% [markdown]
-# ## The grid, with your classes
-#
-# `Mine` combines your border with the hooks that always run. If you change a class above, run the cells after it again.
+# Is it like PyTorch's? The programs under *raise* are about this:
 
 # %%
-Border = yours_or("6.3", WithBorder, ready.border(Hooks))
-Always = yours_or("6.4", WithAlways, ready.always(Hooks))
-
-
-class Mine(Border, Always):
-    """All of it."""
-
-
-duels = [beside_torch(one) for one in (Hooks, Border, Mine)]
-print(duels[-1])
-
-
-def filled(duel, group):
-    same = [match.is_same for match in duel.of(group)]
-    return sum(same) / len(same)
-
-
-assert filled(duels[0], "go back") < 0.2 and filled(duels[1], "go back") > 0.7
-assert filled(duels[1], "raise") < 0.5 and filled(duels[2], "raise") == 1
-
-# %% tags=["figure"]
-display(figures.draw_duels(duels))
-
-# %% [markdown]
-# *What to see:* with the border, most of *go back* fills up. With the hooks that always run, all of *raise* does. In the last row,
-# a few squares are still empty, under *go back* and under *everything*. What is the difference?
-
-# %%
-print(duels[-1].first_difference())
-
-# %% [markdown]
-# All the remaining differences are of this kind: `x` requires grad, and `y` doesn't. `forward` returns three times the sum. Your
-# hook reports 3 as the gradient of `y`, PyTorch's hook reports 0. Who is right?
-#
-# You are. It's the false zero from lesson 5, and here you can see where it comes from. PyTorch's border node marks a tensor that
-# doesn't require grad as *non-differentiable*. That saves computing its gradient, and the hook gets a zero instead. With such a
-# node, your class agrees with PyTorch in every program:
-
-# %%
-class LikeTorch(Mine):
-    cross = staticmethod(border.torchs_cross)
-
-
-print(beside_torch(LikeTorch))
-source = inspect.getsource(BackwardHookFunction.forward)
-assert "mark_non_differentiable" in source
-
-# %% [markdown]
-# ## Read the real one
-#
-# First yours, in one piece. These two methods do it all. (If 6.3 or 6.4 is still open, you see its gap.)
-
-# %%
-for part in (WithBorder, WithAlways):
-    print(inspect.getsource(part.__call__))
-
-# %% [markdown]
-# And this is PyTorch's, also in one piece: `_call_impl`, which `nn.Module.__call__` runs. It's longer, because it also handles
-# keyword arguments, global hooks, the legacy hook and compilers. The numbers on the left mark ten places. Don't read every line:
-# find the numbers, and then read on below.
-
-# %%
-reading.show_whole()
-
-# %% [markdown]
-# Now the ten places, one after the other:
-
-# %%
-reading.show(1, 2, 3)
-
-# %% [markdown]
-# 1 is your `Bare`. 2 is your first loop: the tuple, and `is not None`. 3 is your `self.cross`, written right there instead of as
-# a pre-hook.
-
-# %%
-reading.show(4, 5, 6, 7)
-
-# %% [markdown]
-# 4 is `forward`. 5 copies the tables, like your `list(…)`. The **global hooks** (`register_module_forward_hook`) come first. They
-# aren't registered on a module, and they run for all modules. 6 is your second loop, and 7 sends the output through the border.
-
-# %%
-reading.show(8, 9, 10)
-
-# %% [markdown]
-# 8 is the legacy hook of lesson 5. 9 and 10 are exercise 6.4.
-
-# %% [markdown] tags=["recap"]
-# ## Recap
-#
-# | the documents say | today |
-# |---|---|
-# | registering stores the hook in an ordered dict under the handle's id (S1) | true, and `remove()` deletes it |
-# | `__call__` runs pre-hooks, `forward`, forward hooks, then attaches backward hooks (S1, S4) | the order holds; full backward hooks use two extra nodes: the inputs cross before `forward`, the output after the hooks |
-# | ↓ pre-hooks must not change the input; a forward hook that returns anything raises (S4) | true before release 1.2; since then a returned value replaces |
-#
-# | term | 中文 | in a sentence |
-# |---|---|---|
-# | `__call__` | 调用 | what Python runs for `module(x)`, taken from the class; it runs the hooks |
-# | handle | 句柄 | knows the table and the id of one hook |
-# | `always_call` | 始终调用 | run the hook even if a pre-hook, `forward` or another hook has raised |
-# | global hook | 全局钩子 | runs for every module of the process |
-# | prepend | 前置 | register at the front of the queue |
-#
-# (↓ comes below, in "If you want more".)
-
-# %% [markdown] tags=["quiz"]
-# ### Three questions
-#
-# **1.** Your profiler calls `model.forward(x)`. Which hooks don't run?
-#
-# <details><summary>Answer</summary>
-#
-# Those of the outermost module. Its `forward` calls the inner modules as usual, so their hooks run.
-# </details>
-#
-# **2.** An `always_call` hook gets `None` as the output. What has happened?
-#
-# <details><summary>Answer</summary>
-#
-# A pre-hook or `forward` has raised (or `forward` returned `None`). If a forward hook had raised, there would be an output.
-# </details>
-#
-# **3.** A `forward` tests `x is self.last_x`. It works until you register a full backward hook on the module. Why?
-#
-# <details><summary>Answer</summary>
-#
-# The inputs cross the border, so `forward` gets a new tensor that shares the memory of yours. "If you want more" shows which
-# inputs cross.
-# </details>
-
-# %%
-progress(6)
-
-# %% [markdown]
-# ## If you want more
+AlwaysOrReady = yours_or("6.4", WithAlways, ready.always(Hooks))
+duel = beside_torch(AlwaysOrReady, ["raise"])
+print(duel)
+assert filled(duel, "raise") == 1
 
 # %% [markdown]
 # ### Three eras
@@ -947,3 +958,104 @@ def program(base, tensor):
 assert program(mini.Module, mini.Tensor) == program(nn.Module, torch.tensor)
 log, gradient = program(nn.Module, torch.tensor)
 assert log == ["forward", "first", "second", "backward"] and gradient == [3.0, 3.0]
+
+# %% [markdown]
+# ### "`output[0]` is only the first example"
+#
+# Many recipes say `output[0]`, because a transformer's block used to return a tuple, with the hidden states as its first entry.
+# In today's versions many blocks return the tensor itself, and then `output[0]` is the first row of the batch. There's no error.
+# Look before you take. ([The thread](https://github.com/huggingface/transformers/issues/39120))
+
+# %% tags=["field", "field-block-tensor"]
+class Block(nn.Module):
+    def __init__(self, returns_a_tuple):
+        super().__init__()
+        self.returns_a_tuple = returns_a_tuple
+
+    def forward(self, x):
+        return (x * 1, None) if self.returns_a_tuple else x * 1
+
+
+def hidden_states(output):
+    return output[0] if isinstance(output, tuple) else output
+
+
+def old_recipe(module, args, output):
+    output[0].add_(10.0)
+
+
+def careful(module, args, output):
+    hidden_states(output).add_(10.0)
+
+
+changed = {}
+for hook in (old_recipe, careful):
+    changed[hook.__name__] = []
+    for block in (Block(returns_a_tuple=True), Block(returns_a_tuple=False)):
+        with block.register_forward_hook(hook):
+            rows = hidden_states(block(torch.zeros(3, 1))).flatten().tolist()
+        changed[hook.__name__].append(rows)
+    print(f"{hook.__name__:<10} tuple, tensor:", *changed[hook.__name__])
+assert changed["old_recipe"] == [[10.0, 10.0, 10.0], [10.0, 0.0, 0.0]]
+assert changed["careful"] == [[10.0, 10.0, 10.0], [10.0, 10.0, 10.0]]
+
+# %% [markdown]
+# ### "My hook has seen a batch that isn't mine"
+#
+# A hook runs in every call of the module, and not all calls are yours. A trainer may run some validation batches before the first
+# epoch, to find errors early (Lightning's *sanity check*), and a summary runs the model on zeros. So your list is longer than your
+# data. Record in training mode only:
+
+# %% tags=["field", "field-trainer-batch"]
+def fit(model, batches):
+    model.eval()
+    model(torch.full((2, 1), 99.0))  # the trainer's own call
+    model.train()
+    for batch in batches:
+        model(batch)
+
+
+def every_call(module, args):
+    means["every call"].append(args[0].mean().item())
+
+
+def in_training(module, args):
+    if module.training:
+        means["in training"].append(args[0].mean().item())
+
+
+model, batches = nn.Identity(), [torch.full((2, 1), value) for value in (1.0, 2.0)]
+means = {"every call": [], "in training": []}
+with (
+    model.register_forward_pre_hook(every_call),
+    model.register_forward_pre_hook(in_training),
+):
+    fit(model, batches)
+print(means)
+assert means == {"every call": [99.0, 1.0, 2.0], "in training": [1.0, 2.0]}
+
+# %% [markdown]
+# ### "My hook is right for the first batch and wrong for all others"
+#
+# It keeps something from its first call: a mean, a mask, a position, a size. That was true of the first input, or of the
+# trainer's. Compute it in each call. If it should stay fixed, compute it before, from data that you chose.
+
+# %% tags=["field", "field-first-input"]
+def kept_from_the_first(module, args):
+    if "mean" not in store:
+        store["mean"] = args[0].mean()
+    return args[0] - store["mean"]
+
+
+def from_each_input(module, args):
+    return args[0] - args[0].mean()
+
+
+centred = {}
+for hook in (kept_from_the_first, from_each_input):
+    store = {}
+    with model.register_forward_pre_hook(hook):
+        centred[hook.__name__] = [model(batch).mean().item() for batch in batches]
+    print(f"{hook.__name__:<20} means: {centred[hook.__name__]}")
+assert centred["kept_from_the_first"] == [0.0, 1.0]
+assert centred["from_each_input"] == [0.0, 0.0]

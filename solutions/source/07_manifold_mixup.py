@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 7 · How does one forward hook become a training method?
 #
-# **Time** 60 minutes, and 60 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 3: a forward hook that returns, and a `with` block that cleans up
+# **Time** 60 minutes, and 66 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 3: a forward hook that returns, and a `with` block that cleans up
 #
 # After this lesson you can
 #
@@ -17,6 +17,7 @@
 # %% tags=["setup"]
 import contextlib
 import functools
+import textwrap
 from collections.abc import Callable, Iterator
 
 import torch
@@ -28,6 +29,7 @@ import hooklab
 from hooklab import check, predict, progress, reveal
 from hooklab.course import plots
 from hooklab.course.digits import digits, trained_digits_cnn
+from hooklab.course.errors import error_of
 from hooklab.course.exercises.ready import yours_or
 from hooklab.course.lesson07 import explorer, figures, ready, report
 from hooklab.course.lesson07.experiment import POOL, SCENARIOS, run
@@ -35,10 +37,10 @@ from hooklab.course.lesson07.experiment import POOL, SCENARIOS, run
 torch.set_num_threads(1)
 
 # %% [markdown]
-# ## Half a 0 and half a 7
+# ## Half of one digit, half of another
 #
-# What does a network say about a picture that is half a 0 and half a 7? Choose two digits and how much of each you want, and
-# look at the answer. Then mix the same two deeper in the network.
+# What does a network say about a picture that is half one digit and half another? Choose two digits and how much of each you
+# want, and look at the answer. Then mix the same two deeper in the network.
 
 # %% tags=["explorer"]
 explorer.mixing()
@@ -54,9 +56,9 @@ for layer in ("input", "relu2"):  # without a kernel: two positions
 assert 0.5 < an_eight[0] < an_eight[1] - 0.05  # the place makes a difference
 
 # %% [markdown]
-# *What to see:* the bars are the network's probabilities, purple for the two digits that were mixed. Here it's half a 1 and half an 8, which
-# should give "half and half". But this network was never trained on mixtures, and it prefers the 8, more clearly at `relu2`
-# than at the input.
+# *What to see:* the bars are the network's probabilities, purple for the two digits that were mixed. In the last two pictures
+# it's half a 1 and half an 8, which should give "half and half". But this network was never trained on mixtures, and it prefers
+# the 8, more clearly at `relu2` than at the input.
 #
 # **Mixup** trains a network on such mixtures, with labels that are mixed in the same way. **Manifold mixup** makes them somewhere
 # inside the network. One forward hook does it, and you're going to write it.
@@ -136,12 +138,15 @@ assert before == [2.0, 0.0] and after == [3.0, 1.0], (
     "With the page's numbers, it's (2, 0) before the ReLU and (3, 1) after it."
 )
 
+# %% [markdown]
+# And in a linear layer? There, the order makes no difference:
+
 # %%
 linear, column = nn.Linear(1, 1), torch.tensor([[4.0], [-4.0]])
 assert torch.allclose(linear(mix(column)), mix(linear(column)))  # the bias included
 
 # %% [markdown]
-# In a linear layer, the order makes no difference; at a ReLU it does. Mixing inputs is called
+# Mixing inputs is called
 # [mixup (Zhang and others, 2018)](https://arxiv.org/abs/1710.09412), and mixing inside the network
 # [manifold mixup (Verma and others, 2019)](https://arxiv.org/abs/1806.05236).
 #
@@ -561,7 +566,8 @@ print(report.in_short(results))
 #
 # What you can hold against us:
 #
-# - **Unequal tries.** Without mixup we tried 6 settings, with input mixup 24, with manifold mixup 96. Each setting was judged by the mean of only four seeds.
+# - **Unequal tries.** Without mixup we tried 6 settings, with input mixup 24, with manifold mixup 96. Each setting was judged by
+#   the mean of only four seeds.
 # - **Only some settings were tuned.** Learning rate and weight decay were chosen for training without mixup, and then kept.
 # - **Many validation examples.** The first task trains on 100 labels, but 900 more labels chose the settings (400 and 500 in the
 #   other tasks).
@@ -586,6 +592,10 @@ assert seeds == [4, 20]
 
 # %% [markdown] tags=["recap"]
 # ## Recap
+#
+# A forward hook that returns `lam * out + (1 - lam) * out[indices]` mixes a batch anywhere in a model. The loss is the mixture of
+# two losses with the same `lam` and `indices`. Whether that helps depends on the task, so each method needs its own settings
+# before you compare.
 #
 # | the documents say | today |
 # |---|---|
@@ -940,13 +950,21 @@ print("absolute error, losses mixed:  value and gradient", mixed_losses)
 assert mixed_target == (2.0, 1.0)  # |3 − 1|
 assert mixed_losses == (2.5, 0.5)  # ¾ · 3 + ¼ · 1: the partner pulls the other way
 
+squares = [
+    lambda out: (out - (0.75 * own + 0.25 * partner)) ** 2,
+    lambda out: 0.75 * (out - own) ** 2 + 0.25 * (out - partner) ** 2,
+]
+assert [value_and_gradient(one) for one in squares] == [(4.0, 4.0), (7.0, 4.0)]
+
 # %% [markdown]
-# With the squared error, the two forms have different values and the same gradient. With any loss, decide which form you mean.
+# With the squared error, the two forms have different values, 4 and 7, and the same gradient. With any loss, decide which form
+# you mean.
 
 # %% [markdown]
 # ### The errors of `ManifoldMixup`
 #
-# Many of the mistakes above raise an error in `ManifoldMixup`, or a warning. Each message ends with what to do.
+# Many of the mistakes above raise an error in `ManifoldMixup`, or a warning. Each message says what is wrong, and what would be
+# right:
 
 # %%
 x, y = torch.rand(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])
@@ -959,7 +977,8 @@ def says(layers, model, x=x, y=y, **options) -> str:
         with mixup(x, y) as mixed:
             model(mixed.x)
     except (RuntimeError, LookupError, ValueError) as error:
-        return f"{type(error).__name__}: {str(error)[:88]} …"
+        message = f"{type(error).__name__}: {error}"
+        return textwrap.fill(message, 86, subsequent_indent="  ")
     raise AssertionError("no error came")
 
 
@@ -977,7 +996,7 @@ assert hooklab.leftover_hooks(model) == []
 # %% [markdown]
 # ### Targets and batches in other forms
 #
-# Five questions from public threads. **"Does mixing labels equal mixing losses with class weights as well?"** For each example, yes.
+# More questions from public threads. **"Does mixing labels equal mixing losses with class weights as well?"** For each example, yes.
 # For the weighted *mean*, no: PyTorch divides by the summed weights of the targets, and a soft target sums over both partners' weights.
 
 # %% tags=["field", "field-120"]
@@ -1067,6 +1086,80 @@ for _ in range(200):
 mean = sum(right) / len(right)
 print(f"a perfect network's accuracy on mixed batches: {mean:.0%}")
 assert 0.5 < mean < 0.6  # some partners have the same class
+
+# %% [markdown]
+# ### "My model splits its batch, and mixing fails"
+#
+# A `forward` that calls `x.chunk(2)` sends half of the batch through each layer (two views, say). A row's partner may be in the
+# other half, so a hook there can't find it. Mix where all rows are together: at the input, or after the halves are joined.
+
+# %% tags=["field", "field-split-batch"]
+class Halves(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right, self.joined = Times(2), Times(3), nn.Identity()
+
+    def forward(self, x):
+        left, right = x.chunk(2)
+        return self.joined(torch.cat([self.left(left), self.right(right)]))
+
+
+halves, x = Halves(), torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+mixer = Mixer(0.75, torch.tensor([3, 2, 1, 0]))
+with halves.left.register_forward_hook(mixer.layer_hook):
+    print("by hand:", error_of(halves, x))
+    assert error_of(halves, x).startswith("IndexError")
+print(says(["left"], halves, x, torch.arange(4)))
+
+with halves.joined.register_forward_hook(mixer.layer_hook):
+    mixed = halves(x)
+print("after the halves are joined:", mixed.flatten().tolist())
+assert torch.equal(mixed, mixer.layer_hook(None, None, halves(x)))
+
+# %% [markdown]
+# ### "Some of my labels are unknown: -1, -100 or NaN"
+#
+# Don't mix such targets. The mixture of a label and a -1 is a number like any other, so no mask finds it. Mix the losses: each
+# of the two leaves out the entries that are unknown in *its* targets, and takes the mean of the others.
+
+# %% tags=["field", "field-unknown-targets"]
+def known_only(logits, target):
+    known = target != -1
+    return F.binary_cross_entropy_with_logits(logits[known], target[known])
+
+
+targets = torch.tensor([[1.0, -1.0], [0.0, 1.0]])  # two labels for each; -1: unknown
+model, x = nn.Sequential(nn.Linear(2, 2)), torch.rand(2, 2)
+own_generator = torch.Generator().manual_seed(1)
+with hooklab.ManifoldMixup(model, ["0"], generator=own_generator)(x, targets) as mixed:
+    logits = model(mixed.x)
+
+mixed_targets = 0.75 * targets + 0.25 * targets[[1, 0]]
+print("unknown entries: ", (targets == -1).sum().item())
+print("after the mixing:", (mixed_targets == -1).sum().item(), mixed_targets.tolist())
+assert mixed_targets.tolist() == [[0.75, -0.5], [0.25, 0.5]]
+own, partner = (known_only(logits, t) for t in (targets, targets[mixed.permutation]))
+by_hand = mixed.lam * own + (1 - mixed.lam) * partner
+assert torch.allclose(mixed.loss(known_only, logits), by_hand)
+
+# %% [markdown]
+# ### "I draw a λ for each example"
+#
+# Then multiply the loss of each example by its own λ **before** you take the mean, with `reduction="none"`. If you mix the two
+# means, you get a different number. And for features, give λ the shape (n, 1, 1, 1), because a λ of shape (n,) is spread over
+# the *last* dimension.
+
+# %% tags=["field", "field-lam-each"]
+lams = torch.tensor([0.75, 0.25])
+own_losses, partner_losses = torch.tensor([4.0, 0.0]), torch.tensor([0.0, 8.0])
+each = lams * own_losses + (1 - lams) * partner_losses
+too_late = lams * own_losses.mean() + (1 - lams) * partner_losses.mean()
+print("λ before the mean:", each.mean().item(), "  after it:", too_late.mean().item())
+assert each.tolist() == [3.0, 6.0] and each.mean() == 4.5 and too_late.mean() == 3.0
+
+features = torch.ones(2, 2)  # two examples, two numbers each
+assert (lams.view(2, 1) * features).tolist() == [[0.75, 0.75], [0.25, 0.25]]
+assert (lams * features).tolist() == [[0.75, 0.25], [0.75, 0.25]]  # wrong, no error
 
 # %% [markdown]
 # ### Inside the network, two mixtures differ

@@ -11,17 +11,15 @@ from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.expectations import (
-    error_comes_out,
     expect_handle,
     expect_still_there,
     expect_unused,
     is_used_up,
 )
-from hooklab.course.exercises.faults import NotYet, PlannedError
+from hooklab.course.exercises.faults import NotYet
 from hooklab.course.exercises.forward import linear, whole_numbers
 from hooklab.course.exercises.frames import kind_of, learners_line
 from hooklab.course.exercises.guards import snapshot_hooks
-from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
 
@@ -300,69 +298,54 @@ def refusal(trial: Trial, module: Any, call: str) -> str:
 # --- 4.4
 
 
+class Past(nn.Module):
+    """Doubles its input; the result goes through the layer, and past it."""
+
+    def __init__(self, layer: nn.Module, apart: bool):
+        super().__init__()
+        self.layer, self.apart = layer, apart
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = 2 * x
+        through: Tensor = self.layer(h.clone() if self.apart else h)
+        return through + 100 * h
+
+
+class Turned(nn.Module):
+    """Adds the columns in the opposite order: what it does to one part depends on the others."""
+
+    def __init__(self, in_place: bool):
+        super().__init__()
+        self.in_place = in_place
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.add_(10 * x.flip(-1)) if self.in_place else x + 10 * x.flip(-1)
+
+
+LEFT = (slice(None), slice(0, 2))
+
+
 @exercise(
     "4.4",
-    "First in the queue",
-    worlds=((1.0, 10.0, True), (-2.0, 3.0, False), (0.5, -4.0, True)),
-    verified="the new hook runs first, the old ones are still there, and the handle removes yours alone",
+    "Patch any part, at any layer",
+    worlds=(
+        (LEFT, "[:, :2]", False, False),
+        ((1,), "[1]", False, True),
+        ((slice(None), 2), "[:, 2]", True, True),
+        ((slice(None),), "[:]", True, False),
+    ),
+    verified="the part of the input comes from the other pass, the rest is untouched, and no hook is left",
 )
-def first_in_the_line(trial: Trial, world: tuple[float, float, bool]) -> Pairs:
-    plus, times, training = world
-    layer, ran, given = noting_layer(2), list[str](), list[Any]()
-
-    def new(module: nn.Module, args: tuple[Any, ...]) -> Any:
-        ran.append("new")
-        given.append(["the layer" if module is layer else f"a {kind_of(module)}", args])
-        return (args[0] * times,)
-
-    def first(module: nn.Module, args: tuple[Any, ...]) -> Any:
-        ran.append("first")
-        return (args[0] + plus,) if isinstance(args[0], Tensor) else None
-
-    def second(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        ran.append("second")
-
-    old = [layer.register_forward_pre_hook(first), layer.register_forward_pre_hook(second, with_kwargs=True)]
-    handle, before = yield from hooked(trial, layer, new)
-    kept = [one.id in layer._forward_pre_hooks for one in old]
-    yield "are the two old pre-hooks still there, under the ids of their handles?", kept, "old-hooks-gone"
-    for which, why in passes(layer, training):
-        for value in (2.0, -3.0):
-            ran.clear()
-            given.clear()
-            trial.run(layer, torch.tensor([[value, 1.0]]))
-            expect_still_there(handle)
-            call = f"{which}for x = [[{value:g}, 1]], "
-            yield f"{call}the pre-hooks that run, in order", list(ran), why or why_in_this_order(ran)
-            yield f"{call}what `hook` is called with", list(given), why or "other-arguments"
-            hooks = f"`hook` gives x * {times:g}, and the first of the others x + {plus:g}"
-            got = layer.only_argument()
-            yield f"{call}what `forward` gets, if {hooks}", got, why or why_not_handed_on(got)
-    removed(trial, handle)
-    ran.clear()
-    trial.run(layer, torch.tensor([[2.0, 1.0]]))
-    yield "the pre-hooks that run after handle.remove()", list(ran), "another-handle"
-    yield from none_left(layer, handle, before)
-    removed_again = trial.call(layer, refuse, may_hook=True)
-    came_out = Claim(error_comes_out(trial, lambda: layer(torch.ones(1, 2))), "it does", "it was hidden")
-    yield "does an exception in `hook` reach the caller?", came_out, "swallowed"
-    removed(trial, removed_again)
-
-
-def refuse(module: nn.Module, args: Any) -> None:
-    raise PlannedError
-
-
-def why_in_this_order(ran: Sequence[str]) -> str | None:
-    if ran.count("new") != 1:
-        return "runs-twice" if "new" in ran else "never-called"
-    if [one for one in ran if one != "new"] != ["first", "second"]:
-        return "old-hooks-moved"
-    return "order-of-registration" if ran[-1] == "new" else None
-
-
-def why_not_handed_on(got: Any) -> str | None:
-    return {"a list": "list-is-one-value", "a tuple": "wrapped-twice"}.get(got) if isinstance(got, str) else None
+def patch_any_part(trial: Trial, world: tuple[Any, str, bool, bool]) -> Pairs:
+    part, words, in_place, training = world
+    layer = Turned(in_place)
+    model = Past(layer, apart=in_place).train(training)
+    one = torch.tensor([[1.0, -2.0, 3.0], [4.0, 0.0, -6.0]])
+    other = torch.tensor([[7.0, 5.0, -1.0], [2.0, 9.0, 8.0]])
+    kind = ", whose layer works in place" if in_place else ""
+    for which, source, target in (("", one, other), ("with the two exchanged, ", other, one)):
+        text = f"{which}the output of a model{kind}, with {words} patched"
+        yield text, trial.call(model, layer, part, source, target)
 
 
 # --- 4.5

@@ -57,6 +57,39 @@ def swapped(
     return shares
 
 
+def patched(model: nn.Module, layer: nn.Module, part: Any, source: Tensor, target: Tensor) -> Tensor:
+    """Return model(target), with `part` of the layer's input taken from model(source): the page's answer to 4.4."""
+    kept: list[Tensor] = []
+    with layer.register_forward_pre_hook(lambda module, args: kept.append(args[0].clone())):
+        model(source)
+
+    def patch(module: nn.Module, args: tuple[Any, ...]) -> Tensor:
+        mixed: Tensor = args[0].clone()
+        mixed[part] = kept[0][part]
+        return mixed
+
+    with layer.register_forward_pre_hook(patch):
+        result: Tensor = model(target)
+    return result
+
+
+def who_wins(run: Callable[[Tensor, Tensor], Tensor], images: Tensor, labels: Tensor) -> tuple[float, float, float]:
+    """Count the answers of mixed passes.
+
+    Args:
+        run: returns scores of shape (N, classes) for (source, target), two batches of N images.
+        images, labels: the first half are the targets, the second half the sources, paired as in `swapped`.
+
+    Returns:
+        The shares of the answers that are the target's label, the source's, or neither.
+    """
+    (target, own), (source, others) = _pairs(images, labels)
+    with torch.no_grad():
+        answers = run(source, target).argmax(dim=1)
+    first, other = ((answers == one).float().mean().item() for one in (own, others))
+    return first, other, 1 - first - other
+
+
 class ThirdDigit(NamedTuple):
     """A picture of two halves, the labels of its upper and its lower one, and what the model reads."""
 

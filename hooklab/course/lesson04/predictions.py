@@ -59,7 +59,7 @@ in_place_twice = prediction(
 
 arguments_by_name = prediction(
     "4.c",
-    "The pre-hook doubles everything in `args`. `scale` returns `x * factor`, with x = 2 and factor = 5. What do the "
+    "The pre-hook doubles everything in `args`. `times` returns `x * factor`, with x = 2 and factor = 5. What do the "
     "two calls give?",
     Choice(
         "20 and 20: x is doubled in both",

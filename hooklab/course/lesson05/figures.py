@@ -121,7 +121,7 @@ def two_domains_and_three_parts() -> Figure:
             _arrow(right, (3.9, 2.5 + lift), (5.8, y), FORWARD)
             _arrow(right, (5.8, y - lift), (3.9, 2.5), BACKWARD)
         right.text(4.8, 4.6, "values", ha="center", color=FORWARD)
-        right.text(4.8, 0.3, "gradients", ha="center", color=BACKWARD)
+        right.text(4.1, 0.3, "gradients", ha="center", color=BACKWARD)
         return figure
 
 

@@ -64,17 +64,17 @@ who_knows_domain_1 = prediction(
         "the hook changes how the features are trained.",
     ),
     Choice(
-        "the one without it",
-        lambda right: right[0] > 0.9 >= right[1],
-        "You may have thought that more information means better answers; but `classes` may rely on features that "
-        "depend on the domain, and it has seen labels from one domain only.",
-    ),
-    Choice(
         "the one with your hook",
         lambda right: right[1] > 0.9 >= right[0],
         "The flipped gradient removes from the features whatever distinguishes the two domains, which is how far to "
         "the right a point lies. That helps with the classes of domain 0 and misleads in domain 1. What is left is "
         "the height, and it works in both.",
+    ),
+    Choice(
+        "the one without the hook",
+        lambda right: right[0] > 0.9 >= right[1],
+        "You may have thought that more information means better answers; but `classes` may rely on features that "
+        "depend on the domain, and it has seen labels from one domain only.",
     ),
     Choice(
         "neither, because domain 1 has no labels",

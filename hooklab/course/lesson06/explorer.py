@@ -130,7 +130,7 @@ def draw_order(moments: Sequence[Moment]) -> Figure:
         figure, axes = canvas(9.0, 4.6)
         axes.set(xlim=(0, 9), ylim=(0, 11.6))
         axes.text(4.5, 11.1, "net = first → second", ha="center", color=plots.INK)
-        axes.text(4.5, 10.55, "the hooks sit on first", ha="center", color=plots.CHANGED, fontsize=9.5)
+        axes.text(4.5, 10.55, "the hooks are on first", ha="center", color=plots.CHANGED, fontsize=9.5)
         axes.text(2.2, 11.1, "forward, downwards", ha="center", color=plots.FORWARD, weight="bold")
         axes.text(6.8, 11.1, "backward, upwards", ha="center", color=plots.BACKWARD, weight="bold")
         # Backward starts beside the end of forward. It has five moments at most, and such a forward at least five.
@@ -161,7 +161,7 @@ def call_order() -> Explorer:
         lambda **chosen: draw_order(record_order(**chosen)),
         lambda **chosen: describe_order(record_order(**chosen)),
         boxes,
-        intro="The hooks sit on first. Try this: tick all forward hooks, say in which order they run, let it raise.",
+        intro="The hooks are on first. Try this: tick all forward hooks, say in which order they run, let it raise.",
         rows=[list(boxes.values())[:4], list(boxes.values())[4:]],
     )
 

@@ -112,6 +112,13 @@ SEARCHES = {  # what is typed, and a piece of the cell that answers
     "DDP does not average": "def averaged_or_not",
     "output_hidden_states": "def capture_outputs",
     "hook '<lambda>' has changed the size of value": "outcomes = {",
+    "attention mask": "by_mask = kept[0]",
+    "ViT": "class MixesTokens",
+    "first example": "def old_recipe",
+    "sanity check": "the trainer's own call",
+    "wrong for the others": "def kept_from_the_first",
+    "ignore_index": "def known_only",
+    "two views": "class Halves",
 }
 
 

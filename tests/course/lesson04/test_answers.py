@@ -167,56 +167,102 @@ def the_last_default_for_all(module, default):
 
 
 @right("4.4")
-def moves_to_the_front(layer, hook):
+def with_try_and_finally(model, layer, part, source, target):
+    kept = {}
+    handle = layer.register_forward_pre_hook(lambda m, args: kept.update(x=args[0].detach().clone()))
+    try:
+        model(source)
+    finally:
+        handle.remove()
+
+    def hook(module, args):
+        mixed = args[0].clone()
+        mixed[part] = kept["x"][part]
+        return (mixed,)
+
     handle = layer.register_forward_pre_hook(hook)
-    layer._forward_pre_hooks.move_to_end(handle.id, last=False)
-    return handle
+    try:
+        return model(target)
+    finally:
+        handle.remove()
 
 
 @right("4.4")
-def keeps_the_entries(layer, hook):
-    old = dict(layer._forward_pre_hooks)
-    handle = layer.register_forward_pre_hook(hook)
-    for key, value in old.items():
-        del layer._forward_pre_hooks[key]
-        layer._forward_pre_hooks[key] = value
-    return handle
+def with_one_hook_for_both(model, layer, part, source, target):
+    kept = []
+
+    def hook(module, args):
+        mixed = args[0].clone()
+        kept.append(mixed.clone())
+        mixed[part] = kept[0][part]
+        return mixed
+
+    with torch.no_grad(), layer.register_forward_pre_hook(hook):
+        model(source)
+        return model(target)
 
 
 @right("4.4")
-def calls_it_with_kwargs(layer, hook):
-    return layer.register_forward_pre_hook(lambda m, a, k: (hook(m, a), k), with_kwargs=True, prepend=True)
+def with_a_mask(model, layer, part, source, target):
+    kept = []
+    with layer.register_forward_pre_hook(lambda m, args: kept.extend(one + 0 for one in args)):
+        model(source)
+    mask = torch.zeros_like(kept[0], dtype=torch.bool)
+    mask[part] = True
+    with layer.register_forward_pre_hook(lambda m, args: torch.where(mask, kept[0], args[0])):
+        return model(target)
 
 
-@wrong("4.4", "The pre-hooks that were there have changed their order")
-def moves_the_first_one_behind(layer, hook):
-    handle = layer.register_forward_pre_hook(hook)
-    layer._forward_pre_hooks.move_to_end(next(iter(layer._forward_pre_hooks)))
-    return handle
+@wrong("4.4", "You took the part from the pass on `target`")
+def the_other_way_round(model, layer, part, source, target):
+    return with_try_and_finally(model, layer, part, target, source)
 
 
-@wrong("4.4", "`hook` runs more than once")
-def in_front_of_every_part(layer, hook):
-    handles = [part.register_forward_pre_hook(hook, prepend=True) for part in layer.modules()]
-    return handles[0]
+@wrong("4.4", "Your pre-hook writes into `args[0]`")
+def clones_too_late(model, layer, part, source, target):
+    kept = []
+    with layer.register_forward_pre_hook(lambda m, args: kept.append(args[0].clone())):
+        model(source)
+
+    def hook(module, args):
+        (x,) = args
+        x[part] = kept.pop()[part]
+        return x.clone()
+
+    with layer.register_forward_pre_hook(hook):
+        return model(target)
 
 
-@wrong("4.4", "The exception gets lost")
-def goes_on_without_it(layer, hook):
-    def careful(module, args):
-        try:
-            return hook(module, args)
-        except Exception:
-            return None
-
-    return layer.register_forward_pre_hook(careful, prepend=True)
+remembered = {}
 
 
-@wrong("4.4", None, "the hook table that your handle belongs to is gone")
-def makes_a_new_table(layer, hook):
-    handle, old = layer.register_forward_pre_hook(hook), layer._forward_pre_hooks
-    layer._forward_pre_hooks = type(old)([(handle.id, hook), *[one for one in old.items() if one[0] != handle.id]])
-    return handle
+@wrong("4.4", None, "with the two exchanged")
+def keeps_the_first_source(model, layer, part, source, target):
+    with layer.register_forward_pre_hook(lambda m, args: (remembered.setdefault(layer, args[0].clone()), None)[1]):
+        model(source)
+
+    def hook(module, args):
+        mixed = args[0].clone()
+        mixed[part] = remembered[layer][part]
+        return mixed
+
+    with layer.register_forward_pre_hook(hook):
+        return model(target)
+
+
+@wrong("4.4", "You never remove the hook")
+def forgets_the_second_handle(model, layer, part, source, target):
+    kept = []
+    with layer.register_forward_pre_hook(lambda m, args: kept.append(args[0].clone())):
+        model(source)
+
+    def hook(module, args):
+        mixed = args[0].clone()
+        mixed[part] = kept[0][part]
+        return mixed
+
+    layer.register_forward_pre_hook(hook)
+    return model(target)
 
 
 # --- 4.5

@@ -3,13 +3,30 @@
 import torch
 from torch import nn
 
+from hooklab.course.exercises.checking import attempt
 from hooklab.course.lesson04.figures import (
     ThirdDigit,
     both_papers,
     flips,
+    patched,
     swapped,
     third_digits,
+    who_wins,
 )
+
+
+def test_what_runs_while_4_4_is_open_is_a_right_answer_of_it():
+    assert attempt("4.4", patched).state == "correct"
+
+
+def test_the_answers_are_counted_for_the_target_the_source_and_neither():
+    def run(source, target):  # the answer is 2 where the two pictures differ in their values by more than 3
+        values = target[:, 0, 0, 0].long()
+        far = (source - target)[:, 0, 0, 0] > 3
+        return nn.functional.one_hot(torch.where(far, 2, values), 9).float()
+
+    images = torch.tensor([0.0, 1.0, 3.0, 3.0, 8.0, 3.0]).reshape(6, 1, 1, 1)  # the last pair has one label
+    assert who_wins(run, images, images.flatten().long()) == (0.5, 0.0, 0.5)
 
 
 def test_whose_answer_comes_out_goes_from_the_first_to_the_other_with_the_rows():
