@@ -91,6 +91,12 @@ SEARCHES = {  # what is typed, and a piece of the cell that answers
     "exploding gradients": "def statistics(training)",
     "asyncio": "by_thread.setdefault",
     "LoRA": "class Lora",
+    "w.T": "w.T.register_hook",
+    "logits": "class AppendDouble",
+    "_orig_mod": "def without_wrappers",
+    "autoreload": "def run_the_cell",
+    "register_buffer": "def state_after_hook",
+    "del model": "def deleted(change)",
     "hook '<lambda>' has changed the size of value": "outcomes = {",
 }
 
