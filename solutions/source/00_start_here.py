@@ -51,8 +51,8 @@ figure = figures.two_hooks(seen["output"], seen["gradient"])
 plt.show()
 
 # %% [markdown]
-# *What to see:* values flow forward (blue), gradients flow backward (orange). A hook is a place on that way where your own
-# function runs.
+# *What to see:* values flow forward (blue), gradients flow backward (orange). Each hook is called when its value or its gradient
+# passes.
 
 # %% [markdown]
 # ## The route
@@ -74,7 +74,7 @@ plt.show()
 # Each lesson starts with its time. Everything after the recap is optional.
 #
 # The lessons follow five short Chinese notes about hooks, called **S0 to S4** here. You don't need to know them. If you have
-# one open, [the five documents](#The-five-documents) below leads you from each of its steps to the cell that runs it.
+# one open, the tables under [The five documents](#The-five-documents) lead from each of its steps to the cell that runs it.
 
 # %% [markdown]
 # ## How a lesson works
@@ -281,7 +281,8 @@ print(len(then), "kinds of hooks then;", len(now), "on the map below")
 # %% [markdown]
 # ## A map of one call
 #
-# A layer is called once, and `backward()` follows. These are all the hooks that can run, in the order in which they ran here.
+# A layer is called once, and `backward()` follows. Here are the hooks of tensors and modules that can run, in
+# the order in which they ran.
 
 # %% tags=["figure"]
 names = [what for what, _ in figures.order_of_hooks()]
@@ -293,6 +294,9 @@ assert names.index("tensor hook on y") < names.index("full backward pre-hook")
 full = names.index("full backward hook")
 assert names.index("post-accumulate hook of the weight") < full
 assert full < names.index("tensor hook on x")
+for kind in ("forward pre-hook", "forward hook", "full backward pre-hook"):
+    assert names.index(f"global {kind}") + 1 == names.index(kind)
+assert names.index("global full backward hook") + 1 == full
 
 # %% [markdown]
 # *What to see:* the forward pass goes from left to right (blue), the backward pass from right to left (orange). Because the

@@ -55,7 +55,7 @@ assert torch.allclose(x, torch.tensor([[0.997], [2.995]]))
 
 # %% [markdown]
 # The last line still works. Today people write `x -= lr * x.grad` under `torch.no_grad()` (the end of this lesson shows
-# why), or they use an optimizer. With a larger step, twelve repetitions get you close to the lowest point:
+# why), or they use an optimizer. From (1, −4) and with a larger step, twelve repetitions get you close to the lowest point:
 
 # %% tags=["figure"]
 x = torch.tensor([1.0, -4.0], requires_grad=True)
@@ -67,8 +67,10 @@ for _ in range(12):
     optimizer.step()
     path.append(x.detach().clone())
 
-assert torch.allclose(path[-1], torch.tensor([-2.0, -2.0]), atol=0.1)
-figure = figures.descent(torch.stack(path), centre=(-2, -2))
+points = torch.stack(path)
+assert torch.allclose(points[-1], torch.tensor([-2.0, -2.0]), atol=0.1)
+assert torch.allclose(points[1:] + 2, 0.75 * (points[:-1] + 2))  # straight there
+figure = figures.descent(points, centre=(-2, -2))
 plt.show()
 
 # %% [markdown]
@@ -92,7 +94,7 @@ print("by hand:", 0.5 * (2 * 3) * 1, "  x.grad =", x.grad.item())
 assert x.grad.item() == 3.0
 
 # %% [markdown]
-# Between `z` and `x` lies `y`. S0 asks for the gradient of `y` and gets an "error":
+# Between `z` and `x` lies `y`. S0 reads the gradient of `y` and gets an "error":
 
 # %% tags=["claim-S0.3"]
 x = torch.tensor([[1.0], [3.0]], requires_grad=True)
@@ -339,7 +341,7 @@ def gradients_alive(network):
         output.register_hook(count)
         return output
 
-    network(watched).sum().backward()
+    network(watched).sum().backward()  # the network calls it on each layer's output
     return counts
 
 
@@ -394,7 +396,7 @@ assert with_squares == second_time
 assert only_sums == "no error"  # the derivative of a sum needs no saved value
 
 # %% [markdown]
-# ## Three ways to get it
+# ## Three ways to get a gradient in between
 #
 # **Keep it.** Call `y.retain_grad()` before `backward()`. Afterwards is too late: the gradient has been freed.
 

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 2 · How do I read, keep or change a gradient while it flows?
 #
-# **Time** 56 minutes, and 55 for what comes after the recap &nbsp;·&nbsp; **You need** lesson 1
+# **Time** 55 minutes, and 61 for what comes after the recap &nbsp;·&nbsp; **You need** lesson 1
 #
 # After this lesson you can
 #
@@ -19,13 +19,14 @@ from contextlib import ExitStack
 
 import matplotlib.pyplot as plt
 import torch
+from IPython.display import display
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 
 from hooklab import check, predict, progress, reveal
 from hooklab.course.errors import error_of
-from hooklab.course.lesson02 import figures, training
+from hooklab.course.lesson02 import explorer, figures, training
 
 torch.set_num_threads(1)
 warnings.filterwarnings(  # lesson 1 has shown it
@@ -77,7 +78,7 @@ assert found["second"] == [1.0, 1.0, 1.0, 1.0], (
 )
 
 # %% [markdown]
-# S3 draws the same conclusion: write `return`. And don't use `*=` in a hook. It works **in place**: it writes into a tensor that
+# S3 draws the same conclusion: write `return`. And don't use `*=` in a hook. It works **in place**: it writes into memory that
 # other tensors may share. ("If you want more" shows how it changes another tensor's gradient, and how it fails.)
 
 # %% [markdown]
@@ -302,9 +303,9 @@ with y.register_hook(look), y.register_hook(double):
 print("What came out:")
 print("y.grad =", y.grad.flatten().tolist())
 # each hook, and the gradient after it
-after = {"look": got["double"], "double": y.grad}
+after = [("look", got["double"]), ("double", y.grad)]
 figure = figures.hook_chain(got["look"], after, kept=y.grad, owner="y")
-plt.show()
+display(figure)
 
 # %% tags=["claim-S4.5"]
 reveal("2.b", y.grad.flatten().tolist())
@@ -320,6 +321,13 @@ assert y.grad.flatten().tolist() == x.grad.flatten().tolist() == [6.0, 10.0], (
 # S4 says it in one sentence: a tensor hook's result becomes the tensor's own final gradient. (Which value `retain_grad()` keeps
 # was decided in [this pull request](https://github.com/pytorch/pytorch/pull/85849).)
 #
+# Choose up to three hooks for `y`. Each choice is run. Two of the hooks in the menus are the first and the second one from
+# the top of this lesson.
+
+# %% tags=["explorer"]
+explorer.hooks_in_a_row()
+
+# %% [markdown]
 # ## The handle
 #
 # `y.register_hook(function)` stores the function in a dictionary on `y` and returns a **handle**. `handle.remove()` deletes that
@@ -467,79 +475,6 @@ assert "missing 1 required positional argument: 'grad'" in message
 # %% [markdown]
 # The second hook was taken from the **class**, so it's an ordinary function of two arguments. PyTorch doesn't notice that when
 # you register it. The error comes later, in the middle of `backward()`.
-#
-# ## S2's example, step by step
-#
-# [S2](00_start_here.ipynb#documents) shows its hooks in seven pictures. Here they are, with numbers that you can check by hand.
-# Two of the three hooks belong to lessons 3 and 5; here they only store what they receive. **1, 2.** A module with a parameter of
-# size 3x1, and three hooks:
-
-# %%
-class Weigh(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.w = nn.Parameter(torch.tensor([[3.0], [1.0], [-2.0]]))
-
-    def forward(self, values):
-        return values @ self.w
-
-
-grad_list, forward_list, backward_list = [], [], []
-
-
-def tensor_hook(grad):
-    grad_list.append(grad.tolist())
-
-
-def forward_hook(module, args, output):
-    forward_list.append((args[0].tolist(), output.tolist()))
-
-
-def backward_hook(module, grad_input, grad_output):
-    backward_list.append((grad_input[0].tolist(), grad_output[0].tolist()))
-
-# %% [markdown]
-# **3, 4.** A tensor `y` in between, and a first look at all values:
-
-# %%
-model = Weigh()
-x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
-y = 2 * x
-print("x =", x.tolist(), "  y =", y.tolist(), "  w =", model.w.flatten().tolist())
-print("lists:", grad_list, forward_list, backward_list)
-
-# %% [markdown]
-# **5, 6.** Register the hooks, call the module, call `backward()`. What will `z` be, and what are the gradients of `y`, `x` and
-# `w`?
-
-# %%
-handles = [
-    y.register_hook(tensor_hook),
-    model.register_forward_hook(forward_hook),
-    model.register_full_backward_hook(backward_hook),  # S2: register_backward_hook
-]
-z = model(y)
-z.backward()
-print("z =", z.item())
-assert z.item() == 2 * 3 + 4 * 1 + 6 * -2 == -2
-
-# %% [markdown]
-# **7.** `y.grad` is None, but the hooks have stored everything:
-
-# %% tags=["claim-S2.7"]
-print("y.grad =", y.grad)
-print("grad_list:    ", *grad_list)
-print("forward_list: ", *forward_list)
-print("backward_list:", *backward_list)
-for handle in handles:
-    handle.remove()
-
-assert type(y.grad).__name__ == "NoneType"
-assert grad_list == [[[3.0, 1.0, -2.0]]]  # dz/dy = w
-assert forward_list == [([[2.0, 4.0, 6.0]], [[-2.0]])]  # the input and the output
-assert backward_list == [([[3.0, 1.0, -2.0]], [[1.0]])]  # and their gradients
-assert x.grad.tolist() == [[6.0, 2.0, -4.0]]  # 2w: a leaf needs no hook,
-assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # nor does a parameter
 
 # %% [markdown]
 # ## Before and after `.grad`
@@ -576,7 +511,7 @@ assert [stored for hook, _, stored in log if hook == "post-accumulate"] == [3.0,
 #
 # Scikit-learn's digits are 1797 pictures of 8x8 pixels. Pixel values go from 0 to 16, and they weren't scaled. The network has
 # three layers, `64 → 32 → 32 → 10`, with a ReLU after the first and after the second. The step size is 1.0, which is large. After
-# a hundred steps the network reads one picture in ten right, no better than guessing. What do its gradients tell you?
+# a hundred steps the network gets one picture in ten right, no better than guessing. What do its gradients tell you?
 #
 # `training.run` trains the network. Before the first step, it calls your function with each parameter and its name, so that you
 # can register a hook. It removes the hooks at the end. `watch` stores the norm of each gradient; for the first layer's weight, it
@@ -648,7 +583,7 @@ norms, neurons = {}, []
 _, right = training.run(0.03, watch)  # a smaller step instead
 small = {"norms": norms["0.weight"], "neurons": neurons, "right": right}
 
-assert share > 0.4 and clipped["right"] > 0.75 and small["right"] > 0.85
+assert 0.4 < share < 0.65 and clipped["right"] > 0.75 and small["right"] > 0.85
 late = cut[-60:]  # the last ten steps
 assert sum(number for number, _ in late) > 0.4 * sum(size for _, size in late)
 
@@ -658,6 +593,7 @@ ceiling = 0.01 * (32 * 64) ** 0.5  # 0.01 in each of 32 x 64 numbers
 figure = figures.norms_over_steps(trainings, ceiling, quiet=0.1)
 plt.show()
 
+assert ceiling / 2 < min(clipped["norms"])  # near the limit, and never above it
 assert max(clipped["norms"]) <= ceiling + 1e-6 and max(large["norms"]) > 5 * ceiling
 steps = zip(large["norms"], large["neurons"], strict=True)
 assert all((norm == 0.0) == (number == 0) for norm, number in steps)
@@ -668,8 +604,8 @@ assert small["right"] > clipped["right"] > large["right"]
 # %% [markdown]
 # *What to see:* with a step of 1.0, the gradient shoots up within a few steps and then drops to zero. (The axis is logarithmic
 # above 0.1 and reaches down to 0.) The panel below shows why: after a few steps, hardly any neuron of the first layer gets a
-# gradient. Each later bump is one neuron that gets a gradient once more. Then all of them are off, and the line stays at zero.
-# The clipped gradients stay near their upper limit (dashed). A step of 0.03 needs no hook, and does best.
+# gradient. At each later bump, a neuron gets a gradient once more. Then all of them are off, and the line stays at zero. The
+# clipped gradients stay near their upper limit (dashed). A step of 0.03 needs no hook, and does best.
 #
 # So the hooks show two things that the loss doesn't. A layer **died**: that's why more steps didn't help. And clipping wasn't a
 # safety net for rare moments: it cut **about half of all numbers**, until the end. The fault is a step size that is too large for
@@ -1042,6 +978,80 @@ assert norm_of_all.item() == 5.0  # the root of 9 + 16
 assert torch.allclose(torch.cat([a.grad, b.grad]), torch.tensor([0.6, 0.8]), atol=1e-4)
 
 # %% [markdown]
+# ### S2's example, step by step
+#
+# [S2](00_start_here.ipynb#documents) shows its hooks in seven pictures. Here they are, with numbers that you can check by hand.
+# Lesson 3 explains the forward hook and lesson 5 the backward hook; here they only store what they receive. **1, 2.** A module
+# with a parameter of size 3x1, and three hooks:
+
+# %%
+class Weigh(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([[3.0], [1.0], [-2.0]]))
+
+    def forward(self, values):
+        return values @ self.w
+
+
+grad_list, forward_list, backward_list = [], [], []
+
+
+def tensor_hook(grad):
+    grad_list.append(grad.tolist())
+
+
+def forward_hook(module, args, output):
+    forward_list.append((args[0].tolist(), output.tolist()))
+
+
+def backward_hook(module, grad_input, grad_output):
+    backward_list.append((grad_input[0].tolist(), grad_output[0].tolist()))
+
+# %% [markdown]
+# **3, 4.** A tensor `y` in between, and a first look at all values:
+
+# %%
+model = Weigh()
+x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+y = 2 * x
+print("x =", x.tolist(), "  y =", y.tolist(), "  w =", model.w.flatten().tolist())
+print("lists:", grad_list, forward_list, backward_list)
+
+# %% [markdown]
+# **5, 6.** Register the hooks, call the module, call `backward()`. What will `z` be, and what are the gradients of `y`, `x` and
+# `w`?
+
+# %%
+handles = [
+    y.register_hook(tensor_hook),
+    model.register_forward_hook(forward_hook),
+    model.register_full_backward_hook(backward_hook),  # S2: register_backward_hook
+]
+z = model(y)
+z.backward()
+print("z =", z.item())
+assert z.item() == 2 * 3 + 4 * 1 + 6 * -2 == -2
+
+# %% [markdown]
+# **7.** `y.grad` is None, but the hooks have stored everything:
+
+# %% tags=["claim-S2.7"]
+print("y.grad =", y.grad)
+print("grad_list:    ", *grad_list)
+print("forward_list: ", *forward_list)
+print("backward_list:", *backward_list)
+for handle in handles:
+    handle.remove()
+
+assert type(y.grad).__name__ == "NoneType"
+assert grad_list == [[[3.0, 1.0, -2.0]]]  # dz/dy = w
+assert forward_list == [([[2.0, 4.0, 6.0]], [[-2.0]])]  # the input and the output
+assert backward_list == [([[3.0, 1.0, -2.0]], [[1.0]])]  # and their gradients
+assert x.grad.tolist() == [[6.0, 2.0, -4.0]]  # 2w: a leaf needs no hook,
+assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # nor does a parameter
+
+# %% [markdown]
 # ### An adversarial example needs no hook
 #
 # S2 names *adversarial examples* as a use of hooks. The gradient of an **image** tells you how to change each pixel so that the
@@ -1085,13 +1095,13 @@ def one_step(optimizer_class, factor):
 
 
 for optimizer_class in (torch.optim.SGD, torch.optim.Adam):
-    for factor in (1, 10):
+    for factor in (1, 1000):
         grad, w = one_step(optimizer_class, factor)
         name = optimizer_class.__name__
-        print(f"{name:<4} factor {factor:>2}: w.grad = {grad:<4}  w = {w}")
+        print(f"{name:<4} factor {factor:>4}: w.grad = {grad:<6}  w = {w}")
 
 assert one_step(torch.optim.SGD, 1) == (8.0, 0.92)
-assert one_step(torch.optim.SGD, 10) == (80.0, 0.2)  # ten times the step
+assert one_step(torch.optim.SGD, 1000) == (8000.0, -79.0)  # 80 instead of 0.08
 assert one_step(torch.optim.Adam, 1) == (8.0, 0.99)
 assert one_step(torch.optim.Adam, 1000) == (8000.0, 0.99)  # the same step
 
@@ -1123,6 +1133,31 @@ print("with weight decay:", moved_by_a_step(weight_decay=0.1))
 assert moved_by_a_step() == 0.0
 assert moved_by_a_step(momentum=0.9) == 0.09  # 0.9 of the previous step
 assert moved_by_a_step(weight_decay=0.1) == 0.009  # 0.1 of the weight 0.9, times 0.1
+
+# %% [markdown]
+# ### "My hook on `w.T`, or on a chunk, never runs"
+#
+# `w.T`, `h.chunk(3)`, `h[0]` and `x.view(…)` create a **new tensor** each time. You hooked one, and the loss was computed from
+# another. Take it once, and use the tensor that you hooked. Or hook `h` or `w` itself, and cut your part out of its gradient.
+
+# %% tags=["field", "field-new-tensor"]
+w = torch.ones(2, 3, requires_grad=True)
+h = torch.ones(1, 6, requires_grad=True) * 2
+seen = {}
+
+
+def record(name):
+    return lambda grad: seen.update({name: tuple(grad.shape)})
+
+
+w.T.register_hook(record("w.T"))  # a new tensor, which nothing uses
+q, k, v = h.chunk(3, dim=1)
+h.chunk(3, dim=1)[0].register_hook(record("chunk, taken again"))
+q.register_hook(record("q"))  # the tensor that the loss uses
+w.register_hook(record("w"))  # its gradient, transposed, is that of w.T
+((q + k + v) @ w).sum().backward()
+print(seen)
+assert w.T is not w.T and seen == {"q": (1, 2), "w": (2, 3)}
 
 # %% [markdown]
 # ### "I hooked a tensor and then changed it in place"

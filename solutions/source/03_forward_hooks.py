@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 3 · How do I see a layer's output, and replace it?
 #
-# **Time** 60 minutes, and 46 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 1 and 2: `detach()`, a hook, its handle
+# **Time** 60 minutes, and 58 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 1 and 2: `detach()`, a hook, its handle
 #
 # After this lesson you can
 #
@@ -163,8 +163,9 @@ assert (norm_output < 0).any() and (a.layers[0](x) < 0).any()  # before the ReLU
 # ●○○ · 5 minutes
 #
 # Run `model(x)` once, to its end, and return the output of `layer`, which is one of the model's modules. Return a tensor of the
-# same dtype, **detached** from the graph. Your hook only reads: the model's result, its graph and its mode stay the same. When your
-# function returns, none of your hooks is left. If `model(x)` raises an exception, let it through.
+# same dtype, **detached** from the graph. Your hook only reads: the model's result, its graph and its mode (training or
+# evaluation) stay the same. When your function returns, none of your hooks is left. If `model(x)` raises an exception, let it
+# through.
 #
 # <details><summary>Hint: what I return is the model's result</summary>
 #
@@ -253,8 +254,8 @@ assert one.tolist() == two.tolist() == [20.0, 0.0], (
 
 # %% [markdown]
 # S1 warns you of this case: whatever the hook returns overwrites the result, so a hook must return nothing. The first half is
-# right, and the second is only advice. S4 is older. It prints the source from before PyTorch 1.2, where a hook that returned
-# something raised an error, and concludes that a forward hook only looks and never affects the graph.
+# right, and the second is only advice. S4 prints the source from before PyTorch 1.2, where a hook that returned something
+# raised an error. So it concludes that a forward hook only looks.
 #
 # Today it can, and not only on purpose. If a hook ends with `return output.detach()`, every number is right and there's no error.
 # But the new output isn't connected to the graph. **This layer stops learning, and so does everything that reaches the
@@ -353,7 +354,7 @@ check("3.2", switch_off)
 # ## What is each channel worth?
 #
 # The output of a convolution is a stack of images, one for each channel, called **feature maps**. Here's a small network that
-# reads handwritten digits. It was trained when you ran the cell, and you can see what two of its layers return for a 3.
+# reads handwritten digits. The next cell trains it, and the picture shows what two of its layers return for a 3.
 
 # %% tags=["claim-S0.7"]
 data = digits()
@@ -437,8 +438,7 @@ assert sorted(max(row) for row in costs)[-2] < worst / 2, (
 )
 
 # %% [markdown]
-# The largest drop comes from one channel of one network. In the other four, no channel is worth even half as much: with a single
-# network, you might have told another story.
+# The largest drop comes from one channel of one network. In the other four, no channel is worth even half as much.
 #
 # The picture marks some channels with a cross: all 1,797 answers stay the same without them. Some networks have one or two such
 # channels, others have none. What's special about them? Look at what goes **into** their ReLU, for all digits.
@@ -1223,7 +1223,7 @@ assert seen["b"].shape == (4, 5)
 # ### "I only looked at the shapes, and the accuracy is worse than before"
 #
 # Every forward pass counts: in training mode it updates BatchNorm's running statistics (and the vectors of `spectral_norm`), also
-# under `no_grad()`, and a batch of zeros spoils them. Call `eval()` first.
+# under `no_grad()`, and a batch that you made up spoils them. Call `eval()` first.
 
 # %% tags=["field", "field-113"]
 norm = nn.BatchNorm1d(2)
@@ -1268,3 +1268,196 @@ same = torch.allclose(half_by_hand, half_by_hook)
 print("without the last, the same as in the model:", same)
 assert torch.equal(half_by_hook, functional.pool(F.relu(functional.conv(x))))
 assert not torch.allclose(half_by_hand, half_by_hook)  # the ReLU is missing
+
+# %% [markdown]
+# ### "My captured list has grown, or it's an object without `detach`"
+#
+# `forward` may return a list that the model goes on filling, or an object that holds its tensors in attributes, such as
+# `.logits`. The hook stores the reference, and `detach()` exists for tensors only. So take out the tensors that you want while the
+# hook runs, and put them into a new list.
+
+# %% tags=["field", "field-objects"]
+from types import SimpleNamespace
+
+
+class AppendDouble(nn.Module):
+    def forward(self, states):
+        states.append(2 * states[-1])
+        return states
+
+
+class Head(nn.Module):
+    def forward(self, states):
+        return SimpleNamespace(logits=states[-1])
+
+
+stored = {}
+
+def keep_list(module, args, output):
+    stored["the list"] = output
+    stored["a copy"] = [state.detach() for state in output]
+
+def keep_logits(module, args, output):
+    stored["logits"] = output.logits.detach()
+
+
+chat = nn.Sequential(AppendDouble(), AppendDouble(), head := Head())
+with chat[0].register_forward_hook(keep_list), head.register_forward_hook(keep_logits):
+    chat([torch.ones(1)])
+print({name: len(value) for name, value in stored.items()})
+assert len(stored["the list"]) == 3 and len(stored["a copy"]) == 2
+assert stored["logits"].item() == 4.0
+with head.register_forward_hook(detached):
+    message = error_of(chat, [torch.ones(1)])
+print(message)
+assert message.endswith("SimpleNamespace' object has no attribute 'detach'")
+
+# %% [markdown]
+# ### "After my hook, `load_state_dict` fails: Unexpected key(s)"
+#
+# `register_buffer` in a hook makes the value a part of the model, and removing the hook doesn't undo that. Every state dict
+# contains it from then on, and a fresh model refuses it. (A parameter or a module that you set as an attribute does the same.)
+# Store values in a dictionary outside the model, or pass `persistent=False`.
+
+# %% tags=["field", "field-traces"]
+def state_after_hook(persistent):
+    def keep_mean(module, args, output):
+        mean = output.detach().mean()
+        module.register_buffer("mean", mean, persistent=persistent)
+
+    layer = nn.Linear(1, 1)
+    with layer.register_forward_hook(keep_mean):
+        layer(torch.ones(1, 1))
+    return layer.state_dict()
+
+
+fresh, state = nn.Linear(1, 1), state_after_hook(persistent=True)
+message = error_of(fresh.load_state_dict, state)
+unexpected = fresh.load_state_dict(state, strict=False).unexpected_keys
+print(message, unexpected)
+assert message.startswith("RuntimeError: Error(s) in loading state_dict")
+assert unexpected == ["mean"]
+state = state_after_hook(persistent=False)
+assert error_of(fresh.load_state_dict, state) == "no error"
+
+fresh.probe = nn.Linear(1, 1)
+assert "probe.weight" in fresh.state_dict()
+
+# %% [markdown]
+# ### "The name isn't there: `_orig_mod`, `module.`, `_checkpoint_wrapped_module`"
+#
+# Wrappers put themselves into the names of layers, and most of them into the keys of the state dict. The layer inside is the same
+# object. So find it **before** you wrap the model and register the hook on it, or drop the wrappers' parts from the name. Save
+# the state dict of the model inside.
+
+# %% tags=["field", "field-wrapped"]
+from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
+
+plain = nn.Sequential(nn.Linear(1, 1))
+layer = plain.get_submodule("0")
+parallel = nn.DataParallel(plain)  # DistributedDataParallel adds the same `module.`
+checkpointed = nn.Sequential(checkpoint_wrapper.checkpoint_wrapper(layer))
+names = [
+    name
+    for model in (torch.compile(plain), parallel, checkpointed)
+    for name, module in model.named_modules()
+    if module is layer
+]
+print(names)
+assert names == ["_orig_mod.0", "module.0", "0._checkpoint_wrapped_module"]
+assert "self.module = module" in inspect.getsource(nn.parallel.DistributedDataParallel)
+
+def without_wrappers(name):
+    wrappers = ("_orig_mod", "module", "_checkpoint_wrapped_module")
+    return ".".join(part for part in name.split(".") if part not in wrappers)
+
+
+heard = []
+with layer.register_forward_hook(lambda *three: heard.append("0")):
+    parallel(torch.ones(1, 1))
+assert heard == ["0"] and {without_wrappers(name) for name in names} == {"0"}
+assert list(parallel.state_dict()) == ["module.0.weight", "module.0.bias"]
+assert list(checkpointed.state_dict()) == ["0.weight", "0.bias"]  # it leaves them alone
+assert error_of(plain.load_state_dict, parallel.state_dict()).startswith("RuntimeError")
+assert error_of(plain.load_state_dict, parallel.module.state_dict()) == "no error"
+
+# %% [markdown]
+# ### "`isinstance` doesn't find my block any more"
+#
+# You ran the cell with `class Block` once more, or reloaded its file (`importlib.reload`, `%autoreload`). Now there are two classes
+# of one name. The model is made of the old one, so a search by type finds nothing. Build the model again, or search by name.
+
+# %% tags=["field", "field-210"]
+def run_the_cell():
+    class Block(nn.Module):
+        def forward(self, x):
+            return 2 * x
+
+    return Block
+
+
+Block = run_the_cell()
+blocks = nn.Sequential(Block(), Block())
+Block = run_the_cell()  # the same cell again
+
+print(error_of(capture, blocks, Block))
+assert not any(isinstance(module, Block) for module in blocks)
+assert [type(module).__name__ for module in blocks] == ["Block", "Block"]
+blocks = nn.Sequential(Block(), Block())  # built again
+assert all(isinstance(module, Block) for module in blocks)
+
+# %% [markdown]
+# ### "I deleted the model, and it's still in memory"
+#
+# The model refers to its hook, the hook (a bound method) to its object, and the object to the model. Such a **ring** isn't freed
+# with its last name. It waits for Python's garbage collector, which doesn't count megabytes: twenty models of a search can be in
+# memory at once. A lambda that uses the model makes the same ring. Remove the hook, or let the object store a weak reference.
+
+# %% tags=["field", "field-who-keeps"]
+import gc
+import weakref
+
+
+class Meter:
+    def __init__(self, model):
+        self.model = model
+        self.handle = model.register_forward_hook(self.look)
+
+    def look(self, module, args, output):
+        print(type(self.model).__name__, tuple(output.shape))
+
+
+def deleted(change):
+    model = nn.Linear(1, 1)
+    change(Meter(model), model)
+    return weakref.ref(model)  # when the function returns, the model has no name
+
+
+gc.disable()  # the garbage collector waits
+ring = deleted(lambda meter, model: None)
+removed = deleted(lambda meter, model: meter.handle.remove())
+weak = deleted(lambda meter, model: setattr(meter, "model", weakref.proxy(model)))
+used = deleted(
+    lambda meter, model: model.register_forward_hook(lambda *three: print(model))
+)
+found = {"ring": ring, "hook removed": removed, "weak reference": weak, "lambda": used}
+in_memory = [name for name, one in found.items() if one() is not None]
+print("still in memory:", in_memory)
+assert in_memory == ["ring", "lambda"]
+gc.enable()
+gc.collect()
+assert ring() is None and used() is None
+
+# %% [markdown]
+# A notebook keeps models, too. A cell's last value stays in `Out` after its name is gone. `print` it instead.
+
+# %% tags=["field", "field-who-keeps"]
+printed, shown_last = nn.Linear(1, 1), nn.Linear(2, 1)
+both = [weakref.ref(printed), weakref.ref(shown_last)]
+print(printed)
+shown_last
+
+# %%
+del printed, shown_last
+print("still in memory:", [one() is not None for one in both])
+assert both[0]() is None and both[1]() is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -12,11 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from hooklab.course import plots
+from hooklab.course.explorers import canvas
 
 SPACING = 1.65
 
 
-def hook_chain(arrived: torch.Tensor, hooks: Mapping[str, torch.Tensor], kept: torch.Tensor, owner: str) -> Figure:
+def hook_chain(
+    arrived: torch.Tensor, hooks: Sequence[tuple[str, torch.Tensor]], kept: torch.Tensor, owner: str
+) -> Figure:
     """Draw the hooks of one non-leaf tensor from right to left, as the gradient flows.
 
     A hook that changed the gradient is purple, one that only read it is grey. Below the last one is what
@@ -24,33 +27,32 @@ def hook_chain(arrived: torch.Tensor, hooks: Mapping[str, torch.Tensor], kept: t
 
     Args:
         arrived: the gradient that arrives, a few numbers.
-        hooks: name -> the gradient after this hook, in the order of running.
+        hooks: each hook's name and the gradient after it, in the order of running.
         kept: `.grad` of the tensor afterwards.
         owner: the tensor's name.
 
     Example:
         >>> one = torch.ones(2)
-        >>> figure = hook_chain(one, {"look": one, "double": 2 * one}, kept=2 * one, owner="y")
+        >>> figure = hook_chain(one, [("look", one), ("double", 2 * one)], kept=2 * one, owner="y")
         >>> [text.get_text() for text in figure.axes[0].texts if "grad =" in text.get_text()]
         ['y.grad = [2, 2]']
     """
     with plots.style():
-        figure, axes = plt.subplots(figsize=(1.9 * (len(hooks) + 2), 2.4))
+        figure, axes = canvas(1.9 * (len(hooks) + 2), 2.4)
         left = -SPACING * (len(hooks) - 1) - 0.4  # of the last box; the first one is at 0
-        axes.set(xlim=(left - 1.75, 1.7), ylim=(-1.2, 0.9))
-        axes.axis("off")
+        axes.set(xlim=(left - 1.75, 1.75), ylim=(-1.2, 0.9))
         axes.text(1.7, 0.62, f"backward(): the gradient of {owner} arrives", color=plots.BACKWARD, ha="right")
-        _arrow(axes, (1.7, 0), (0.45, 0), _numbers(arrived))
+        _arrow(axes, (1.7, 0), (0.45, 0), numbers(arrived))
         value = arrived
-        for place, (name, after) in enumerate(hooks.items()):
+        for place, (name, after) in enumerate(hooks):
             x = -SPACING * place
             if place:
-                _arrow(axes, (x + SPACING - 0.45, 0), (x + 0.45, 0), _numbers(value))
+                _arrow(axes, (x + SPACING - 0.45, 0), (x + 0.45, 0), numbers(value))
             _box(axes, x, 0, name, plots.REST if torch.equal(value, after) else plots.CHANGED)
             value = after
-        _arrow(axes, (left - 0.05, 0), (left - 1.7, 0), f"{_numbers(value)} goes on")
+        _arrow(axes, (left - 0.05, 0), (left - 1.7, 0), f"{numbers(value)} goes on")
         _arrow(axes, (left - 0.3, 0), (left - 0.3, -0.75), "", plots.CAPTURED)
-        axes.text(left - 0.3, -1.02, f"{owner}.grad = {_numbers(kept)}", color=plots.CAPTURED, ha="center")
+        axes.text(left - 0.3, -1.02, f"{owner}.grad = {numbers(kept)}", color=plots.CAPTURED, ha="center")
         return figure
 
 
@@ -98,5 +100,6 @@ def _arrow(
     axes.text((start[0] + end[0]) / 2, start[1] + 0.12, text, ha="center", color=colour, fontsize=9.5)
 
 
-def _numbers(tensor: torch.Tensor) -> str:
+def numbers(tensor: torch.Tensor) -> str:
+    """Return a few numbers as text: [3, 5]."""
     return "[" + ", ".join(f"{value:g}" for value in tensor.detach().flatten().tolist()) + "]"

@@ -19,7 +19,7 @@ def words(figure):
 
 def test_a_hook_that_changed_the_gradient_is_purple_and_one_that_looked_is_grey():
     arrived = torch.tensor([3.0, 5.0])
-    figure = hook_chain(arrived, {"look": arrived, "double": 2 * arrived}, kept=2 * arrived, owner="y")
+    figure = hook_chain(arrived, [("look", arrived), ("double", 2 * arrived)], kept=2 * arrived, owner="y")
     look, double = box_colours(figure)
     assert same_color(look, plots.REST)
     assert same_color(double, plots.CHANGED)
@@ -27,14 +27,14 @@ def test_a_hook_that_changed_the_gradient_is_purple_and_one_that_looked_is_grey(
 
 def test_each_arrow_of_a_chain_carries_the_gradient_at_that_place():
     arrived = torch.tensor([3.0, 5.0])
-    after = {"double": 2 * arrived, "add_one": 2 * arrived + 1}
-    figure = hook_chain(arrived, after, kept=after["add_one"], owner="y")
+    after = [("double", 2 * arrived), ("add_one", 2 * arrived + 1)]
+    figure = hook_chain(arrived, after, kept=2 * arrived + 1, owner="y")
     assert {"[3, 5]", "[6, 10]", "[7, 11] goes on", "y.grad = [7, 11]"} <= set(words(figure))
 
 
 def test_hooks_of_a_chain_stand_from_right_to_left_in_the_order_of_running():
     one = torch.ones(1)
-    figure = hook_chain(one, {"first": one, "second": one, "third": one}, kept=one, owner="y")
+    figure = hook_chain(one, [("first", one), ("second", one), ("third", one)], kept=one, owner="y")
     places = {text.get_text(): text.get_position()[0] for text in figure.axes[0].texts}
     assert places["first"] > places["second"] > places["third"]
 
