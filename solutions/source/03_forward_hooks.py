@@ -112,7 +112,8 @@ assert (inps[0] == input.numpy()).all() and outs[0].shape == (1, 4, 26, 26)
 assert next(iter(inspect.signature(net.register_forward_hook).parameters)) == "hook"
 
 # %% [markdown]
-# (S3's heading, `register_forward_hook(module, in, out)`, lists the hook's arguments. The method itself takes the hook.)
+# (S3's headings, here `register_forward_hook(module, in, out)`, list the hook's
+# arguments. The methods themselves take the hook.)
 #
 # S1 registers one hook on a whole net, and then on its second layer. Which `args` and `output` does the hook receive? Those of
 # **the module that it's registered on**:
@@ -468,8 +469,8 @@ assert any(unchanged)
 # is off passes no gradient, so the channel's own weights get no gradient that could bring it back. Dead channels take memory and
 # time, and you can't see them in the accuracy.
 #
-# And what a channel is worth belongs to one trained network, not to its architecture: five random starts give five different
-# pictures.
+# And what a channel is worth belongs to one trained network, not to its architecture: five random starts give five different pictures.
+# Nor does a small drop show that a channel does nothing: if two channels do the same work, you lose it only when both are off.
 
 # %% [markdown]
 # ## A captured value shares its memory

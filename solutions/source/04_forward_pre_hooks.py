@@ -387,8 +387,7 @@ print("What came out:")
 print(f"a third digit, with 4 rows swapped: {shares['conv1'][4]['neither']:.0%}")
 plots.show(
     figures.flips(shares, figures.third_digits(cnn, images, labels)),
-    "With more rows swapped the first digit's share falls, the other's rises, "
-    "a third digit's is largest half-way.",
+    figures.FLIPS,
 )
 
 # %%

@@ -718,8 +718,7 @@ networks = {
 # %% tags=["figure"]
 plots.show(
     figures.depth({name: norms for name, (_, norms) in networks.items()}),
-    "Norm of the gradient at twenty layers: sigmoids lose almost all, ReLUs most, "
-    "both hold it when normalised.",
+    figures.DEPTH,
 )
 
 share = {name: norms[0] / norms[-1] for name, (_, norms) in networks.items()}
@@ -948,8 +947,8 @@ assert "has changed the size of value" in messages[1]
 # %% [markdown]
 # ### Three hooks around one module
 #
-# This is S2's example: a module with a 3×1 parameter, a value $y$ before it, a tensor hook on $y$, a forward hook and a backward
-# hook. With $y = (2, 1, 3)$ and the weight $(1, 2, 3)$, $z = 13$.
+# This is S2's example once more (lesson 2 goes through it step by step), with a linear layer, whose weight is 1×3: a value $y$
+# before it, a tensor hook on $y$, a forward hook and a backward hook. With $y = (2, 1, 3)$ and the weight $(1, 2, 3)$, $z = 13$.
 
 # %% tags=["claim-S2.7"]
 model, grad_list, outputs, seen = linear([[1.0, 2.0, 3.0]]), [], [], []
@@ -1073,7 +1072,8 @@ assert shapes(leaving) == [layer.bias.shape, x.shape, layer.weight.T.shape]
 # the method.)
 #
 # Does a legacy hook ever get the gradient of the module's own input? Yes, if the input goes straight into the last node. And if
-# the module has several outputs, the hook is on the last node of the first one.
+# the module has several outputs, the hook is on the last node of the first one. Without a graph (under `no_grad`, say)
+# there is no node, so no hook is attached, and no error tells you. S1's listing shows it: `if grad_fn is not None`.
 
 # %% tags=["claim-S1.10", "claim-S1.11", "hook-legacy-backward"]
 class ExpTimes(nn.Module):

@@ -260,7 +260,7 @@ assert healthy.series("update", "fc1", "ratio")[1][-1] < first_ratio[1]
 #
 # To fix it, change or replace `training.model`, `training.optimizer` or `training.prepare` (a function of the pixels,
 # called before the model). Your function doesn't train, and leaves no hook. The check trains the fixed patient for 80
-# steps, and does it again from other first weights.
+# steps, and does it again from other initial weights.
 
 # %%
 for diagnosis, meaning in DIAGNOSES.items():
@@ -307,7 +307,7 @@ check("8.2", treat_a)
 # of the gradient arrives, and the diagnosis.
 #
 # To fix it, you may build a new model: `layers(nn.ReLU, 8, spread=2**0.5)` makes one with the same names and any
-# activation. Its first weights have the standard deviation `spread / inputs**0.5`, where `inputs` is the number of a
+# activation. Its initial weights have the standard deviation `spread / inputs**0.5`, where `inputs` is the number of a
 # layer's inputs.
 #
 # <details><summary>Hint: "the optimizer still holds the parameters of the old one"</summary>
@@ -449,7 +449,7 @@ check("8.5", treat_d)
 # ## How a unit dies
 #
 # In lesson 3, two of the sixteen channels of `relu2` never fired, on any digit. Now you can watch how that happens.
-# Here is the same network with the same first weights. In each step, a hook stores the share of the batch on which
+# Here is the same network with the same initial weights. In each step, a hook stores the share of the batch on which
 # each channel fires.
 
 # %% tags=["field", "field-192", "nbval-ignore-output"]
@@ -463,7 +463,7 @@ assert len(dead) == 2
 assert seen.fires[0, dead[0]] > 0.8 and seen.fires[0, dead[1]] == 0.0
 
 # %% [markdown]
-# One of the two was born dead: its first weights put it below zero for every digit, so it never gets a gradient. The
+# One of the two was born dead: its initial weights put it below zero for every digit, so it never gets a gradient. The
 # other one was among the busiest of all.
 
 # %%
@@ -503,7 +503,7 @@ assert wakes > 0 and seen.moved[:wakes, 15].sum() == 0
 # Was channel 0 one unlucky case? `python -m hooklab experiment deaths` tries twenty. Here they gave 22 dead channels: 4
 # were born dead, 16 fired for the last time in one of the first ten steps, and 2 later. So the network did not
 # *learn* that it could do without them. Its first steps were too large, as for patient A. That's one reason why
-# people warm the learning rate up. (And what do a dead channel's weights do? See "Dead, and still moving" below.)
+# people warm the learning rate up. (And what do a dead channel's weights do? See "The weights of a dead channel" below.)
 
 # %% [markdown] tags=["recap"]
 # ## Recap
@@ -514,11 +514,11 @@ assert wakes > 0 and seen.moved[:wakes, 15].sum() == 0
 #
 # | what you see | what it means | what helps |
 # |---|---|---|
-# | the first loss isn't the logarithm of the number of classes | the first weights are too large, or the data is wrong | smaller first weights |
+# | the first loss isn't the logarithm of the number of classes | the initial weights are too large, or the data is wrong | smaller initial weights |
 # | a module's inputs are finite, its output isn't | the value was made in this module | its inputs show how: overflow, log, 0 / 0 |
 # | outputs are finite, a gradient arrives as nan | the nan was made by what comes after | a harmless number in the unused branch; eps under a root |
 # | outputs are zero for every picture | dead units | smaller first steps, warm-up, normalisation |
-# | outputs at the ends of the range | saturated | smaller inputs or first weights, normalisation |
+# | outputs at the ends of the range | saturated | smaller inputs or initial weights, normalisation |
 # | the gradient shrinks layer by layer | vanishing | ReLU with a fitting spread, normalisation |
 # | no output | never called | call the module, not its `.forward` |
 # | an output, and `.grad` is None | detached, or frozen | look for `detach`, `no_grad`, `requires_grad`, a hook that returns something |
@@ -719,7 +719,7 @@ assert losses["A"][1] > 2 and losses["A, small step"][1] < 0.1
 # %% [markdown]
 # ### Learning rate, gain, normalisation
 #
-# Three settings decide most of what can go wrong. Try them: the learning rate; the gain, a factor on the first weights
+# Three settings decide most of what can go wrong. Try them: the learning rate; the gain, a factor on the initial weights
 # (1 keeps the spread of the values from layer to layer); and batch normalisation before each ReLU.
 
 # %% tags=["explorer"]
@@ -748,7 +748,7 @@ assert explorer.trained(0.1, 4.0, False).losses[0] > 100 * 2.3
 # try a gain of 4, and read the first loss: it should be 2.3.
 
 # %% [markdown]
-# ### Dead, and still moving
+# ### The weights of a dead channel
 #
 # How far does Adam move a weight? It divides the gradient by a running mean of the gradient's size. So in the **first
 # step** every weight moves by the whole learning rate, however small its gradient is:

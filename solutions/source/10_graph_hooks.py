@@ -626,7 +626,7 @@ def step_in_backward(parameters, lr: float) -> list:
     def step(parameter):
         parameter -= (
             lr * parameter.grad
-        )  # allowed here: a backward runs with recording switched off
+        )  # allowed here: autograd doesn't record in a backward pass
         parameter.grad = None
 
     return [
@@ -880,7 +880,7 @@ assert unguarded == 49.0  # 7 · exp(0) would be right
 
 # %% tags=["solution"]
 def watch_norm(parameters: list[torch.Tensor], norms: list[float]):
-    """Append the norm of all gradients of each backward to norms; return the handle."""
+    """Append the norm of all gradients of each backward pass to norms; return the handle."""
 
     ### BEGIN SOLUTION
     def hook(grads):

@@ -1337,7 +1337,7 @@ assert after[0] == ["0", "2"] and after[1].count("0") == 2
 # ### "The layer that I want to hook isn't there": prune, `quantize_dynamic`, fused experts
 #
 # Tools change a model in ways that its printed list of modules doesn't show. **Pruning** renames the parameter to
-# `weight_orig`. From then on `weight` is a plain tensor, computed anew before each call by a pre-hook: hook
+# `weight_orig`. From then on `weight` is a plain tensor, computed again before each call by a pre-hook: hook
 # `weight_orig`. **`quantize_dynamic`** returns a copy with other layers: forward hooks come along, backward hooks don't,
 # `isinstance(…, nn.Linear)` is False, and `weight` is a method. **Fused experts** are one parameter with three
 # dimensions, and none of them has a module of its own. Hook the module that has them, and compute the expert from its input.

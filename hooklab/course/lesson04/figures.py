@@ -13,6 +13,11 @@ from torch import Tensor, nn
 
 from hooklab.course import plots
 
+FLIPS = (
+    "With more rows swapped, the first digit's share falls and the other's rises; "
+    "a third digit's is largest half-way."
+)
+
 
 def both_papers(images: Tensor, inverted: Tensor) -> Figure:
     """Draw images of shape (N, 1, height, width) in a row, and below each its inverted one."""

@@ -30,6 +30,11 @@ _MAPS = LinearSegmentedColormap.from_list("maps", ["white", FORWARD])
 _CHANGED_MAPS = LinearSegmentedColormap.from_list("changed maps", ["white", CHANGED])
 _GRID = 90
 
+TWO_WAYS = (
+    "Error by number of steps: without mixup lowest at 150 steps, then up to 30 %; "
+    "with mixup lowest at 300 steps, and at most 25 % at 600."
+)
+
 
 def lambdas(draws: Mapping[float, Tensor]) -> Figure:
     """Draw, for each α, a histogram of draws of λ and the density of Beta(α, α) as a line.
