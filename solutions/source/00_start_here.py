@@ -70,6 +70,7 @@ plt.show()
 # | 9 | [Seeing features](09_seeing_features.ipynb) | What does the network look at, and what if I switch it off? | 3, 5 |
 # | 10 | [Graph hooks](10_graph_hooks.ipynb) | What can I hook when there isn't a module? | 2, 5 |
 # | 11 | [Hooks in the system](11_hooks_in_the_system.ipynb) | Why did my hook vanish, fire twice, or stop the compiler? | 2, 3, 5 |
+# | 12 | [Facts to look up](12_reference.ipynb) | What do hooks do under export, FSDP, an optimizer, a trainer? | as needed |
 #
 # Each lesson starts with its time. Everything after the recap is optional.
 #

@@ -90,7 +90,7 @@ assert order == ["Times", "ReLU", "Times", "Sequential"] and result.tolist() == 
 # [S3](00_start_here.ipynb#documents) exports the input and the output of a convolution into two lists. Here is its code, with a
 # small network around it. `args` is called `inp` in S3, and because it's a tuple, S3 takes its first entry:
 
-# %% tags=["claim-S3.7", "claim-S3.13"]
+# %% tags=["field", "field-layer-output", "claim-S3.7", "claim-S3.13"]
 net = nn.Sequential(OrderedDict(layer1=nn.Conv2d(3, 4, 3), act=nn.ReLU())).eval()
 input = torch.randn(1, 3, 28, 28)
 
@@ -662,7 +662,8 @@ assert result.tolist() == [300.0, 0.0], (
 #
 # *"I fixed my hook, and I still get the old error."* *"My hook runs twice."* Either an exception ended the block before
 # `remove()`, or you ran the cell again without keeping the handle. The **module** stores its hooks, in a dictionary. The handle
-# only knows the entry's key, so losing it removes nothing. `with` removes the hook however the block ends.
+# only knows the entry's key, so losing it removes nothing. `with` removes the hook however the block ends. Lost the handles in a
+# whole model? `for module in model.modules(): module._forward_hooks.clear()` removes every forward hook, those of other tools too.
 # ([A thread](https://github.com/TransformerLensOrg/TransformerLens/pull/156))
 
 # %% tags=["claim-S1.3", "field", "field-34", "field-147"]
@@ -677,7 +678,7 @@ for _ in range(2):  # the cell, run twice
 print(message, "  hooks left:", len(layer._forward_hooks))
 assert message.startswith("IndexError") and len(layer._forward_hooks) == 2
 
-layer._forward_hooks.clear()  # the last resort: it removes all hooks
+layer._forward_hooks.clear()  # the last resort: all forward hooks of this layer
 try:
     with layer.register_forward_hook(broken) as handle:
         assert isinstance(layer._forward_hooks, OrderedDict)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 11 · Why did my hook vanish, fire twice, or stop the compiler?
 #
-# **Time** 59 minutes, and 95 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 3 and 5; lesson 2 for
+# **Time** 59 minutes, and 68 for what comes after the recap &nbsp;·&nbsp; **You need** lessons 3 and 5; lesson 2 for
 # tensor hooks
 #
 # After this lesson you can
@@ -72,7 +72,6 @@ assert (
 # %% [markdown]
 # That hook was a **function**. What about a **method**, which belongs to an object?
 
-
 # %%
 class Counter:
     count = 0
@@ -102,7 +101,8 @@ assert counter.count == 0 and copied_hook.__self__.count == 1
 #
 # So copy first, then register. `hooklab.leftover_hooks(twin)` lists the hooks on a model. ([A thread about
 # it](https://github.com/isl-org/MiDaS/issues/251))
-#
+
+# %% [markdown]
 # ### Replaced
 #
 # A hook belongs to an object, not to its name. Below, a hook is registered on a layer's weight, and then the layer is
@@ -133,7 +133,6 @@ assert list(fires.values()) == [True, True, False, False, False]
 # `torch.save(model)` writes the whole object, including its hook tables. A function is written as its name. A local
 # function or a lambda can't be found again by name:
 
-
 # %% tags=["field", "field-39"]
 def build():
     def local_hook(module, args, output):
@@ -163,7 +162,6 @@ assert error_of(saved_bytes, layer) == "no error"  # a tensor's hooks are not wr
 # A file that is far too large is worse than an error. If a hook has put a tensor on the module, the tensor is saved
 # along with it. Even if you kept only one row: a row is a view, and the whole memory behind it is saved. And if the
 # tensor is part of a graph, the model can't even be copied:
-
 
 # %% tags=["field", "field-38", "field-171"]
 def after_a_pass(keep):
@@ -211,7 +209,6 @@ assert sizes["nothing"] < 16000 < min(sizes["the output"], sizes["one row of it"
 #
 # `tensor.untyped_storage().nbytes()` is the size of the memory behind a view.
 # </details>
-
 
 # %% tags=["solution"]
 def carried(model: nn.Module) -> dict[str, int]:
@@ -320,7 +317,6 @@ assert torch.equal(seen["0"], expected.detach()) and hooklab.leftover_hooks(mode
 # The call runs a graph that was recorded earlier. How do you discard it?
 # </details>
 
-
 # %% tags=["solution"]
 def hook_compiled(compiled: nn.Module, name: str, hook) -> RemovableHandle:
     """Register a forward hook that runs in compiled calls; return the handle."""
@@ -339,7 +335,6 @@ check("11.3", hook_compiled)
 #
 # **Activation checkpointing** saves memory: it doesn't keep the values inside a block, and runs the block again in
 # the backward pass. So hooks inside run again, too. But not all of them:
-
 
 # %% tags=["field", "field-147"]
 def runs(remove=False, **options):
@@ -381,7 +376,6 @@ assert runs(remove=True, use_reentrant=False) == "0 1 2 backward"
 # Below is a whole program for them. `init_process_group` connects the processes, and `"gloo"` carries messages
 # between CPUs. Each process has a number, its **rank**. Process 0 has the data 1 and process 1 has the data 3, so
 # these are also their gradients.
-
 
 # %%
 def two_gradients():
@@ -478,7 +472,6 @@ plt.show()
 # A hook on the weight sees the gradient of its own process. Where is the average, and when?
 # </details>
 
-
 # %% tags=["solution"]
 def everybodys_gradient():
     """Return the averaged gradient of the weight, as a list, in every process."""
@@ -508,8 +501,7 @@ check("11.4", everybodys_gradient)
 # there: `f` receives the future, reads its `.value()`, and returns a result. `then` itself returns at once, with a
 # second `Future` for that result. (The hook's second argument must be called `bucket`: DDP checks the name.)
 
-
-# %% tags=["hook-ddp-comm"]
+# %% tags=["field", "field-163", "hook-ddp-comm"]
 def by_hand(state, bucket):
     total = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
     return total.then(lambda done: done.value()[0] / dist.get_world_size())
@@ -533,7 +525,6 @@ assert averages == [2.0, 2.0]
 # Now let's be brutal. The gradient of the network that reads digits has 3,818 numbers. Send only the 38 largest, with
 # their places, and set the others to zero. Or do the same, but **keep what wasn't sent** and add it to the next
 # gradient.
-
 
 # %%
 def largest(values, share):
@@ -717,7 +708,6 @@ progress(11)
 # module rename the keys while it loads. There are four hooks around a state dict. Here they are in the order in which
 # they run:
 
-
 # %% tags=["field", "field-162", "hook-state-dict-pre", "hook-state-dict", "hook-load-state-dict-pre", "hook-load-state-dict-post"]
 def before_load(module, state_dict, prefix, *others):
     order.append("load pre")
@@ -785,7 +775,6 @@ assert list(old) == ["fc.weight", "fc.bias"]
 # Join the two only if both are there. Otherwise change nothing: strict loading then reports the names.
 # </details>
 
-
 # %% tags=["solution"]
 def accept_old_layout(module: nn.Module) -> RemovableHandle:
     """Let the module load `q` and `k` into its `qk`; return the handle."""
@@ -821,7 +810,6 @@ print(by_torchrun(two_gradients))
 # half an hour by default. `launch` has a time limit. If one process fails, it ends all of them, and shows what each
 # has printed. Here process 1 takes another path than process 0, as happens if too much code is inside an `if rank ==
 # 0:`.
-
 
 # %% tags=["field", "field-168"]
 def only_one_talks():
@@ -867,7 +855,6 @@ assert 0 not in failed.ends  # neither ended well
 # `buffer.split([p.numel() for p in bucket.parameters()])`, and `torch.cat`.
 # </details>
 
-
 # %% tags=["solution"]
 def with_memory(pack, unpack, gather):
     """Return a comm hook that remembers what pack and unpack lose."""
@@ -905,7 +892,6 @@ check("11.5", with_memory)
 # Each process has its own model and its own part of the batch, so it captures its own values. An `edit` in one
 # process doesn't affect the others. `ManifoldMixup` needs a generator with the same seed in each process: they must
 # agree on the layer and on λ, while each mixes its own examples.
-
 
 # %%
 def tools():
@@ -962,7 +948,6 @@ assert zero[5] == one[5] == [0]
 # Two other compressions are half precision and **PowerSGD**, which sends two thin matrices whose product is close to
 # the gradient. For the digits network: how many bytes does one process pass on, and how far off is the average? (How
 # many times they travel over the network depends on the wiring and the algorithm.)
-
 
 # %% tags=["hook-ddp-comm"]
 def half_precision(state, bucket):
@@ -1034,7 +1019,6 @@ assert came["PowerSGD, rank 1"][0] < 3818 and 0.1 < came["PowerSGD, rank 1"][1] 
 # Three errors of comm hooks: the second argument has another name; the hook doesn't return a `Future`; a second hook
 # on one model. (One process is enough to see them.)
 
-
 # %% tags=["field", "field-163"]
 def three_mistakes():
     from hooklab.course.errors import error_of
@@ -1075,7 +1059,6 @@ assert (
 # averaged in any step, and nothing raises. Or the training loop calls `model.module(x)`, or `unwrap_model(model)(x)`: nothing is averaged,
 # and the processes drift apart without a word. So call the wrapped model, and let its output take part, if only with
 # weight 0. ([A report](https://github.com/pytorch/pytorch/issues/97030))
-
 
 # %% tags=["field", "field-222"]
 def averaged_or_not():
@@ -1129,209 +1112,6 @@ assert came["the output with weight 0"] == came["model(x)"] == [True, True]
 # If a DDP model outlives `destroy_process_group()`, its process hangs at the end **now and then**, too rarely for a
 # cell to show it. So delete the model first, or don't destroy the group and let the process end. (`launch` does the
 # latter: in its processes, `destroy_process_group()` does nothing.)
-#
-# ### FSDP: parameters in pieces
-#
-# With `fully_shard`, a process holds a piece of each parameter, and collects all pieces when a layer runs. A tensor
-# hook on such a parameter **never runs**, because the whole parameter takes part in the pass, not the piece. A
-# post-accumulate hook does run, with the piece's averaged gradient, and so do forward hooks. ([A thread about
-# it](https://github.com/meta-pytorch/torchrec/pull/4268))
-
-
-# %% tags=["field", "field-63"]
-def in_pieces():
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    dist.init_process_group("gloo")
-    model, log = nn.Linear(4, 2, bias=False), []
-    model.weight.register_hook(lambda grad: log.append("tensor hook, made before"))
-    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
-    model.weight.register_hook(lambda grad: log.append("tensor hook"))
-    model.weight.register_post_accumulate_grad_hook(
-        lambda p: log.append(f"post-accumulate: {p.grad.to_local().tolist()}")
-    )
-    model.register_forward_hook(lambda module, args, output: log.append("forward hook"))
-    model(torch.ones(1, 4) * (1 + 2 * dist.get_rank())).sum().backward()
-    dist.destroy_process_group()
-    return log, list(model.weight.to_local().shape)
-
-
-for rank, (log, shape) in enumerate(launch(in_pieces)):
-    print(f"process {rank} holds {shape} of [2, 4]:", *log, sep="\n    ")
-    assert log == [
-        "forward hook",
-        "post-accumulate: [[2.0, 2.0, 2.0, 2.0]]",
-    ] and shape == [1, 4]
-
-# %% [markdown]
-# FSDP has comm hooks as well, with other arguments. The older `FullyShardedDataParallel` passes the whole gradient,
-# and the tensor for this process's piece of the average. With `fully_shard`, `set_all_reduce_hook` only reads: it
-# runs where whole copies of the model are averaged, and receives the average.
-
-
-# %% tags=["hook-fsdp-comm", "hook-fully-shard-all-reduce"]
-def two_kinds_of_fsdp():
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
-
-    dist.init_process_group("gloo")
-    x, seen = torch.ones(1, 4) * (1 + 2 * dist.get_rank()), []
-
-    def average(state, gradient, piece):
-        seen.append([len(gradient), len(piece)])
-        dist.all_reduce(gradient)
-        piece.copy_(gradient.chunk(2)[dist.get_rank()] / 2)
-
-    older = FullyShardedDataParallel(
-        nn.Linear(4, 2, bias=False), device_id=torch.device("cpu")
-    )
-    older.register_comm_hook(None, average)
-    older(x).sum().backward()
-    newer = nn.Linear(4, 2, bias=False)
-    fully_shard(
-        newer, mesh=init_device_mesh("cpu", (2, 1), mesh_dim_names=("copies", "pieces"))
-    )
-    newer.set_all_reduce_hook(lambda average: seen.append(average.tolist()))
-    newer(x).sum().backward()
-    return seen, next(older.parameters()).grad.tolist()
-
-
-for seen, gradient in launch(two_kinds_of_fsdp):
-    print(
-        "lengths of gradient and piece:", seen[0], "  the piece's gradient:", gradient,
-        "  all-reduce hook:", seen[1]
-    )
-    assert seen == [[8, 4], [2.0] * 8] and gradient == [2.0] * 4
-
-# %% [markdown]
-# ### DataParallel's replicas
-#
-# `nn.DataParallel`, the older way, has one process with a thread for each GPU. In each forward pass it creates
-# **replicas** of the model and drops them again, together with anything that your hook has written to its `module`.
-# Without GPUs, we create a replica by hand. ([A thread about it](https://github.com/pytorch/pytorch/issues/11476))
-
-# %% tags=["field", "field-61"]
-model, was_original = nn.Linear(1, 1), []
-model.calls = 0
-
-
-def count(module, args, output):
-    module.calls += 1
-    was_original.append(module is model)
-
-
-with model.register_forward_hook(count):
-    replica = model._replicate_for_data_parallel()
-    replica._parameters.update(model._parameters)
-    replica(torch.ones(1, 1))
-
-print(
-    "the hook ran on the original:", was_original, "  calls: replica", replica.calls,
-    " original", model.calls
-)
-assert was_original == [False] and (replica.calls, model.calls) == (1, 0)
-
-# %% [markdown]
-# ### Beyond one machine
-#
-# All of this ran on one machine, over its own local network. We haven't run it on several machines, on GPUs with
-# NCCL, or under a scheduler such as Slurm.
-#
-# What should stay the same is the script: `torchrun --nnodes 4 --rdzv-endpoint host:port …` on each node, or `srun`
-# before it, gives each process its rank and a meeting point, and DDP's hooks and comm hooks run as you've seen. What
-# differs: NCCL's operations run next to your Python code, so a future's `.value()` may be a tensor that the GPU is
-# still filling; sums are added up in another order, so the last digits differ; and lost connections are normal. Measure
-# there before you trust a number from here, above all a time.
-#
-# ### Export, fx, TorchScript, quantization: other copies of the model
-#
-# A **recording** of a model contains what the hooks did to the tensors while it was made, for good: removing the hook
-# changes nothing any more. What a hook did to Python objects happened once. `fx.symbolic_trace` is different at each
-# depth. It keeps PyTorch's own layers, such as `nn.Linear`, with their hooks, so these still run. The hooks of a block
-# around them run once, with a `Proxy` instead of a tensor. The hooks of the whole model are lost.
-
-
-# %% tags=["field", "field-export"]
-one = torch.ones(1, 1)
-RECORDERS = {
-    "torch.export": lambda model: torch.export.export(model, (one,)).module(),
-    "jit.trace": lambda model: torch.jit.trace(model, one, check_trace=False),
-    "fx": lambda model: torch.fx.symbolic_trace(model),
-}
-
-
-def recorded(recorder, depth):
-    """Record a model with one hook; return when it acts, and how often it is called."""
-    block, calls = nn.Sequential(nn.Linear(1, 1)), []
-    model = nn.Sequential(block, nn.ReLU())
-    place = {"model": model, "block": block, "layer": block[0]}[depth]
-
-    def hook(module, args, output):
-        calls.append(type(output).__name__)
-        return output * 0 + 7
-
-    with place.register_forward_hook(hook):
-        recording = RECORDERS[recorder](model)
-        acts = recording(one).item() == 7
-    still = recording(one).item() == 7
-    return "for good" if still else "until removed" if acts else "never", len(calls)
-
-
-found = {
-    name: [recorded(name, depth) for depth in ("model", "block", "layer")]
-    for name in RECORDERS
-}
-print("a hook on the      model, block, layer acts (calls):")
-for name, three in found.items():
-    print(f"{name:<18}", ", ".join(f"{acts} ({calls})" for acts, calls in three))
-assert found["torch.export"] == found["jit.trace"] == [("for good", 1)] * 3
-assert found["fx"] == [("never", 0), ("for good", 1), ("until removed", 1)]
-
-# %% [markdown]
-# TorchScript compiles a hook's *source code*, so a lambda fails. A trace records what the hook did, and refuses
-# backward hooks. A scripted module accepts no new hooks. TorchScript is deprecated: hook the eager model. ([A thread
-# about it](https://github.com/pytorch/pytorch/issues/53421))
-
-# %% tags=["field", "field-59"]
-with_backward, with_a_lambda, plain = nn.Linear(1, 1), nn.Linear(1, 1), torch.ones(1, 1)
-with_backward.register_full_backward_hook(lambda *args: None)
-with_a_lambda.register_forward_hook(lambda module, args, output: None)
-messages = [
-    error_of(torch.jit.script, with_a_lambda),
-    error_of(torch.jit.trace, with_backward, plain),
-    error_of(lambda: torch.jit.script(nn.Linear(1, 1)).register_forward_hook(print)),
-]
-print(*[message[:50] for message in messages], sep="\n")
-assert messages[0].startswith("RuntimeError: Expected a single top-level function")
-assert (
-    "Modules that have backward hooks" in messages[1]
-    and "not supported on ScriptModules" in messages[2]
-)
-
-# %% [markdown]
-# Quantization *fuses* a convolution, its normalisation and its ReLU into one module, which replaces the first; the
-# other two become identities. Forward hooks of the middle one are lost, and pre-hooks of the first are moved *and*
-# copied. Fuse first, then register. ([A thread about it](https://github.com/pytorch/pytorch/issues/37151))
-
-
-# %% tags=["field", "field-67"]
-def fused(register):
-    from torch.ao.quantization import fuse_modules
-
-    net, ran = (
-        nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1), nn.ReLU()).eval(),
-        [],
-    )
-    for name, layer in net.named_children():
-        getattr(layer, register)(lambda module, *args, name=name: ran.append(name))
-    fuse_modules(net, ["0", "1", "2"])(torch.ones(1, 1, 2, 2))
-    return ran
-
-
-after = fused("register_forward_hook"), fused("register_forward_pre_hook")
-print("forward hooks that ran:", after[0], "  pre-hooks that ran:", after[1])
-assert after[0] == ["0", "2"] and after[1].count("0") == 2
 
 # %% [markdown]
 # ### "The layer that I want to hook isn't there": prune, `quantize_dynamic`, fused experts
@@ -1393,40 +1173,11 @@ print("experts: modules inside", len(inside), " of expert 1", seen[0].shape)
 assert torch.allclose(seen[0], y[[0, 2]]) and inside == []
 
 # %% [markdown]
-# ### Functions of a model: `functional_call`, `vmap`, `grad`
-#
-# `torch.func` calls a module as a function of its parameters. Forward hooks run. Under `vmap` they see **one
-# example**, without the batch; this value must not leave the function. Backward hooks of modules raise an error.
-# Tensor hooks on the parameters don't run, because other tensors take the parameters' place.
-
-# %% tags=["field", "field-161"]
-from torch.func import functional_call, grad, vmap
-
-model, log = nn.Linear(2, 2), []
-parameters = {name: one.detach() for name, one in model.named_parameters()}
-model.weight.register_hook(lambda gradient: log.append("tensor hook"))
-with model.register_forward_hook(
-    lambda module, args, output: log.append(tuple(output.shape))
-):
-    vmap(lambda row: functional_call(model, parameters, (row,)))(torch.ones(5, 2))
-    grad(lambda ps: functional_call(model, ps, (torch.ones(5, 2),)).sum())(parameters)
-with model.register_full_backward_hook(lambda *args: None):
-    message = error_of(
-        grad(lambda ps: functional_call(model, ps, (torch.ones(5, 2),)).sum()),
-        parameters,
-    )
-
-print("shapes under vmap and under grad:", log)
-print(message[:88])
-assert log == [(2,), (5, 2)] and "functorch" in message
-
-# %% [markdown]
 # ### Graph breaks
 #
 # What *may* a recorded hook do? Arithmetic on tensors is recorded with everything else. What can't be part of the
 # graph, such as a `print`, cuts it in two: a **graph break**. That works, but it is slower. With `fullgraph=True` it
 # raises an error.
-
 
 # %% tags=["field", "field-169"]
 def compiles_whole(hook):
@@ -1453,7 +1204,6 @@ assert answers[0] == "no error" and answers[1].startswith("Unsupported")
 # A module's backward hooks are recorded in the forward pass, like its forward hooks, so an existing graph ignores a
 # late one. A hook on a parameter always runs when its gradient arrives, early or late. ([A
 # report](https://github.com/pytorch/pytorch/issues/117265))
-
 
 # %% tags=["field", "field-57"]
 def ran(register, late):
@@ -1546,232 +1296,6 @@ print(
 assert plain == (False, True) and hooked == todays == (True, False)
 
 # %% [markdown]
-# ### Optimizers
-#
-# An optimizer takes hooks around its `step`, and the process takes hooks for the steps of all optimizers. A hook
-# receives `(optimizer, args, kwargs)`. The cell prints their order, and the gradient that each sees if `step` gets a
-# **closure**, a function that computes the loss again:
-
-# %% tags=["field", "field-64", "hook-optimizer-step-pre", "hook-optimizer-step-post", "hook-global-optimizer-step-pre", "hook-global-optimizer-step-post"]
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
-
-
-def note(word):
-    return lambda optimizer, args, kwargs: noted.append((word, w.grad.item()))
-
-
-def closure():
-    optimizer.zero_grad()
-    loss = 3 * w
-    loss.backward()
-    return loss
-
-
-w, noted = torch.ones((), requires_grad=True), []
-optimizer = torch.optim.SGD([w], lr=0.1)
-optimizer.register_step_pre_hook(note("before"))
-optimizer.register_step_post_hook(note("after"))
-w.grad = torch.tensor(9.0)
-with (
-    register_optimizer_step_pre_hook(note("global before")),
-    register_optimizer_step_post_hook(note("global after")),
-):
-    optimizer.step(closure)
-
-print(noted)
-assert noted == [
-    ("global before", 9.0),
-    ("before", 9.0),
-    ("after", 3.0),
-    ("global after", 3.0),
-]
-noted.clear()
-copy.deepcopy(optimizer).step()
-assert noted == []  # unlike a module's, an optimizer's hooks are not copied
-
-# %% [markdown]
-# The closure runs inside `step`, after the pre-hooks, so they see the previous step's gradient: a hook that clips
-# there clips the wrong one. ([A thread about it](https://github.com/pytorch/pytorch/issues/88446)) An optimizer has
-# hooks around its state dict as well. Two rules differ from a module's. An optimizer's load pre-hook may **return**
-# another state dict, where a module's return value is ignored. And it receives a shallow copy, so what it writes into a
-# group changes the caller's dictionary too:
-
-# %% tags=["hook-optimizer-state-dict-pre", "hook-optimizer-state-dict-post", "hook-optimizer-load-state-dict-pre", "hook-optimizer-load-state-dict-post"]
-order, optimizer = [], torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
-optimizer.register_state_dict_pre_hook(lambda optimizer: order.append("save pre"))
-optimizer.register_state_dict_post_hook(
-    lambda optimizer, state: order.append("save post")
-)
-optimizer.register_load_state_dict_pre_hook(
-    lambda optimizer, state: order.append("load pre")
-)
-optimizer.register_load_state_dict_post_hook(
-    lambda optimizer: order.append("load post")
-)
-optimizer.load_state_dict(optimizer.state_dict())
-print(order)
-assert order == ["save pre", "save post", "load pre", "load post"]
-
-
-def lr_after_loading(hook):
-    """Load lr=0.1 through this hook; return the optimizer's lr and the caller's."""
-    optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
-    state = optimizer.state_dict()
-    with optimizer.register_load_state_dict_pre_hook(hook):
-        optimizer.load_state_dict(state)
-    return optimizer.param_groups[0]["lr"], state["param_groups"][0]["lr"]
-
-
-def in_place(optimizer, state):
-    state["param_groups"][0]["lr"] = 0.5
-
-
-def returned(optimizer, state):
-    return {**state, "param_groups": [{**state["param_groups"][0], "lr": 0.5}]}
-
-
-print("in place:", lr_after_loading(in_place), " returned:", lr_after_loading(returned))
-assert lr_after_loading(in_place) == (0.5, 0.5)
-assert lr_after_loading(returned) == (0.5, 0.1)
-
-# %% [markdown]
-# ### Trainers and adapters
-#
-# *"My hook on the model never fires; those on its layers do."* A trainer calls `model.training_step(batch)`, a
-# wrapper calls `base.generate(…)`: these are methods, and don't call the model. Hook a layer, or the module that *is*
-# called.
-
-
-# %% tags=["field", "field-101"]
-class Trained(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
-
-    def forward(self, x):
-        return self.net(x)
-
-    def training_step(self, x):
-        return self.forward(x).sum()  # never self(x)
-
-
-trained, ran = Trained(), []
-with (
-    trained.register_forward_hook(lambda *args: ran.append("model")),
-    trained.net[0].register_forward_hook(lambda *args: ran.append("layer")),
-):
-    trained.training_step(torch.ones(4, 2))
-with hooklab.capture(trained.net, "0") as seen:
-    trained.training_step(torch.ones(4, 2))
-print("ran:", ran, "  captured from the part that is called:", tuple(seen["0"].shape))
-assert ran == ["layer"] and seen["0"].shape == (4, 3)
-
-# %% [markdown]
-# *"I put LoRA around a layer, and my tool looks at the inner one."* The adapter takes the layer's place and its name.
-# The hooks stay on the layer, which is now inside. `hooklab` notices that the name means another module, and reports
-# it.
-
-
-# %% tags=["field", "field-140"]
-class Lora(nn.Module):
-    def __init__(self, base_layer):
-        super().__init__()
-        self.base_layer, self.a = base_layer, nn.Linear(2, 3, bias=False)
-
-    def forward(self, x):
-        return self.base_layer(x) + self.a(x)
-
-
-model, shapes = nn.Sequential(nn.Linear(2, 3)), []
-model[0].register_forward_hook(
-    lambda module, args, output: shapes.append(type(module).__name__)
-)
-made_before = hooklab.capture(model, "0")
-model[0] = Lora(model[0])
-model(torch.ones(4, 2))
-
-
-def open_it():
-    with made_before:
-        model(torch.ones(4, 2))
-
-
-message = error_of(open_it)
-print("the hook sits on:", shapes)
-print(message)
-assert shapes[0] == "Linear" and message != "no error"
-
-# %% [markdown]
-# ### Threads and coroutines
-#
-# Hooks are stored on the object, so **every thread** that calls the model runs them, in its own thread. Appending to
-# a list is safe. A counter `n += 1`, or "the last output", isn't. Distinguish the calls by their thread, or store
-# results in a `threading.local()`.
-
-# %% tags=["field", "field-threads"]
-import asyncio
-import threading
-
-model, last, by_thread = nn.Identity(), {}, {}
-
-
-def keep(module, args, output):
-    last["output"] = output.item()
-    by_thread.setdefault(threading.current_thread().name, []).append(output.item())
-
-
-def work(number):
-    for _ in range(3):
-        model(torch.tensor(number))
-
-
-with model.register_forward_hook(keep):
-    threads = [
-        threading.Thread(target=work, args=(float(n),), name=f"thread {n}")
-        for n in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-print(dict(sorted(by_thread.items())))
-assert by_thread == {"thread 0": [0.0] * 3, "thread 1": [1.0] * 3}
-
-# %% [markdown]
-# **Coroutines** share one thread and take turns at each `await`. Another coroutine never interrupts a hook. But
-# between *your* call and the moment when you read what the hook stored, another coroutine may have called the model.
-# A `ContextVar` knows which task is running.
-
-# %% tags=["field", "field-threads"]
-from contextvars import ContextVar
-
-request, answers = ContextVar("request", default="?"), {}
-
-
-async def serve(name, number):
-    request.set(name)
-    model(torch.tensor(number))
-    await asyncio.sleep(0)  # another task's turn
-    return last["output"]
-
-
-async def two_requests():
-    return await asyncio.gather(serve("first", 1.0), serve("second", 2.0))
-
-
-def keep_by_request(module, args, output):
-    last["output"] = answers[request.get()] = output.item()
-
-
-with model.register_forward_hook(keep_by_request):
-    read_later = await two_requests()  # noqa: F704
-print("read after the await:", read_later, "  kept by request:", answers)
-assert read_later == [2.0, 2.0] and answers == {"first": 1.0, "second": 2.0}
-
-# %% [markdown]
 # ### Build it: hooks that are installed once, and switched on for a block
 #
 # Libraries use this to return inner states on request: `output_hidden_states=True` in transformers is such a
@@ -1852,7 +1376,6 @@ assert len(model[0]._forward_hooks) == 1
 # silent; that's why `install` asks each module. And if the first block comes after the model was **compiled**, the
 # recorded graph has no hook, and nothing is collected, without an error: call `install` before the first compiled call.
 # ([The change in transformers](https://github.com/huggingface/transformers/pull/43765))
-
 
 # %% tags=["field", "field-244"]
 def sevens(module, args, output):

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from hooklab.course import plots
 
 FLIPS = (
-    "With more rows swapped, the first digit's share falls and the other's rises; "
-    "a third digit's is largest half-way."
+    "With more rows swapped, the first digit's share falls and the other's rises; a third digit's is largest half-way."
 )
 
 
