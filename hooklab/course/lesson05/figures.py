@@ -39,6 +39,7 @@ _STEP = 1.72  # from one entry of a tuple to the next, in the table
 AROUND = (
     "A linear layer: x goes in, y comes out; grad_output arrives at the side of y, grad_input leaves at the side of x."
 )
+DEPTH = "Norm of the gradient at twenty layers: sigmoids lose almost all, ReLUs most, both hold it when normalised."
 TWO_DOMAINS = "Features of two domains: side by side without the hook, on top of each other with it."
 
 
