@@ -90,12 +90,17 @@ function setUpSearch() {
       return answers.map(([at, id]) =>
         [docnames[at], titles[at], `#${id}`, entry, Math.round(100 * share) - 1, filenames[at], "index"]);
     });
-    const others = (left) => new Set([...words].filter((word) => word !== left));
     const found = ofAllWords(words, excluded);
-    const ofAllButOne = found.length ? [] : [...words].flatMap((left) => ofAllWords(others(left), excluded));
+    const ofAllButOne = found.length ? [] : [...words].flatMap((left) => ofAllWords(new Set([...words].filter((word) => word !== left)), excluded));
     return [...found, ...ofAllButOne, ...ofMost];
   };
 }
+
+// --- print: dark on white
+const page = document.documentElement.dataset;
+let onScreen;
+addEventListener("beforeprint", () => { onScreen = page.theme; page.theme = "light"; });
+addEventListener("afterprint", () => { page.theme = onScreen; });
 
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll(".guess").forEach(setUpGuess);
