@@ -131,6 +131,7 @@ MISCONCEPTIONS: dict[str, dict[str, Any]] = {
         "takes-it-for-vanishing": treating(("fc1", "vanishing"), rate(0.003)),
         "names-the-last-layer": treating(("out", "dead"), rate(0.003)),
         "nothing-mended": treating(("act1", "dead")),
+        "dies-again": treating(("act1", "dead"), rate(0.1)),
         "trained-first": treating(("act1", "dead"), lambda training: training.train()),
     },
     "8.3": {

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Start here
 #
-# **Time** 10 minutes, and 9 for what comes after &nbsp;·&nbsp; **You need** Python, `torch.tensor`, and to have seen an `nn.Linear`
+# **Time** 10 minutes, and 10 for what comes after &nbsp;·&nbsp; **You need** Python, `torch.tensor`, and to have seen an `nn.Linear`
 #
 # A *hook* is a function that you write and PyTorch calls: when a layer has computed its output, say, or when a gradient
 # arrives. With hooks you can look inside a model, and change what flows through it, without editing its code.

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 2 · How do I read, keep or change a gradient while it flows?
 #
-# **Time** 55 minutes, and 61 for what comes after the recap &nbsp;·&nbsp; **You need** lesson 1
+# **Time** 55 minutes, and 57 for what comes after the recap &nbsp;·&nbsp; **You need** lesson 1
 #
 # After this lesson you can
 #
@@ -976,80 +976,6 @@ print("one norm over both:", norm_of_all.item())
 print("clipped:", round(a.grad.item(), 3), "and", round(b.grad.item(), 3))
 assert norm_of_all.item() == 5.0  # the root of 9 + 16
 assert torch.allclose(torch.cat([a.grad, b.grad]), torch.tensor([0.6, 0.8]), atol=1e-4)
-
-# %% [markdown]
-# ### S2's example, step by step
-#
-# [S2](00_start_here.ipynb#documents) shows its hooks in seven pictures. Here they are, with numbers that you can check by hand.
-# Lesson 3 explains the forward hook and lesson 5 the backward hook; here they only store what they receive. **1, 2.** A module
-# with a parameter of size 3x1, and three hooks:
-
-# %%
-class Weigh(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.w = nn.Parameter(torch.tensor([[3.0], [1.0], [-2.0]]))
-
-    def forward(self, values):
-        return values @ self.w
-
-
-grad_list, forward_list, backward_list = [], [], []
-
-
-def tensor_hook(grad):
-    grad_list.append(grad.tolist())
-
-
-def forward_hook(module, args, output):
-    forward_list.append((args[0].tolist(), output.tolist()))
-
-
-def backward_hook(module, grad_input, grad_output):
-    backward_list.append((grad_input[0].tolist(), grad_output[0].tolist()))
-
-# %% [markdown]
-# **3, 4.** A tensor `y` in between, and a first look at all values:
-
-# %%
-model = Weigh()
-x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
-y = 2 * x
-print("x =", x.tolist(), "  y =", y.tolist(), "  w =", model.w.flatten().tolist())
-print("lists:", grad_list, forward_list, backward_list)
-
-# %% [markdown]
-# **5, 6.** Register the hooks, call the module, call `backward()`. What will `z` be, and what are the gradients of `y`, `x` and
-# `w`?
-
-# %%
-handles = [
-    y.register_hook(tensor_hook),
-    model.register_forward_hook(forward_hook),
-    model.register_full_backward_hook(backward_hook),  # S2: register_backward_hook
-]
-z = model(y)
-z.backward()
-print("z =", z.item())
-assert z.item() == 2 * 3 + 4 * 1 + 6 * -2 == -2
-
-# %% [markdown]
-# **7.** `y.grad` is None, but the hooks have stored everything:
-
-# %% tags=["claim-S2.7"]
-print("y.grad =", y.grad)
-print("grad_list:    ", *grad_list)
-print("forward_list: ", *forward_list)
-print("backward_list:", *backward_list)
-for handle in handles:
-    handle.remove()
-
-assert type(y.grad).__name__ == "NoneType"
-assert grad_list == [[[3.0, 1.0, -2.0]]]  # dz/dy = w
-assert forward_list == [([[2.0, 4.0, 6.0]], [[-2.0]])]  # the input and the output
-assert backward_list == [([[3.0, 1.0, -2.0]], [[1.0]])]  # and their gradients
-assert x.grad.tolist() == [[6.0, 2.0, -4.0]]  # 2w: a leaf needs no hook,
-assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # nor does a parameter
 
 # %% [markdown]
 # ### An adversarial example needs no hook

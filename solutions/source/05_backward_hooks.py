@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 5 · What do `grad_input` and `grad_output` mean, and which backward hook do I use?
 #
-# **Time** 60 minutes, and 48 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 2 (tensor hooks) and lesson 3 (forward hooks)
+# **Time** 62 minutes, and 47 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 2 (tensor hooks) and lesson 3 (forward hooks)
 #
 # After this lesson you can
 #
@@ -39,8 +39,12 @@ from hooklab.course.lesson05.helpers import (
 )
 
 torch.set_num_threads(1)
-for message in ("Using .*non-full backward hook", "Full backward hook is firing"):
-    warnings.filterwarnings("ignore", message)  # both warnings are shown below
+for message in (  # lesson 1 has shown the first one; the others are shown below
+    "The .grad attribute of a Tensor that is not a leaf",
+    "Using .*non-full backward hook",
+    "Full backward hook is firing",
+):
+    warnings.filterwarnings("ignore", message)
 
 # %% [markdown]
 # ## Two tuples
@@ -577,6 +581,80 @@ assert seen == [[[3.0, 0.0]]]  # the ReLU's second input was negative: gradient 
 #
 # Don't use `register_backward_hook`, the legacy hook, in new code. ("If you want more" shows why.)
 
+# %% [markdown]
+# ## S2's example: three hooks around one module
+#
+# [S2](00_start_here.ipynb#documents) shows its hooks in seven pictures. Here they are, with numbers that you can check by hand. A
+# tensor hook, a forward hook and a backward hook each store what they receive. **1, 2.** A module with a parameter of size 3x1,
+# and three hooks:
+
+# %%
+class Weigh(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([[3.0], [1.0], [-2.0]]))
+
+    def forward(self, values):
+        return values @ self.w
+
+
+grad_list, forward_list, backward_list = [], [], []
+
+
+def tensor_hook(grad):
+    grad_list.append(grad.tolist())
+
+
+def forward_hook(module, args, output):
+    forward_list.append((args[0].tolist(), output.tolist()))
+
+
+def backward_hook(module, grad_input, grad_output):
+    backward_list.append((grad_input[0].tolist(), grad_output[0].tolist()))
+
+# %% [markdown]
+# **3, 4.** A tensor `y` in between, and a first look at all values:
+
+# %%
+model = Weigh()
+x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+y = 2 * x
+print("x =", x.tolist(), "  y =", y.tolist(), "  w =", model.w.flatten().tolist())
+print("lists:", grad_list, forward_list, backward_list)
+
+# %% [markdown]
+# **5, 6.** Register the hooks, call the module, call `backward()`. What will `z` be, and what are the gradients of `y`, `x` and
+# `w`?
+
+# %%
+handles = [
+    y.register_hook(tensor_hook),
+    model.register_forward_hook(forward_hook),
+    model.register_full_backward_hook(backward_hook),  # S2: register_backward_hook
+]
+z = model(y)
+z.backward()
+print("z =", z.item())
+assert z.item() == 2 * 3 + 4 * 1 + 6 * -2 == -2
+
+# %% [markdown]
+# **7.** `y.grad` is None, but the hooks have stored everything:
+
+# %% tags=["claim-S2.7"]
+print("y.grad =", y.grad)
+print("grad_list:    ", *grad_list)
+print("forward_list: ", *forward_list)
+print("backward_list:", *backward_list)
+for handle in handles:
+    handle.remove()
+
+assert type(y.grad).__name__ == "NoneType"
+assert grad_list == [[[3.0, 1.0, -2.0]]]  # dz/dy = w
+assert forward_list == [([[2.0, 4.0, 6.0]], [[-2.0]])]  # the input and the output
+assert backward_list == [([[3.0, 1.0, -2.0]], [[1.0]])]  # and their gradients
+assert x.grad.tolist() == [[6.0, 2.0, -4.0]]  # 2w: a leaf needs no hook,
+assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # nor does a parameter
+
 # %% [markdown] tags=["recap"]
 # ## Recap
 #
@@ -943,29 +1021,6 @@ messages = [error_of(returns_a_tensor, 3), error_of(returns_a_tensor, 1)]
 print(*messages, sep="\n")
 assert messages[0].endswith("invalid number of grad_input, got 3, but expected 1")
 assert "has changed the size of value" in messages[1]
-
-# %% [markdown]
-# ### Three hooks around one module
-#
-# This is S2's example once more (lesson 2 goes through it step by step), with a linear layer, whose weight is 1×3: a value $y$
-# before it, a tensor hook on $y$, a forward hook and a backward hook. With $y = (2, 1, 3)$ and the weight $(1, 2, 3)$, $z = 13$.
-
-# %% tags=["claim-S2.7"]
-model, grad_list, outputs, seen = linear([[1.0, 2.0, 3.0]]), [], [], []
-y = torch.tensor([[1.0, 0.0, 2.0]], requires_grad=True) + 1
-with (
-    y.register_hook(grad_list.append),
-    model.register_forward_hook(lambda m, args, output: outputs.append(output.item())),
-    model.register_full_backward_hook(look),
-):
-    model(y).backward()
-
-print("forward hook, output:  ", outputs[0])
-print("tensor hook on y:      ", numbers(grad_list))
-print("backward hook, both:   ", *map(numbers, seen[0]))
-assert not y.is_leaf and not y.retains_grad  # so y.grad is None, as in lesson 1
-assert outputs == [13.0] and numbers(seen[0][1]) == (1.0,)
-assert numbers(grad_list) == numbers(seen[0][0]) == ([[1.0, 2.0, 3.0]],)
 
 # %% [markdown]
 # ### One ReLU, used twice

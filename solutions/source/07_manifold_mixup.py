@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 7 · How does one forward hook become a training method?
 #
-# **Time** 60 minutes, and 66 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 3: a forward hook that returns, and a `with` block that cleans up
+# **Time** 60 minutes, and 63 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 3: a forward hook that returns, and a `with` block that cleans up
 #
 # After this lesson you can
 #

@@ -334,9 +334,11 @@ check("11.3", hook_compiled)
 # ## It fires twice
 #
 # **Activation checkpointing** saves memory: it doesn't keep the values inside a block, and runs the block again in
-# the backward pass. So hooks inside run again, too. But not all of them:
+# the backward pass. So hooks inside run again, too. Below, a block of three layers runs in a checkpoint, each layer
+# with a hook that writes down its number. How often will the first layer's hook have run at the end, and how often the
+# last layer's?
 
-# %% tags=["field", "field-147"]
+# %% tags=["field", "field-147", "folded"]
 def runs(remove=False, **options):
     block, ran = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)), []
     handles = [
@@ -353,11 +355,9 @@ def runs(remove=False, **options):
     return " ".join(ran)
 
 
+print("What came out:")
 print("today's way:  ", runs(use_reentrant=False))
 print("reentrant way:", runs(use_reentrant=True))
-assert runs(use_reentrant=False) == "0 1 2 backward 0 1"
-assert runs(use_reentrant=True) == "0 1 2 backward 0 1 2"
-assert runs(remove=True, use_reentrant=False) == "0 1 2 backward"
 
 # %% [markdown]
 # Today's way stops as soon as it has every value that the backward pass needs, and the last layer's output isn't
@@ -366,7 +366,13 @@ assert runs(remove=True, use_reentrant=False) == "0 1 2 backward"
 #
 # The second run happens inside `backward()`. So if a hook only reads, register it in a `with` block that ends before
 # `backward()`. If it changes an output, it has to stay: both runs must compute the same.
-#
+
+# %%
+assert runs(use_reentrant=False) == "0 1 2 backward 0 1"
+assert runs(use_reentrant=True) == "0 1 2 backward 0 1 2"
+assert runs(remove=True, use_reentrant=False) == "0 1 2 backward"
+
+# %% [markdown]
 # ## Several processes
 #
 # Large models are trained by many processes. Each has a copy of the model and a part of the batch, and before each

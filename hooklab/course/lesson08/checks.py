@@ -193,7 +193,7 @@ def mended(name: str, training: Training, seed: int) -> Pairs:
     yield "the loss of the fixed training", Claim(broken is None, "a finite number in every step", got), why
     if name == "C":
         yield "~a pixel of 1.0, prepared", training.prepare(torch.ones(1, 64)).max()
-        share = saturation(training)
+        share = share_of_outputs(training, nn.Tanh, lambda output: output.abs() > 0.99)
         yield (
             "outputs of Tanh at an end of their range",
             Claim(share < 0.5, "less than half", f"{share:.0%}"),
@@ -213,6 +213,10 @@ def mended(name: str, training: Training, seed: int) -> Pairs:
     ):
         why = "too-slow"
     yield "~it is only slow", why == "too-slow"
+    if name == "A":
+        dies_again = right < goal and share_of_outputs(training, nn.ReLU, lambda output: output == 0) > 0.9
+        yield "~the ReLUs die again", dies_again
+        why = "dies-again" if why is None and dies_again else why
     yield f"accuracy after {STEPS} steps", Claim(right >= goal, f"{goal:.0%} or more", f"{right:.0%}"), why
 
 
@@ -238,13 +242,13 @@ def held(training: Training) -> set[int]:
     return {id(one) for group in training.optimizer.param_groups for one in group["params"]}
 
 
-def saturation(training: Training) -> float:
-    """The share of Tanh outputs beyond 0.99 in a pass over some test digits; 0 without a Tanh."""
+def share_of_outputs(training: Training, kind: type[nn.Module], test: Callable[[Tensor], Tensor]) -> float:
+    """The share of a kind of module's outputs that pass a test, over some test digits; 0 without such a module."""
     flat: list[Tensor] = []
     handles = [
-        module.register_forward_hook(lambda module, args, output: flat.append((output.abs() > 0.99).float().flatten()))
+        module.register_forward_hook(lambda module, args, output: flat.append(test(output).float().flatten()))
         for module in training.model.modules()
-        if isinstance(module, nn.Tanh)
+        if isinstance(module, kind)
     ]
     Training.accuracy(training)
     for handle in handles:

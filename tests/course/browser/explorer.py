@@ -133,7 +133,7 @@ class Explorer:
             at_its_end = first.get_attribute("aria-valuenow") == first.get_attribute("aria-valuemax")
             self.press(0, "ArrowLeft" if at_its_end else "ArrowRight")
         else:
-            self.checkboxes.first.click()
+            next(self.other_changes())()
 
     def _kernel_is_done(self) -> bool:
         """Ask the kernel something: it answers when it has done what was asked before, however slow it is to begin."""

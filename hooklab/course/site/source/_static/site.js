@@ -86,7 +86,7 @@ function setUpSearch() {
     const { indexentries, docnames, titles, filenames } = Search._index;
     const ofMost = Object.entries(indexentries).flatMap(([entry, answers]) => {
       const share = [...words].filter((word) => entry.includes(word)).length / words.size;
-      if (words.size < 3 || share < 0.6) return [];
+      if (words.size < 2 || share < 0.6) return [];
       return answers.map(([at, id]) =>
         [docnames[at], titles[at], `#${id}`, entry, Math.round(100 * share) - 1, filenames[at], "index"]);
     });
