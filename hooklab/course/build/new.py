@@ -19,7 +19,7 @@ def begin(course: Course, names: list[str]) -> int:
     lesson = Lesson(name, course.root)
     taken = [other.name for other in course.lessons() if other.number == lesson.number]
     if not _NAME.fullmatch(name) or taken:
-        why = f"{taken[0]} has this number" if taken else "name the lesson as in: build new 12_hook_clinic"
+        why = f"{taken[0]} has this number" if taken else "name the lesson as in: build new 13_hook_clinic"
         print(f"build: {why}", file=sys.stderr)
         return 2
     files = {

@@ -63,9 +63,9 @@ def test_a_new_lessons_files_are_python(course: Path) -> None:
     ("names", "said"),
     [
         (["09_other"], f"build: {NAME} has this number\n"),
-        (["new_lesson"], "build: name the lesson as in: build new 12_hook_clinic\n"),
-        (["77"], "build: name the lesson as in: build new 12_hook_clinic\n"),
-        ([], "build: name the lesson as in: build new 12_hook_clinic\n"),
+        (["new_lesson"], "build: name the lesson as in: build new 13_hook_clinic\n"),
+        (["77"], "build: name the lesson as in: build new 13_hook_clinic\n"),
+        ([], "build: name the lesson as in: build new 13_hook_clinic\n"),
     ],
 )
 def test_a_name_that_is_none_or_taken_is_refused(
