@@ -80,7 +80,7 @@ def select(model: nn.Module, *what: What) -> dict[str, nn.Module]:
         matches = _matches(wanted, named)
         if not matches:
             raise MissingName(_no_match(item, model, [name for name, _ in named]))
-        written_out = wanted in matches if isinstance(wanted, str) else False
+        written_out = isinstance(wanted, str) and wanted in matches
         for name, module in _called_instead(matches):
             if written_out or id(module) not in taken:
                 picked[name] = module

@@ -155,17 +155,17 @@ class MonitorSession(Session):
                 return None
             if must_wait(values.device) and self.options.on_nonfinite != "raise":
                 self.waiting.append((key, values.numel(), *measure(values, self.bounds(key))))
-                self.note_alive(key, values, True)
+                self.note_alive(key, values)
                 return None
             sample = sample_now(values, self.bounds(key))
             self.samples[key] = self.samples[key].merged(sample)
-            self.note_alive(key, values, sample.nonzero < sample.finite)
+            self.note_alive(key, values)
             return sample
         return None
 
-    def note_alive(self, key: Key, values: Tensor, may_have_zeros: bool) -> None:
+    def note_alive(self, key: Key, values: Tensor) -> None:
         known = self.alive.get(key[2])
-        if key[1] != OUTPUT or values.ndim < 2 or not (may_have_zeros or known is not None):
+        if key[1] != OUTPUT or values.ndim < 2:
             return
         if known is not None and not must_wait(known.device) and known.all():
             return

@@ -888,6 +888,14 @@ def test_a_unit_is_dead_that_gave_only_zeros_in_every_recorded_step(
     assert health.dead_units == {}
 
 
+def test_a_unit_that_dies_after_steps_without_a_zero_is_not_one_that_never_fired() -> None:
+    model = nn.Sequential(nn.Identity())
+    with monitor(model) as health:
+        model(torch.ones(4, 3))
+        model(torch.tensor([[0.0, 1.0, 1.0]]))
+    assert health.dead_units == {}
+
+
 def test_steps_are_those_that_were_recorded_also_where_the_root_is_never_called() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     for call in (model, lambda x: model[1](model[0](x))):

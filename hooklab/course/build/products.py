@@ -275,7 +275,7 @@ def _reasons(lesson: Lesson, id: str) -> list[str]:
     }
     labels = _loaded(lesson.own / "records.json", json.loads).get(id, {}).get("misconceptions") or own.get(id, {})
     sentences = [_in_short(said[label]) for label in labels if label in said]
-    return [re.sub("{name}", "your function", re.sub("^{name}", "Your function", one)) for one in sentences]
+    return [re.sub("^{name}", "Your function", one).replace("{name}", "your function") for one in sentences]
 
 
 def _loaded(path: Path, loads: Callable[[str], Any]) -> Any:
