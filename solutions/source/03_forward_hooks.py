@@ -469,8 +469,10 @@ assert any(unchanged)
 # is off passes no gradient, so the channel's own weights get no gradient that could bring it back. Dead channels take memory and
 # time, and you can't see them in the accuracy.
 #
-# And what a channel is worth belongs to one trained network, not to its architecture: five random starts give five different pictures.
-# Nor does a small drop show that a channel does nothing: if two channels do the same work, you lose it only when both are off.
+# And what a channel is worth belongs to one trained network, not to its architecture: five random starts give five different
+# pictures.
+# Nor does a small drop show that a channel does nothing: if two do the same work, you lose it only when both are off. ([Lesson
+# 9](09_seeing_features.ipynb) has two attention heads like that.)
 
 # %% [markdown]
 # ## A captured value shares its memory
@@ -687,6 +689,13 @@ try:
 except IndexError:
     print("after `with`, hooks left:", len(layer._forward_hooks))
 assert len(layer._forward_hooks) == 0
+
+nested = nn.Sequential(layer, nn.Sequential(Times(3)))
+for module in nested.modules():
+    module.register_forward_hook(broken)  # the handles are lost
+for module in nested.modules():
+    module._forward_hooks.clear()
+assert nested(torch.tensor([1.0, -3.0])).tolist() == [6.0, -18.0]
 
 # %% [markdown]
 # ## The same with hooklab

@@ -28,7 +28,7 @@ from hooklab.course import plots
 from hooklab.course.digits import accuracy, digits, trained_digits_cnn
 from hooklab.course.errors import error_of
 from hooklab.course.exercises.ready import yours_or
-from hooklab.course.lesson04 import figures
+from hooklab.course.lesson04 import figures, ready
 
 torch.set_num_threads(1)
 
@@ -466,7 +466,7 @@ check("4.4", patched)
 # `fc`, the last layer, gets. `figures.who_wins` counts the answers for the 165 pairs.
 
 # %%
-patch = yours_or("4.4", patched, figures.patched)
+patch = yours_or("4.4", patched, ready.patched)
 all_of_it = slice(None)  # as in [:]
 rows = (all_of_it, all_of_it, slice(0, 4))
 places = {

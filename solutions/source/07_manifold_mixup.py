@@ -569,7 +569,7 @@ print(report.in_short(results))
 # - **Unequal tries.** Without mixup we tried 6 settings, with input mixup 24, with manifold mixup 96. Each setting was judged by
 #   the mean of only four seeds.
 # - **Only some settings were tuned.** The network, the learning rate and its decay were fixed after looking at training without
-# mixup. They and the weight decay were the same for every method.
+#   mixup. They and the weight decay were the same for every method.
 # - **Many validation examples.** The first task trains on 100 labels, but 900 more labels chose the settings (400 and 500 in the
 #   other tasks).
 # - **No other rival.** We tried no dropout and no label smoothing, which might gain as much with as many tries.

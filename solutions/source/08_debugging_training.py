@@ -877,7 +877,7 @@ assert model.bias.grad.item() == 1.0
 #
 # When a scaled gradient overflows, the scaler skips the step and halves its scale: a single inf is part of how it
 # works. Usually the scaler doesn't call `optimizer.step()` at all. A **fused** optimizer is different: its `step()` is
-# called, divides the gradients by itself, and decides by itself. So its hooks run in a skipped step too, and a pre-hook
+# called, undoes the scale itself, and decides itself whether to move. So its hooks run in a skipped step too, and a pre-hook
 # sees gradients that are still scaled. To know whether a step was taken, compare the weights, or the scale before and
 # after `scaler.update()`. ([A report](https://github.com/huggingface/accelerate/issues/4242))
 

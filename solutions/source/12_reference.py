@@ -21,10 +21,6 @@ from hooklab.course.processes import launch
 torch.set_num_threads(1)
 
 
-def sevens(module, args, output):
-    return output * 0 + 7
-
-
 # %% [markdown] tags=["recap"]
 # ## What is here
 #

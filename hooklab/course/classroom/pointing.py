@@ -22,28 +22,36 @@ _COURSE = ("hooklab.course", "tests", "solutions")
 def pointed_out(cells: Sequence[Cell], given: Sequence[str]) -> dict[int, list[str]]:
     """Return, by cell number, the names that a teacher should look at, in cells that are not the lesson's own.
 
-    `given` are the texts of the lesson's cells; what these import, students may import as well.
+    `given` are the texts of the lesson's cells; what these import, students may import as well. But what the page runs
+    while an exercise is open, `ready` in `yours_or(id, yours, ready)`, is no answer.
     """
     usual = {"hooklab.course.graded"}  # which nbgrader's graded cells import
     usual |= {module for text in given for node in _nodes(text) for module in _imported(node)}
-    found = {cell.number: set(_odd(cell.text, usual)) for cell in cells if cell.text not in given}
+    ready = {name for text in given for node in _nodes(text) for name in _ready(node)}
+    found = {cell.number: set(_odd(cell.text, usual, ready)) for cell in cells if cell.text not in given}
     return {number: sorted(names) for number, names in found.items() if names}
 
 
-def _odd(text: str, usual: set[str]) -> Iterator[str]:
+def _odd(text: str, usual: set[str], ready: set[str]) -> Iterator[str]:
     for node in _nodes(text):
         for module in _imported(node) - usual:
             if module.split(".")[0] in _MODULES or module.startswith(_COURSE):
                 yield module[:200]
         match node:
-            case ast.Attribute(value=ast.Name("ready"), attr=name):  # what the page runs while an exercise is open
-                yield f"ready.{name}"
+            case ast.Attribute() if ast.unparse(node) in ready:
+                yield ast.unparse(node)
             case ast.FunctionDef(name=name) if name in _PRETENDING:
                 yield name
             case ast.Attribute(attr=name) if name in _NAMES | _PRETENDING:
                 yield name
             case ast.Name(name) if name in _NAMES | _CALLED:
                 yield name
+
+
+def _ready(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Call(func=ast.Name("yours_or"), args=[_, _, ready]):
+            yield ast.unparse(ready.func if isinstance(ready, ast.Call) else ready)
 
 
 def _imported(node: ast.AST) -> set[str]:

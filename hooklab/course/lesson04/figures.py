@@ -61,22 +61,6 @@ def swapped(
     return shares
 
 
-def patched(model: nn.Module, layer: nn.Module, part: Any, source: Tensor, target: Tensor) -> Tensor:
-    """Return model(target), with `part` of the layer's input taken from model(source): the page's answer to 4.4."""
-    kept: list[Tensor] = []
-    with layer.register_forward_pre_hook(lambda module, args: kept.append(args[0].clone())):
-        model(source)
-
-    def patch(module: nn.Module, args: tuple[Any, ...]) -> Tensor:
-        mixed: Tensor = args[0].clone()
-        mixed[part] = kept[0][part]
-        return mixed
-
-    with layer.register_forward_pre_hook(patch):
-        result: Tensor = model(target)
-    return result
-
-
 def who_wins(run: Callable[[Tensor, Tensor], Tensor], images: Tensor, labels: Tensor) -> tuple[float, float, float]:
     """Count the answers of mixed passes.
 

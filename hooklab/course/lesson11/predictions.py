@@ -61,8 +61,32 @@ a_late_hook = prediction(
     ),
 )
 
-which_gradient = prediction(
+runs_in_a_checkpoint = prediction(
     "11.c",
+    "A block of three layers runs in a checkpoint, in today's way (`use_reentrant=False`), and then `backward()` runs. "
+    "How often has the first layer's hook run, and how often the last layer's?",
+    Choice(
+        "once and once",
+        lambda came: came == [1, 1],
+        "You may have thought that forward hooks run in the forward pass only; but the block's second run calls its "
+        "layers, with their hooks.",
+    ),
+    Choice(
+        "twice and twice",
+        lambda came: came == [2, 2],
+        "You may have thought that the whole block runs again. That was true of the older, reentrant way; but today's "
+        "stops earlier.",
+    ),
+    Choice(
+        "twice and once",
+        lambda came: came == [2, 1],
+        "The second run stops as soon as it has every value that the backward pass needs (early stop), and the "
+        "last layer's output isn't among them. The reentrant way runs all layers twice.",
+    ),
+)
+
+which_gradient = prediction(
+    "11.d",
     "Two processes train one weight with DistributedDataParallel. The gradient from process 0's data is 1, from "
     "process 1's it is 3; the optimizer gets 2 in both. What does process 0 see in a tensor hook on the weight, and "
     "what in `p.grad` in a post-accumulate hook?",
@@ -87,7 +111,7 @@ which_gradient = prediction(
 )
 
 a_hundredth = prediction(
-    "11.d",
+    "11.e",
     "Three networks learn to read digits in two processes. The first sends every number of its gradients. The second "
     "sends the largest hundredth and forgets the rest. The third sends the largest hundredth and keeps the rest for "
     "the next step. Which of them is far behind after five epochs?",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
+import nbformat
 import pytest
 
 from hooklab.course.classroom.lessons import LESSONS, lesson_at
+from hooklab.course.classroom.pointing import pointed_out
 from hooklab.course.classroom.reading import Cell
 from hooklab.course.classroom.sandbox import ROOT, bubblewrap
 from hooklab.course.classroom.verdicts import grade_notebook
@@ -105,13 +108,28 @@ HOSTILE = {
     "importing what the course keeps for itself": Hostile(
         "return look(x)", "not yet", "uses hooklab.course.lesson00.checks", "import hooklab.course.lesson00.checks"
     ),
-    "the page's ready answer": Hostile("return ready.twice(x)", "not yet", "uses ready.twice"),
     "a very long line": Hostile("return 2 * x  # " + "a" * 300_000, "correct", ""),
     "a question": Hostile("return float(input('How much? ')) * x", "not yet", "EOFError"),
     "very much output": Hostile("print('x' * 5_000_000)\nreturn 2 * x", "correct", ""),
     "a right answer": Hostile("return 2 * x", "correct", ""),
     "a wrong answer": Hostile("return x + 2", "not yet", "You add 2"),
 }
+
+
+READY = [
+    pytest.param(given, name, id=name)
+    for path in sorted((ROOT / "lessons").glob("*.ipynb"))
+    for given in [[cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]]
+    for name in re.findall(r'yours_or\("[\d.]+", \w+, (\w+\.\w+)', "\n".join(given))
+]
+
+
+@pytest.mark.parametrize(("given", "name"), READY)
+def test_an_answer_that_calls_what_the_page_runs_instead_is_pointed_out(given: list[str], name: str) -> None:
+    answer = Cell(1, f"def mine(*args):\n    return {name}(*args)")
+
+    assert pointed_out([answer], given) == {1: [name]}
+    assert pointed_out([answer], []) == {}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
