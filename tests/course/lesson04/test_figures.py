@@ -8,11 +8,11 @@ from hooklab.course.lesson04.figures import (
     ThirdDigit,
     both_papers,
     flips,
-    patched,
     swapped,
     third_digits,
     who_wins,
 )
+from hooklab.course.lesson04.ready import patched
 
 
 def test_what_runs_while_4_4_is_open_is_a_right_answer_of_it():
