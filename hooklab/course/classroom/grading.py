@@ -148,8 +148,11 @@ class Kept:
 
 
 def _read(submission: Submission) -> tuple[list[Notebook], list[str]]:
-    """Return the notebooks of a submission that belong to a lesson, and a sentence about each other one."""
-    notebooks, notes = [], list(dict.fromkeys(submission.faults))
+    """Return the notebooks of a submission that belong to a lesson, and a sentence about each other one.
+
+    A page of the course's own without exercises is passed over where it comes with lessons.
+    """
+    notebooks, without, notes = [], [], list(dict.fromkeys(submission.faults))
     for file in submission.read():
         if file.fault:
             notes.append(file.fault)
@@ -160,10 +163,11 @@ def _read(submission: Submission) -> tuple[list[Notebook], list[str]]:
             notes.append(f"{file.path.name} {error}")
             continue
         if handed.lesson is None:
-            notes.append(f"{file.path.name} has no exercise of this course")
+            without.append(file.path.name)
         else:
             notebooks.append(Notebook(str(file.path), file.when, hashlib.sha256(file.content).hexdigest(), handed))
-    return notebooks, notes
+    strange = [name for name in without if not (notebooks and (LESSONS / name).is_file())]
+    return notebooks, [*notes, *(f"{name} has no exercise of this course" for name in strange)]
 
 
 def _newest(lesson: Lesson, notebook: Notebook) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ import pytest
 from hooklab.course.classroom import grade as command
 from hooklab.course.classroom import verdicts
 from hooklab.course.classroom.collecting import find_submissions
-from hooklab.course.classroom.grading import Graded, _with_copies_noted, grade_class
+from hooklab.course.classroom.grading import Graded, _read, _with_copies_noted, grade_class
 from hooklab.course.classroom.lessons import LESSONS, lesson_at, wrong_answers
 from hooklab.course.classroom.reading import read_notebook
 from hooklab.course.classroom.running import chosen_canaries, steady
@@ -279,6 +279,17 @@ def test_what_differs_from_run_to_run_is_left_out() -> None:
     )
 
 
+def test_a_page_without_exercises_is_told_only_where_nothing_else_was_handed_in(tmp_path: Path) -> None:
+    for lesson in (*LESSONS.glob("00_*"), *LESSONS.glob("12_*")):
+        write(lesson.read_bytes(), tmp_path / "ana" / lesson.name)
+    write(lesson.read_bytes(), tmp_path / "bo" / lesson.name)
+
+    ana, bo = (_read(one) for one in find_submissions(tmp_path))
+
+    assert [[one.handed.lesson for one in ana[0]], ana[1]] == [[0], []]
+    assert bo == ([], ["12_reference.ipynb has no exercise of this course"])
+
+
 @pytest.mark.long
 def test_every_solution_of_the_course_is_correct_and_nothing_about_it_is_to_look_at(tmp_path: Path) -> None:
     files = sorted((ROOT / "solutions").glob("*.ipynb"))
@@ -292,4 +303,5 @@ def test_every_solution_of_the_course_is_correct_and_nothing_about_it_is_to_look
     assert set(verdicts) == exercises
     assert {id: verdict.text for id, verdict in verdicts.items() if verdict.state != "correct"} == {}
     assert {id: verdict.notes for id, verdict in verdicts.items() if verdict.notes} == {}
-    assert {one.lesson: one.notes for one in found if one.notes} == {}
+    own = "the course's own solutions"  # nothing but that they are these
+    assert {note for one in found for note in one.notes if not note.endswith(f": ana, {own}")} == set()
