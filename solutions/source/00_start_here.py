@@ -140,7 +140,7 @@ check("0.1", twice_as_large)
 
 # %% [markdown]
 # Now it becomes a hook on `y`. The weight's gradient is computed from that of `y`, so it doubles, too. (While the exercise is
-# open, a ready function runs instead of yours.)
+# open, a ready function runs here.)
 
 # %%
 yours = yours_or("0.1", twice_as_large, lambda grad: grad + grad)

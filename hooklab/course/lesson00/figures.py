@@ -119,7 +119,7 @@ def hook_map(names: list[str]) -> Figure:
 def _station(axes: Axes, x: float, y: float, what: str, colour: str, number: int) -> None:
     method, lesson = HOOKS.get(what, ("", 0))
     face = "#E4E4E4" if what.startswith("global") else "white"
-    edge = colour if method else "none"  # forward() is no hook: it has no box
+    edge = colour if method else "none"  # forward() isn't a hook: it gets no box
     patch = FancyBboxPatch((x - 1.02, y - 0.36), 2.04, 0.72, boxstyle="round,pad=0.04", fc=face, ec=edge, zorder=2)
     axes.add_patch(patch)
     axes.text(x, y, _in_two_lines(what), ha="center", va="center", fontsize=10, color=INK, zorder=3)
