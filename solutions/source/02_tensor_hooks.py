@@ -356,7 +356,7 @@ assert len(y._backward_hooks) == 1
 
 # %% [markdown]
 # How bad is that? Each forward pass creates a new **non-leaf** `y`, and a hook that you have forgotten disappears with the old `y`.
-# Here, each of four steps registers the hook that doubles, and never removes it:
+# Here, each of four steps registers `third`, the hook that doubles, and never removes it:
 
 # %%
 w = torch.ones(1, requires_grad=True)

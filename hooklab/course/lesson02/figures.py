@@ -93,7 +93,8 @@ def norms_over_steps(trainings: Mapping[str, Mapping[str, Any]], ceiling: float,
             )
             below.step(range(1, len(norms) + 1), training["neurons"], color=colour, linewidth=1.6, where="mid")
         axes.axhline(ceiling, color=plots.CHANGED, linewidth=1, linestyle="--")
-        axes.text(40, ceiling * 1.1, "the most that clipping allows", color=plots.CHANGED, ha="center", fontsize=9)
+        where = axes.get_yaxis_transform()  # x as a share of the width
+        axes.text(0.4, ceiling * 1.1, "the most that clipping allows", color=plots.CHANGED, transform=where, fontsize=9)
         axes.set_yscale("symlog", linthresh=quiet)
         axes.set(ylabel="norm of the first\nlayer's gradient", ylim=(-0.02, None))
         axes.margins(x=0)

@@ -60,8 +60,8 @@ what_retain_grad_keeps = prediction(
 
 hooks_pile_up = number(
     "2.c",
-    "Each of four steps sets `w.grad` to None, registers the hook that doubles on `w`, and calls `w.sum().backward()`. "
-    "Without a hook, the gradient is 1. What is `w.grad` in the fourth step?",
+    "Each of four steps sets `w.grad` to None, registers `third` on `w`, and calls `w.sum().backward()`. Without a "
+    "hook, the gradient is 1. What is `w.grad` after the fourth step?",
     {
         2: "You may have thought that a new hook replaces the old one, or that the old one is gone after its pass; but "
         "`w` keeps every hook until its handle removes it.",
