@@ -413,6 +413,7 @@ MISCONCEPTIONS: dict[str, dict[str, Any]] = {
         "changes-the-gradient": recording(change=torch.zeros_like),
         "other-way-round": in_reverse,
         "numbers": recording(lambda grads, grad: grads.append(grad.sum().item())),
+        "norms": recording(lambda grads, grad: grads.append(grad.norm())),
     },
     "2.2": {
         "forgotten-return": scaling(lambda grad, factor: None),

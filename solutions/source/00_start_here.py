@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from hooklab import check, predict, progress, reveal
+from hooklab.course.exercises.ready import yours_or
 from hooklab.course.lesson00 import figures
 
 torch.set_num_threads(1)
@@ -52,7 +53,7 @@ plt.show()
 
 # %% [markdown]
 # *What to see:* values flow forward (blue), gradients flow backward (orange). Each hook is called when its value or its gradient
-# passes.
+# passes: 7 on the way there, 2·7 = 14 on the way back.
 
 # %% [markdown]
 # ## The route
@@ -82,27 +83,28 @@ plt.show()
 #
 # **Guess first.** A question comes with a few choices, or asks for a number. Pick one, even if you aren't sure: a wrong guess
 # makes the answer stick, and nobody keeps score. Then, in JupyterLab, run the next two cells. The first shows what happens; the
-# second (its code is often folded) tells you whether you were right, and why. Here is one to try. You can't know the answer yet, so
-# go by your intuition:
+# second (its code is often folded) tells you whether you were right, and why. Try it: above, both hooks only read. What if one
+# of them **returns** something?
 
 # %%
 predict("0.a")
 
 # %% tags=["predict"]
-order = []
-layer = nn.Linear(2, 1)
-layer.register_full_backward_hook(lambda *three: order.append("layer"))
-layer.weight.register_post_accumulate_grad_hook(lambda weight: order.append("weight"))
+def ten_times(module, args, output):
+    return 10 * output
 
-x = torch.ones(1, 2, requires_grad=True)
-layer(x).sum().backward()
+
+with layer.register_forward_hook(ten_times):  # removed at the end of the block
+    y = layer(torch.tensor([2.0, 5.0]))
+y.register_hook(tensor_hook)
+(y**2).sum().backward()
 print("What came out:")
-print(" then ".join(order))
+print(seen, "  y =", y.item())
 
 # %%
-reveal("0.a", order)
-assert order == ["weight", "layer"], (
-    "On this page, the weight's hook runs before the layer's."
+reveal("0.a", seen["gradient"])
+assert seen == {"output": 7.0, "gradient": 140.0} and y.item() == 70.0, (
+    "On this page, y is 70, so the slope of y² is 140."
 )
 
 # %% [markdown]
@@ -111,10 +113,11 @@ assert order == ["weight", "layer"], (
 # again. The check says *not yet*, with what is missing and why, until it says *correct*. Try a mistake on purpose, too.
 
 # %% [markdown] tags=["exercise"]
-# ### Exercise 0.1 · Try a check
+# ### Exercise 0.1 · Your first hook
 # ●○○ · 2 minutes
 #
-# Return a tensor that is twice as large as `x`. Don't change `x`.
+# Write a hook that doubles: `twice_as_large(x)` receives a tensor and returns a **new** tensor, twice as large. Don't change `x`
+# itself. (Below the check, you put it on `y`.)
 #
 # <details><summary>Hint: the check says "not attempted"</summary>
 #
@@ -135,6 +138,22 @@ def twice_as_large(x: torch.Tensor) -> torch.Tensor:
 # %% tags=["check"]
 check("0.1", twice_as_large)
 
+# %% [markdown]
+# Now it becomes a hook on `y`. The weight's gradient is computed from that of `y`, so it doubles, too. (While the exercise is
+# open, a ready function runs here.)
+
+# %%
+yours = yours_or("0.1", twice_as_large, lambda grad: grad + grad)
+for name, hook in {"a hook that reads": tensor_hook, "yours": yours}.items():
+    layer.weight.grad = None
+    y = layer(torch.tensor([2.0, 5.0]))
+    with y.register_hook(hook):
+        (y**2).sum().backward()
+    print(f"{name:<18} weight.grad = {layer.weight.grad.tolist()}")
+
+assert seen["gradient"] == 14.0  # times the input (2, 5): [28, 70]
+assert layer.weight.grad.tolist() == [[56.0, 140.0]]
+
 # %%
 progress()
 
@@ -147,7 +166,8 @@ progress()
 # ### The five hooks
 #
 # These five do most of the work. `y` is a tensor, `module` is any `nn.Module`, and `args` is a tuple of its positional
-# arguments. A hook that returns `None` changes nothing.
+# arguments. `grad_output` and `grad_input` are tuples as well: the gradients of the module's outputs and of its inputs. A hook that
+# returns `None` changes nothing.
 #
 # | register | signature | runs | may change | what it returns |
 # |---|---|---|---|---|
@@ -187,7 +207,8 @@ print(f"{'each hook doubles':<32}   y  x.grad  weight.grad")
 for name, (y, x_grad, weight_grad) in doubled.items():
     print(f"{name:<32} {y:>3g} {x_grad:>7g} {weight_grad:>12g}")
 
-assert double("register_hook", lambda grad: None) == [6.0, 2.0, 3.0]  # None: unchanged
+for name in doubled:  # None: unchanged
+    assert double(name, lambda *received: None) == [6.0, 2.0, 3.0]
 assert list(doubled.values()) == [
     [6.0, 4.0, 6.0],  # the gradient of y goes on to the weight and to x
     [12.0, 4.0, 6.0],
@@ -268,7 +289,7 @@ now = {method for method, _ in figures.HOOKS.values()}
 assert {"Tensor.register_hook", "Module.register_forward_hook"} < now
 assert "Module.register_backward_hook" not in now  # its successor is
 assert "Module.register_full_backward_hook" in now
-print(len(then), "kinds of hooks then;", len(now), "on the map below")
+print(f"{len(then)} kinds of hooks then; {len(now)} kinds in the map of one call")
 
 # %% [markdown]
 # ## Every kind of hook
@@ -302,4 +323,4 @@ assert names.index("global full backward hook") + 1 == full
 # %% [markdown]
 # *What to see:* the forward pass goes from left to right (blue), the backward pass from right to left (orange). Because the
 # input requires grad here, the weight's own hooks run before the layer's full backward hook; without that, the order is
-# reversed (lesson 5). A *global* hook is called for every module, right before the module's own hook of that kind.
+# reversed (lesson 5). A *global* hook (grey) is called for every module, right before the module's own hook of that kind.

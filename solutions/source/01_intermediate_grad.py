@@ -232,7 +232,8 @@ assert seen == [9.0] and x.grad.item() == 9.0, (
 #
 # Below is an autograd for single numbers. Only its most important method is missing. `backward` calls `value.arrive(gradient,
 # arriving)` for each value, once its gradient is complete. A value's `made_from` lists pairs: a value that it was computed from,
-# and the derivative with respect to that one. `arriving` is a dictionary from values to the gradients that have come together there so far. Write `arrive`:
+# and the derivative with respect to that one. `arriving` is a dictionary: it holds, for each value that is still to come, the sum of
+# the pieces that have arrived there so far. Write `arrive`:
 #
 # 1. Call each of the value's `hooks` with the gradient, in order. If a hook returns something other than `None`, that replaces
 #    the gradient.
@@ -272,7 +273,7 @@ class Value:
 
     def backward(self):
         arriving = {self: 1.0}
-        for value in engine.backward_order(self):
+        for value in engine.backward_order(self):  # each after all that use it
             value.arrive(arriving[value], arriving)
 
     def arrive(self, gradient, arriving):
@@ -323,6 +324,9 @@ assert steps[2].saved and not steps[3].saved  # a node frees y as soon as it has
 assert steps[-1].grads == {"x": (3.0, 5.0), "y": None, "s": None, "z": None}
 
 # %% [markdown]
+# *What to see:* in step 2, the gradient of `s` comes in from the right, and the gradient of `y` goes out to the left. After
+# step 5, only `x` has kept its gradient (green).
+#
 # ## How many gradients are in memory at a time?
 #
 # S0 says that a gradient is released when it has done its work. Let's check that on a network of forty layers. The hook
@@ -433,6 +437,7 @@ print("returned:", [None if grad is None else grad.tolist() for grad in grads])
 print("x.grad is still", x.grad)
 assert grads[0].tolist() == grads[1].tolist() == [3.0, 5.0] and grads[2] is None
 assert x.grad is None
+assert "allow_unused=True" in error_of(torch.autograd.grad, x.sum(), elsewhere)
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 1.3 · Fix it: the gradient of a hidden value

@@ -120,13 +120,13 @@ with y.register_hook(print):  # `with` removes the hook at the end of the block
 # %% [markdown]
 # ### Which tensors can have a hook?
 #
-# S1 writes `torch.register_hook()`, but there is no such function: it's a method of a tensor. And the tensor must require grad,
-# as S1 says.
+# S1 writes `torch.register_hook()`, but there is no such function: it's a method of a tensor. And as S1 says, the tensor must
+# require grad.
 #
-# **"`cannot register a hook on a tensor that doesn't require gradient`."** You get this error when you freeze a network and a
-# tool then tries to hook its activations. If the input doesn't require grad either, no tensor in a frozen network does, and
-# under `torch.no_grad()` no result does. So there will never be a gradient, and PyTorch tells you at once. `retain_grad()` raises an error for the same reason.
-# ([A thread about it](https://github.com/frgfm/torch-cam/issues/217))
+# **"`cannot register a hook on a tensor that doesn't require gradient`."** You have frozen a network, and a tool hooks its
+# activations. Neither the weights nor the input require grad, so nothing that is computed from them does. No gradient will ever
+# arrive there, so PyTorch refuses the hook at once, and `retain_grad()` as well. Results computed under `torch.no_grad()` are
+# refused for the same reason. ([A thread about it](https://github.com/frgfm/torch-cam/issues/217))
 
 # %% tags=["claim-S1.2", "claim-S1.8", "field", "field-03", "field-149"]
 frozen = nn.Linear(2, 1).requires_grad_(False)
@@ -140,6 +140,8 @@ assert message.startswith("RuntimeError: cannot register a hook on a tensor that
 assert error_of(output.retain_grad) == (
     "RuntimeError: can't retain_grad on Tensor that has requires_grad=False"
 )
+with torch.no_grad():
+    assert not nn.Linear(2, 1)(image).requires_grad
 assert not hasattr(torch, "register_hook") and hasattr(torch.Tensor, "register_hook")
 
 # %% [markdown]
@@ -212,8 +214,8 @@ assert x.grad.flatten().tolist() == [30.0, 50.0]  # it reaches everything before
 assert y.grad is None
 
 # %% [markdown]
-# S2 is partly right. You shouldn't write into the gradient, and the new gradient of a leaf is in its `.grad`. But what a hook
-# returns also flows on, to every tensor that this one was computed from.
+# S2 is right about the leaf: its new gradient is in `.grad`. But that's not all. What a hook returns also flows on, to every tensor
+# that this one was computed from.
 #
 # **"`hook '<lambda>' has changed the size of value`."** You wanted to look at the norm of a gradient, and got this error. A
 # lambda returns the value of its expression, whether you want that or not. And what a hook returns must be one tensor with the
@@ -321,8 +323,8 @@ assert y.grad.flatten().tolist() == x.grad.flatten().tolist() == [6.0, 10.0], (
 # S4 says it in one sentence: a tensor hook's result becomes the tensor's own final gradient. (Which value `retain_grad()` keeps
 # was decided in [this pull request](https://github.com/pytorch/pytorch/pull/85849).)
 #
-# Choose up to three hooks for `y`. Each choice is run. Two of the hooks in the menus are the first and the second one from
-# the top of this lesson.
+# Now choose up to three hooks for `y` yourself. In the menus, `in place` is the first hook from the top of this lesson, and `forget`
+# is the second one.
 
 # %% tags=["explorer"]
 explorer.hooks_in_a_row()
@@ -331,8 +333,8 @@ explorer.hooks_in_a_row()
 # ## The handle
 #
 # `y.register_hook(function)` stores the function in a dictionary on `y` and returns a **handle**. `handle.remove()` deletes that
-# entry. Call it after `backward()`, as S3 says: a hook that is removed before never runs. And if you lose the handle, the hook
-# stays. Which of these four hooks run?
+# entry. Call it after `backward()`, as S3 says: a hook that is removed before never runs. If you lose the handle, nothing removes
+# the hook:
 
 # %% tags=["claim-S3.5"]
 ran = []
@@ -353,13 +355,12 @@ assert ran == ["removed after", "with", "handle thrown away"]
 assert len(y._backward_hooks) == 1
 
 # %% [markdown]
-# How bad is it to forget a hook? That depends on the tensor. Each forward pass creates a new **non-leaf** `y`, so an old hook
-# disappears with the old `y`. A **leaf**, such as a parameter, stays for the whole training, and so do its hooks. These loops
-# register a doubling hook in every step, first on `y`, then on `w`:
+# How bad is that? Each forward pass creates a new **non-leaf** `y`, and a hook that you have forgotten disappears with the old `y`.
+# Here, each of four steps registers `third`, the hook that doubles, and never removes it:
 
 # %%
 w = torch.ones(1, requires_grad=True)
-on_leaf, on_non_leaf, handles = [], [], []
+on_non_leaf = []
 for _ in range(4):
     w.grad = None
     y = w * 1
@@ -367,6 +368,17 @@ for _ in range(4):
     y.sum().backward()
     on_non_leaf.append(w.grad.item())
 
+print("w.grad in the four steps:", on_non_leaf)
+assert on_non_leaf == [2.0, 2.0, 2.0, 2.0]
+
+# %% [markdown]
+# A **leaf**, such as a parameter, stays for the whole training. So let the hook be on `w` itself:
+
+# %%
+predict("2.c")
+
+# %% tags=["predict"]
+on_leaf, handles = [], []
 for _ in range(4):
     w.grad = None
     handles.append(w.register_hook(third))  # kept only so that we can clean up below
@@ -375,14 +387,17 @@ for _ in range(4):
 for handle in handles:
     handle.remove()
 
-print("on a new y each time:", on_non_leaf)
-print("on the same w:       ", on_leaf)
-assert on_non_leaf == [2.0, 2.0, 2.0, 2.0]
-assert on_leaf == [2.0, 4.0, 8.0, 16.0]  # one more hook in each step
+print("What came out:")
+print("w.grad in the four steps:", on_leaf)
+
+# %%
+reveal("2.c", on_leaf[-1])
+assert on_leaf == [2.0, 4.0, 8.0, 16.0], (
+    "On this page, one more hook doubles the gradient in each step."
+)
 
 # %% [markdown]
-# After four steps, four hooks double the same gradient. So keep every handle, or use `with`, which removes the hook at the end of
-# the block, even if the block raises an exception.
+# So keep every handle, or use `with`, which removes the hook at the end of the block, even if the block raises an exception.
 
 # %%
 y = x + 2
@@ -513,31 +528,30 @@ assert [stored for hook, _, stored in log if hook == "post-accumulate"] == [3.0,
 # three layers, `64 → 32 → 32 → 10`, with a ReLU after the first and after the second. The step size is 1.0, which is large. After
 # a hundred steps the network gets one picture in ten right, no better than guessing. What do its gradients tell you?
 #
-# `training.run` trains the network. Before the first step, it calls your function with each parameter and its name, so that you
-# can register a hook. It removes the hooks at the end. `watch` stores the norm of each gradient; for the first layer's weight, it
-# also counts the rows that aren't all zero. You'll need that later.
+# `training.run` trains the network. It calls each function that you pass, here `watch`, with every parameter and its name, so that
+# the function can register a hook. In each step, this hook stores two things about the first layer: the norm of its weight's
+# gradient, and how many of the gradient's rows aren't all zero. There is one row for each neuron.
 
 # %%
-norms, neurons = {}, []
+def train(step_size, *registers):
+    norms, neurons = [], []
 
+    def watch(name, parameter):
+        def hook(grad):
+            if name == "0.weight":
+                norms.append(grad.norm().item())
+                neurons.append(grad.any(dim=1).sum().item())
 
-def watch(name, parameter):
-    norms[name] = []
+        return parameter.register_hook(hook)
 
-    def hook(grad):
-        norms[name].append(grad.norm().item())
-        if name == "0.weight":  # one row for each neuron
-            neurons.append(grad.any(dim=1).sum().item())
-
-    return parameter.register_hook(hook)
+    network, right = training.run(step_size, *registers, watch)  # removes the hooks
+    return network, {"norms": norms, "neurons": neurons, "right": right}
 
 # %%
-predict("2.c")
+predict("2.d")
 
 # %% tags=["predict"]
-norms, neurons = {}, []
-network, right = training.run(1.0, watch)
-large = {"norms": norms["0.weight"], "neurons": neurons, "right": right}
+network, large = train(1.0)
 
 images, labels = training.raw_digits()
 with torch.no_grad():  # the two ReLUs' outputs, for all pictures
@@ -549,7 +563,7 @@ print(f"all outputs zero, for all {len(images):,} pictures:")
 print(f"    the first ReLU {off[0]}, the second ReLU {off[1]}")
 
 # %%
-reveal("2.c", large["norms"][-1])
+reveal("2.d", large["norms"][-1])
 assert large["right"] < 0.2 and len(large["norms"]) == 100, (
     "With the page's step of 1.0, a hundred steps teach the network next to nothing."
 )
@@ -560,32 +574,28 @@ assert large["neurons"][-1] == 0, (
 
 # %% [markdown]
 # What would have helped? Many people use **clipping**: it keeps each number of a gradient within a limit. One hook does that.
-# Another hook, registered before it, counts how many numbers get cut.
+# Another hook, registered before it, notes which numbers get cut.
 
 # %% tags=["field", "field-clip"]
 def clip(name, parameter):
     return parameter.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
 
 
-def count(name, parameter):
+def note(name, parameter):
     def hook(grad):
-        cut.append(((grad.abs() > 0.01).sum().item(), grad.numel()))
+        cut.append((grad.abs() > 0.01).flatten())
 
     return parameter.register_hook(hook)
 
 
-cut, norms, neurons = [], {}, []
-_, right = training.run(1.0, count, clip, watch)  # the hooks run in this order
-share = sum(number for number, _ in cut) / sum(size for _, size in cut)
-clipped = {"norms": norms["0.weight"], "neurons": neurons, "right": right, "cut": share}
+cut = []
+_, clipped = train(1.0, note, clip)  # the hooks run in this order, then `watch`
+_, small = train(0.03)  # a smaller step instead
 
-norms, neurons = {}, []
-_, right = training.run(0.03, watch)  # a smaller step instead
-small = {"norms": norms["0.weight"], "neurons": neurons, "right": right}
-
-assert 0.4 < share < 0.65 and clipped["right"] > 0.75 and small["right"] > 0.85
-late = cut[-60:]  # the last ten steps
-assert sum(number for number, _ in late) > 0.4 * sum(size for _, size in late)
+clipped["cut"] = torch.cat(cut).float().mean().item()
+assert 0.4 < clipped["cut"] < 0.65
+assert torch.cat(cut[-60:]).float().mean() > 0.4  # ten steps, six parameters each
+assert clipped["right"] > 0.75 and small["right"] > 0.85
 
 # %% tags=["figure"]
 trainings = {"step 1.0": large, "step 1.0, clipped": clipped, "step 0.03": small}
@@ -602,10 +612,9 @@ assert min(clipped["norms"][-10:]) > 0.0 and min(small["norms"][-10:]) > 0.0
 assert small["right"] > clipped["right"] > large["right"]
 
 # %% [markdown]
-# *What to see:* with a step of 1.0, the gradient shoots up within a few steps and then drops to zero. (The axis is logarithmic
-# above 0.1 and reaches down to 0.) The panel below shows why: after a few steps, hardly any neuron of the first layer gets a
-# gradient. At each later bump, a neuron gets a gradient once more. Then all of them are off, and the line stays at zero. The
-# clipped gradients stay near their upper limit (dashed). A step of 0.03 needs no hook, and does best.
+# *What to see:* with a step of 1.0 (orange), the gradient shoots up within a few steps and then drops to exactly zero. The panel
+# below shows why: soon hardly any of the 32 neurons gets a gradient. At each later bump one of them does, and in the end none. The
+# clipped gradients (purple) stay near the most that clipping allows. A step of 0.03 (blue) needs no hook, and does best.
 #
 # So the hooks show two things that the loss doesn't. A layer **died**: that's why more steps didn't help. And clipping wasn't a
 # safety net for rare moments: it cut **about half of all numbers**, until the end. The fault is a step size that is too large for
@@ -690,9 +699,8 @@ assert x.grad.tolist() == [2.0, 2.0, 2.0, 2.0]  # returning a new tensor works
 
 # %% [markdown]
 # **It can change other gradients.** *"I zeroed one tensor's gradient in a hook, and another tensor lost its gradient as well."* In
-# `a + b`, both have the same gradient, so PyTorch passes the same tensor to both. If you write into it, a tensor that receives it
-# later gets what you wrote. Below, `b * 1` was computed last, so its gradient comes first. Zero it in place, and `a` loses its
-# gradient, too. Do the same on `a`, which comes second, and `b` already has its gradient.
+# `a + b`, both have the same gradient, so PyTorch passes the same tensor to one after the other. Here `b` comes first. If its hook
+# writes zeros into the tensor, `a` receives zeros, too. If the hook is on `a`, it comes too late to harm `b`.
 # ([A thread about hooks that edit their arguments](https://github.com/meta-pytorch/opacus/issues/9))
 
 # %% tags=["claim-S3.4", "field", "field-05"]

@@ -3,9 +3,8 @@
 #
 # **Time** 31 minutes for all of it, two or three for a section &nbsp;·&nbsp; **You need** lessons 3 and 5
 #
-# This page is not read in order. It holds what hooks do in places that no lesson needs: other copies of a model, more
-# than one process, optimizers, trainers. Each section stands for itself: run the next cell, then the section that you
-# came for.
+# What happens to your hooks when the model is exported, split over several processes, or trained by a library's loop? You don't
+# have to read this page in order. Find your case in the table, run the next cell, and then the section that you came for.
 
 # %% tags=["setup"]
 import copy
@@ -24,12 +23,19 @@ torch.set_num_threads(1)
 # %% [markdown] tags=["recap"]
 # ## What is here
 #
-# | | |
-# |---|---|
-# | [Copies of a model](#Copies-of-a-model) | export, fx, TorchScript, quantization, `torch.func` |
-# | [Many processes](#Many-processes) | FSDP, DataParallel, several machines |
-# | [Around a training](#Around-a-training) | optimizers, trainers, adapters, threads |
-# | [Mixup](#Mixup) | other tools, recipes |
+# | you use | what happens to your hooks | section |
+# |---|---|---|
+# | `torch.export`, `torch.jit.trace` | what they did to the tensors stays in the recording for good | [Copies of a model](#Copies-of-a-model) |
+# | `fx.symbolic_trace` | on the model: lost; on a block: recorded; on a layer of PyTorch's: kept | [Copies of a model](#Copies-of-a-model) |
+# | `torch.jit.script` | they are compiled from their source code; a lambda raises an error | [Copies of a model](#Copies-of-a-model) |
+# | `fuse_modules` (quantization) | forward hooks of the middle module are lost; pre-hooks of the first run twice | [Copies of a model](#Copies-of-a-model) |
+# | `vmap`, `grad`, `functional_call` | forward hooks run, tensor hooks on parameters don't, backward hooks raise an error | [Copies of a model](#Copies-of-a-model) |
+# | FSDP (`fully_shard`) | tensor hooks on parameters never run; forward hooks and post-accumulate hooks do | [Many processes](#Many-processes) |
+# | `nn.DataParallel` | they run on replicas; what they write to `module` is lost | [Many processes](#Many-processes) |
+# | an optimizer | a step pre-hook sees the previous gradient if `step` gets a closure; a copy of the optimizer has no hooks | [Around a training](#Around-a-training) |
+# | Lightning, a wrapper, LoRA | a hook on a module that isn't called stays silent; the hooks of a wrapped layer stay on the inner one | [Around a training](#Around-a-training) |
+# | threads, asyncio | every caller runs them, and "the last output" may be another caller's | [Around a training](#Around-a-training) |
+# | mixup | – | [Mixup](#Mixup): other tools, recipes |
 
 # %% [markdown]
 # ## Copies of a model
@@ -37,10 +43,13 @@ torch.set_num_threads(1)
 # %% [markdown]
 # ### Export, fx, TorchScript, quantization: other copies of the model
 #
-# A **recording** of a model contains what the hooks did to the tensors while it was made, for good: removing the hook
-# changes nothing any more. What a hook did to Python objects happened once. `fx.symbolic_trace` is different at each
-# depth. It keeps PyTorch's own layers, such as `nn.Linear`, with their hooks, so these still run. The hooks of a block
-# around them run once, with a `Proxy` instead of a tensor. The hooks of the whole model are lost.
+# `torch.export` and `torch.jit.trace` run your model once and **record** the operations on its tensors. Your hook runs in that one
+# call. What it did to the tensors is now part of the recording, even if you remove the hook; what it did to Python objects, such
+# as a list, won't happen again.
+#
+# With `fx.symbolic_trace`, it depends on the depth. PyTorch's own layers, such as `nn.Linear`, are kept with their hooks, so these
+# still run. The hooks of a block around them run once, with a `Proxy` instead of a tensor, and are recorded. The hooks of the whole
+# model are lost.
 
 # %% tags=["field", "field-export"]
 one = torch.ones(1, 1)
@@ -64,8 +73,9 @@ def recorded(recorder, depth):
     with place.register_forward_hook(hook):
         recording = RECORDERS[recorder](model)
         acts = recording(one).item() == 7
-    still = recording(one).item() == 7
-    return "for good" if still else "until removed" if acts else "never", len(calls)
+    if recording(one).item() == 7:  # now without the hook
+        return "for good", len(calls)
+    return "until removed" if acts else "never", len(calls)
 
 
 found = {
@@ -79,9 +89,9 @@ assert found["torch.export"] == found["jit.trace"] == [("for good", 1)] * 3
 assert found["fx"] == [("never", 0), ("for good", 1), ("until removed", 1)]
 
 # %% [markdown]
-# TorchScript compiles a hook's *source code*, so a lambda fails. A trace records what the hook did, and refuses
-# backward hooks. A scripted module accepts no new hooks. TorchScript is deprecated: hook the eager model. ([A thread
-# about it](https://github.com/pytorch/pytorch/issues/53421))
+# `torch.jit.script` compiles a hook's *source code*, so a lambda raises an error, and a scripted module accepts no new hooks.
+# `torch.jit.trace` refuses a module with backward hooks. Both are TorchScript, which is deprecated: hook the eager model instead.
+# ([A thread about it](https://github.com/pytorch/pytorch/issues/53421))
 
 # %% tags=["field", "field-59"]
 with_backward, with_a_lambda, plain = nn.Linear(1, 1), nn.Linear(1, 1), torch.ones(1, 1)
@@ -108,10 +118,8 @@ assert (
 def fused(register):
     from torch.ao.quantization import fuse_modules
 
-    net, ran = (
-        nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1), nn.ReLU()).eval(),
-        [],
-    )
+    ran = []
+    net = nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1), nn.ReLU()).eval()
     for name, layer in net.named_children():
         getattr(layer, register)(lambda module, *args, name=name: ran.append(name))
     fuse_modules(net, ["0", "1", "2"])(torch.ones(1, 1, 2, 2))
@@ -125,9 +133,9 @@ assert after[0] == ["0", "2"] and after[1].count("0") == 2
 # %% [markdown]
 # ### Functions of a model: `functional_call`, `vmap`, `grad`
 #
-# `torch.func` calls a module as a function of its parameters. Forward hooks run. Under `vmap` they see **one
-# example**, without the batch; this value must not leave the function. Backward hooks of modules raise an error.
-# Tensor hooks on the parameters don't run, because other tensors take the parameters' place.
+# `torch.func` calls a module as a function of its parameters. Forward hooks run. Under `vmap` they see **one example**, without the
+# batch. (It's a stand-in for all of them: if a hook stores it, using it later raises an error.) Backward hooks of modules raise an
+# error. Tensor hooks on the parameters don't run, because other tensors take the parameters' place.
 
 # %% tags=["field", "field-161"]
 from torch.func import functional_call, grad, vmap
@@ -150,16 +158,21 @@ print("shapes under vmap and under grad:", log)
 print(message[:88])
 assert log == [(2,), (5, 2)] and "functorch" in message
 
+kept = []
+with model.register_forward_hook(lambda module, args, output: kept.append(output)):
+    vmap(model)(torch.ones(5, 2))
+assert error_of(lambda: kept[0] + 1) != "no error"
+
 # %% [markdown]
 # ## Many processes
 
 # %% [markdown]
 # ### FSDP: parameters in pieces
 #
-# With `fully_shard`, a process holds a piece of each parameter, and collects all pieces when a layer runs. A tensor
-# hook on such a parameter **never runs**, because the whole parameter takes part in the pass, not the piece. A
-# post-accumulate hook does run, with the piece's averaged gradient, and so do forward hooks. ([A thread about
-# it](https://github.com/meta-pytorch/torchrec/pull/4268))
+# With `fully_shard`, each process holds a piece of each parameter, and collects the other pieces when a layer runs. A tensor hook on
+# your piece **never runs**, because the pass uses the whole parameter, which is another tensor. A post-accumulate hook does run,
+# with the averaged gradient of the piece, and so do forward hooks.
+# ([A thread about it](https://github.com/meta-pytorch/torchrec/pull/4268))
 
 # %% tags=["field", "field-63"]
 def in_pieces():
@@ -188,9 +201,10 @@ for rank, (log, shape) in enumerate(launch(in_pieces)):
     ] and shape == [1, 4]
 
 # %% [markdown]
-# FSDP has comm hooks as well, with other arguments. The older `FullyShardedDataParallel` passes the whole gradient,
-# and the tensor for this process's piece of the average. With `fully_shard`, `set_all_reduce_hook` only reads: it
-# runs where whole copies of the model are averaged, and receives the average.
+# A **communication hook** decides what the processes send each other (lesson 11). In the older `FullyShardedDataParallel`, it
+# receives the whole gradient, and a tensor into which it writes this process's piece of the average. With `fully_shard`, the hook of
+# `set_all_reduce_hook` comes later: it receives the piece of the average, and may change it in place. If there are several copies of
+# the sharded model, they have been averaged by then, too.
 
 # %% tags=["hook-fsdp-comm", "hook-fully-shard-all-reduce"]
 def two_kinds_of_fsdp():
@@ -198,10 +212,10 @@ def two_kinds_of_fsdp():
     from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
     dist.init_process_group("gloo")
-    x, seen = torch.ones(1, 4) * (1 + 2 * dist.get_rank()), []
+    x, lengths = torch.ones(1, 4) * (1 + 2 * dist.get_rank()), []
 
     def average(state, gradient, piece):
-        seen.append([len(gradient), len(piece)])
+        lengths.append((len(gradient), len(piece)))
         dist.all_reduce(gradient)
         piece.copy_(gradient.chunk(2)[dist.get_rank()] / 2)
 
@@ -210,28 +224,33 @@ def two_kinds_of_fsdp():
     )
     older.register_comm_hook(None, average)
     older(x).sum().backward()
-    newer = nn.Linear(4, 2, bias=False)
-    fully_shard(
-        newer, mesh=init_device_mesh("cpu", (2, 1), mesh_dim_names=("copies", "pieces"))
-    )
-    newer.set_all_reduce_hook(lambda average: seen.append(average.tolist()))
-    newer(x).sum().backward()
-    return seen, next(older.parameters()).grad.tolist()
+    gradients = [next(older.parameters()).grad.tolist()]
+
+    def ten_times(piece):
+        lengths.append(len(piece))
+        piece.mul_(10)
+
+    for sizes, names in {(2,): ("pieces",), (2, 1): ("copies", "pieces")}.items():
+        newer = nn.Linear(4, 2, bias=False)
+        fully_shard(newer, mesh=init_device_mesh("cpu", sizes, mesh_dim_names=names))
+        newer.set_all_reduce_hook(ten_times)
+        newer(x).sum().backward()
+        gradients.append(newer.weight.grad.to_local().flatten().tolist())
+    return lengths, gradients
 
 
-for seen, gradient in launch(two_kinds_of_fsdp):
-    print(
-        "lengths of gradient and piece:", seen[0], "  the piece's gradient:", gradient,
-        "  all-reduce hook:", seen[1]
-    )
-    assert seen == [[8, 4], [2.0] * 8] and gradient == [2.0] * 4
+for lengths, gradients in launch(two_kinds_of_fsdp):
+    print("the hooks received tensors of length", lengths)
+    print("gradients:", *gradients)
+    assert lengths == [(8, 4), 4, 8]  # the last one: two copies, each in one piece
+    assert gradients == [[2.0] * 4, [20.0] * 4, [20.0] * 8]
 
 # %% [markdown]
 # ### DataParallel's replicas
 #
-# `nn.DataParallel`, the older way, has one process with a thread for each GPU. In each forward pass it creates
-# **replicas** of the model and drops them again, together with anything that your hook has written to its `module`.
-# Without GPUs, we create a replica by hand. ([A thread about it](https://github.com/pytorch/pytorch/issues/11476))
+# `nn.DataParallel`, the older way, has one process with a thread for each GPU. Each forward pass creates **replicas** of the model and
+# throws them away afterwards, together with anything that your hook has written to its `module`. There may be no GPU here, so the
+# cell creates a replica by hand. ([A thread about it](https://github.com/pytorch/pytorch/issues/11476))
 
 # %% tags=["field", "field-61"]
 model, was_original = nn.Linear(1, 1), []
@@ -248,10 +267,8 @@ with model.register_forward_hook(count):
     replica._parameters.update(model._parameters)
     replica(torch.ones(1, 1))
 
-print(
-    "the hook ran on the original:", was_original, "  calls: replica", replica.calls,
-    " original", model.calls
-)
+print("the hook ran on the original:", was_original)
+print("calls of the replica:", replica.calls, "  of the original:", model.calls)
 assert was_original == [False] and (replica.calls, model.calls) == (1, 0)
 
 # %% [markdown]
@@ -318,10 +335,10 @@ assert noted == []  # unlike a module's, an optimizer's hooks are not copied
 
 # %% [markdown]
 # The closure runs inside `step`, after the pre-hooks, so they see the previous step's gradient: a hook that clips
-# there clips the wrong one. ([A thread about it](https://github.com/pytorch/pytorch/issues/88446)) An optimizer has
-# hooks around its state dict as well. Two rules differ from a module's. An optimizer's load pre-hook may **return**
-# another state dict, where a module's return value is ignored. And it receives a shallow copy, so what it writes into a
-# group changes the caller's dictionary too:
+# there clips the wrong one. ([A thread about it](https://github.com/pytorch/pytorch/issues/88446))
+#
+# An optimizer has hooks around its state dict as well. Its load pre-hook may **return** another state dict. (What a module's load
+# pre-hook returns is ignored.) And it receives a shallow copy, so what it writes into a group changes the caller's dictionary too:
 
 # %% tags=["hook-optimizer-state-dict-pre", "hook-optimizer-state-dict-post", "hook-optimizer-load-state-dict-pre", "hook-optimizer-load-state-dict-post"]
 order, optimizer = [], torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
@@ -361,11 +378,15 @@ print("in place:", lr_after_loading(in_place), " returned:", lr_after_loading(re
 assert lr_after_loading(in_place) == (0.5, 0.5)
 assert lr_after_loading(returned) == (0.5, 0.1)
 
+layer = nn.Linear(1, 1)
+with layer.register_load_state_dict_pre_hook(lambda *args: {}):  # ignored
+    assert error_of(layer.load_state_dict, layer.state_dict()) == "no error"
+
 # %% [markdown]
 # ### Trainers and adapters
 #
-# *"My hook on the model never fires; those on its layers do."* A trainer calls `model.training_step(batch)`, a
-# wrapper calls `base.generate(…)`: these are methods, and don't call the model. Hook a layer, or the module that *is*
+# *"My hook on the model never fires; those on its layers do."* A trainer calls `model.training_step(batch)`, and a wrapper calls
+# `base.generate(…)`. These are ordinary methods: only `model(…)` runs the model's hooks. Hook a layer, or the module that *is*
 # called.
 
 # %% tags=["field", "field-101"]

@@ -207,7 +207,7 @@ def _forward_replaced(name: str) -> NotYet:
 
 def _changed_in_place(name: str) -> NotYet:
     return NotYet(
-        f"your code changed {name} in place",
+        f"your code changed, in place, {name}",
         expected="the values that your function receives stay unchanged",
         likely="`x *= 2` and `x.mul_(2)` write into the tensor itself; `x * 2` makes a new one.",
         label="changed-in-place",

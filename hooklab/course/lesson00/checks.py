@@ -13,7 +13,7 @@ from hooklab.course.exercises.trial import Trial
 
 @exercise(
     "0.1",
-    "Try a check",
+    "Your first hook",
     worlds=([1.0, -2.0], [[0.5], [4.0], [-1e6]], 3.0),
     verified="three tensors, each doubled, and none of them changed",
 )

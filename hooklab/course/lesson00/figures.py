@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -32,28 +33,30 @@ HOOKS: dict[str, tuple[str, int]] = {
     "post-accumulate hook of x": ("Tensor.register_post_accumulate_grad_hook", 2),
 }
 GOES_FORWARD = 4  # the first four run in the forward pass
+STEP, HALF = 2.35, 1.06  # of the map: from one box's middle to the next, and to its own edge
+GAP = STEP - HALF  # from a box's middle to the next one's edge
 
 
 def two_hooks(output: float, gradient: float) -> Figure:
     """Draw a layer between x and y, with a forward hook and a tensor hook, and the number that each of them saw."""
     with style():
-        figure, axes = plt.subplots(figsize=(8.0, 2.9))
-        axes.set(xlim=(-0.6, 5.2), ylim=(-1.15, 1.25))
+        figure, axes = plt.subplots(figsize=(8.0, 2.6))
+        axes.set(xlim=(-0.4, 5.5), ylim=(-1.1, 1.1))
         axes.axis("off")
-        for place, text in ((0.0, "x"), (1.7, "layer"), (3.4, "y"), (4.8, "loss")):
+        for place, text in ((0.0, "x"), (1.7, "layer"), (3.4, f"y = {output:g}"), (5.1, f"loss = y²\n= {output**2:g}")):
             box(axes, place, 0.0, text, REST)
-        for start, end in ((0.32, 1.38), (2.02, 3.08), (3.72, 4.48)):
-            arrow(axes, (start, 0.14), (end, 0.14), FORWARD)
-            arrow(axes, (end, -0.14), (start, -0.14), BACKWARD)
-        for place, height, text, colour in (
-            (2.55, 0.95, f"forward_hook\nsees {output:g}", FORWARD),
-            (3.4, -0.95, f"tensor_hook\nsees {gradient:g}", BACKWARD),
+        for start in (0.0, 1.7, 3.4):
+            arrow(axes, (start + 0.32, 0.14), (start + 1.38, 0.14), FORWARD)
+            arrow(axes, (start + 1.38, -0.14), (start + 0.32, -0.14), BACKWARD)
+        axes.plot([2.55, 2.55], [0.6, 0.14], ":", color=FORWARD)
+        axes.plot([3.4, 3.4], [-0.6, -0.3], ":", color=BACKWARD)
+        for place, height, text, colour, weight in (
+            (2.55, 0.85, f"forward_hook\nsees {output:g}", FORWARD, "bold"),
+            (3.4, -0.85, f"tensor_hook\nsees {gradient:g}", BACKWARD, "bold"),
+            (0.85, 0.4, "forward: values", FORWARD, "normal"),
+            (0.85, -0.4, "backward: gradients", BACKWARD, "normal"),
         ):
-            axes.text(place, height, text, ha="center", va="center", color=colour, weight="bold")
-        axes.plot([2.55, 2.55], [0.7, 0.14], ":", color=FORWARD)
-        axes.plot([3.4, 3.4], [-0.7, -0.3], ":", color=BACKWARD)
-        axes.text(0.0, 0.55, "forward: values", color=FORWARD, ha="left")
-        axes.text(0.0, -0.65, "backward: gradients", color=BACKWARD, ha="left")
+            axes.text(place, height, text, ha="center", va="center", color=colour, weight=weight)
         return figure
 
 
@@ -93,38 +96,37 @@ def hook_map(names: list[str]) -> Figure:
         names: keys of `HOOKS`, the four of the forward pass first.
     """
     with style():
-        figure, axes = plt.subplots(figsize=(9.6, 5.6))
-        axes.set(xlim=(0, 12), ylim=(-0.4, 7.4))
+        figure, axes = plt.subplots(figsize=(9.6, 5.0))
+        axes.set(xlim=(0, 12), ylim=(0.7, 7.3))
         axes.axis("off")
         axes.text(0.1, 7.0, "forward: values, from x to y", color=FORWARD, weight="bold")
-        arrow(axes, (0.2, 6.2), (11.8, 6.2), FORWARD)
         forward = [*names[:2], "forward()", *names[2:GOES_FORWARD]]
         number = {what: place for place, what in enumerate(names, start=1)}
         for place, what in enumerate(forward):
-            _station(axes, 1.3 + 2.35 * place, 6.2, what, FORWARD, number.get(what, 0))
-        axes.text(11.9, 4.6, "backward: gradients, from y to x", color=BACKWARD, weight="bold", ha="right")
+            _station(axes, 1.3 + STEP * place, 6.2, what, FORWARD, number.get(what, 0))
+            arrow(axes, (1.3 + STEP * place - GAP, 6.2), (1.3 + STEP * place - HALF, 6.2), FORWARD)
+        axes.text(11.9, 4.75, "backward: gradients, from y to x", color=BACKWARD, weight="bold", ha="right")
         back = names[GOES_FORWARD:]
         rows = [back[:5], back[5:]]
-        for row, height in zip(rows, (3.7, 1.2), strict=True):
-            arrow(axes, (11.8, height), (0.2, height), BACKWARD)
+        for row, height in zip(rows, (3.9, 1.8), strict=True):
             for place, what in enumerate(row):
-                _station(axes, 10.7 - 2.35 * place, height, what, BACKWARD, number[what])
+                x = 10.7 - STEP * place
+                _station(axes, x, height, what, BACKWARD, number[what])
+                arrow(axes, (x + GAP, height), (x + HALF, height), BACKWARD)
         return figure
 
 
 def _station(axes: Axes, x: float, y: float, what: str, colour: str, number: int) -> None:
     method, lesson = HOOKS.get(what, ("", 0))
-    is_global = what.startswith("global")
-    face = "white" if method and not is_global else "#EFEFEF"
-    patch = FancyBboxPatch((x - 1.02, y - 0.36), 2.04, 0.72, boxstyle="round,pad=0.04", fc=face, ec=colour, zorder=2)
+    face = "#E4E4E4" if what.startswith("global") else "white"
+    edge = colour if method else "none"  # forward() isn't a hook: it gets no box
+    patch = FancyBboxPatch((x - 1.02, y - 0.36), 2.04, 0.72, boxstyle="round,pad=0.04", fc=face, ec=edge, zorder=2)
     axes.add_patch(patch)
-    axes.text(x, y, _in_two_lines(what), ha="center", va="center", fontsize=9, color=INK, zorder=3)
+    axes.text(x, y, _in_two_lines(what), ha="center", va="center", fontsize=10, color=INK, zorder=3)
     if method:
-        owner, _, name = method.rpartition(".")
-        text = (owner + "." if owner else "") + name.replace("register_", "register_\n").replace("_grad_", "_\ngrad_")
-        text = text.replace("module_full_", "module_full_\n").replace("forward_pre_", "forward_\npre_")
-        axes.text(x, y - 0.5, text, ha="center", va="top", fontsize=7.5, color=REST, family="monospace")
-        axes.text(x, y + 0.44, f"{number} · lesson {lesson}", ha="center", va="bottom", fontsize=8, color=REST)
+        name = re.sub("(register_(module_|post_)?)", r"\1\n", method)
+        axes.text(x, y - 0.5, name, ha="center", va="top", fontsize=8, color=INK, family="monospace")
+        axes.text(x, y + 0.44, f"{number} · lesson {lesson}", ha="center", va="bottom", fontsize=9, color=INK)
 
 
 def _in_two_lines(what: str) -> str:

@@ -95,7 +95,9 @@ KINDS: dict[str, Kind] = {
         "a unit's gradient is complete: it fills this process's piece (the older FSDP)",
     ),
     "fully-shard-all-reduce": Kind(
-        SYSTEM, "FSDPModule.set_all_reduce_hook", "copies of a sharded model have averaged a gradient: it may read it"
+        SYSTEM,
+        "FSDPModule.set_all_reduce_hook",
+        "a unit's gradient is averaged: it may change this process's piece in place",
     ),
 }
 

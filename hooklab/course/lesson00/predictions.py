@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from hooklab.course.exercises.predict import Choice, prediction
 
-which_runs_first = prediction(
+a_returned_output = prediction(
     "0.a",
-    "Below, a linear layer has a backward hook, and its weight has a hook that runs when `weight.grad` is ready. The "
-    "layer's hook is registered first. Then we call `backward()`. Which hook runs first?",
+    "A second forward hook is put on the layer, with `return 10 * output`. The loss is `y**2`, as before. Above, the "
+    "tensor hook saw the gradient 14. What does it see now?",
     Choice(
-        "the layer's",
-        lambda order: order == ["layer", "weight"],
-        "You may have pictured the layer as a box, with the gradient entering the box before it reaches the weight "
-        "inside; but this hook waits for the gradient of the layer's *input*, on the far side of the box.",
+        "14: the layer has computed its 7, and the hook comes after that",
+        lambda gradient: gradient == 14.0,
+        "You may have thought that a forward hook comes too late to change anything; but the caller gets what the hook "
+        "returns. `y` is 70.",
     ),
     Choice(
-        "the weight's",
-        lambda order: order == ["weight", "layer"],
-        "The layer's hook reports the gradient of the layer's input. When the input requires grad, as here, the "
-        "weight's gradient is ready before that.",
+        "140",
+        lambda gradient: gradient == 140.0,
+        "What a forward hook returns replaces the layer's output. So `y` is 70, and the slope of `y**2` is 2·70. The "
+        "first hook still saw 7: it ran before the second one.",
     ),
     Choice(
-        "only one of them runs",
-        lambda order: len(order) < 2,
-        "You may have thought that one gradient triggers one hook; but the weight and the input each get a gradient, "
-        "and each hook runs when its own is ready.",
+        "1400",
+        lambda gradient: gradient == 1400.0,
+        "You may have counted the 10 twice, once in `y` and once on the way back. On its way from `y` to the layer, "
+        "the gradient is indeed multiplied by 10; but this hook is on `y`, before that.",
     ),
 )

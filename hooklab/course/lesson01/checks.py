@@ -135,7 +135,7 @@ def refuses(gradient: float) -> float:
 
 def squared(*hooks: tuple[str, str, Hook], why: str = "hook-result", lost: str = "hook-result-lost") -> Computation:
     """z = y·y with y = x·3: 18 arrives at x, if the hooks change nothing."""
-    text = "z = y·y with y = x·3, where " + " and ".join(f"a hook on {name} {what}" for name, what, _ in hooks)
+    text = "z = y·y with y = x·a, a = 3, where " + " and ".join(f"a hook on {name} {what}" for name, what, _ in hooks)
     return Computation(text, (1.0, 3.0, 0.0), lambda x, a, b: (y := x * a, y * y), why, ((18.0, lost),), None, hooks)
 
 
@@ -143,9 +143,15 @@ PLAIN = ((1.0, "passed-on-unchanged"), (5.0, "derivative-alone"), (13.0, "sum-fo
 LOST = ((1.5, "piece-lost"),)
 ZERO = "y = x·x, z = y·b with b = 0: a piece of 0.0 arrives at y"
 COMPUTATIONS = (
-    Computation("y = x·5, z = y·7", (1.0, 5.0, 7.0), lambda x, a, b: (y := x * a, y * b), why_at=PLAIN),
     Computation(
-        "y = x + 2 = 3, z = 0.5·y·y", (1.0, 2.0, 0.5), lambda x, a, b: (y := x + a, y * y * b), "pieces-add-up", LOST
+        "y = x·a, z = y·b, with a = 5, b = 7", (1.0, 5.0, 7.0), lambda x, a, b: (y := x * a, y * b), why_at=PLAIN
+    ),
+    Computation(
+        "y = x + a, z = y·y·b, with x = 1, a = 2, b = 0.5",
+        (1.0, 2.0, 0.5),
+        lambda x, a, b: (y := x + a, y * y * b),
+        "pieces-add-up",
+        LOST,
     ),
     Computation(
         "y = x·x, z = (y·a)·b + y·a", (2.0, -3.0, 2.0), lambda x, a, b: (y := x * x, y * a * b + y * a), "pieces-add-up"
@@ -154,7 +160,7 @@ COMPUTATIONS = (
         ZERO, (2.0, 1.0, 0.0), lambda x, a, b: (y := x * x, y * b), "zero-is-a-gradient", why_error="zero-left-out"
     ),
     Computation(
-        "y = x·3, z = y·y + y, where hooks on x, y and z return None",
+        "y = x·a, z = y·y + y, where hooks on x, y and z return None",
         (1.0, 3.0, 0.0),
         lambda x, a, b: (y := x * a, y * y + y),
         "none-changes-nothing",

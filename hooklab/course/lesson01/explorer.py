@@ -122,17 +122,10 @@ def draw_step(steps: Sequence[Step], number: int) -> Figure:
         for place, (name, node) in enumerate(zip(names, nodes, strict=True)):
             runs = step.where == name and not step.is_hook
             weight = "bold" if runs else "normal"
-            axes.text(
-                place - 0.49,
-                0.72,
-                node,
-                ha="center",
-                fontsize=9,
-                weight=weight,
-                color=plots.BACKWARD if runs else plots.REST,
-            )
-        saved = "saved for backward: y" if step.saved else "saved: freed"
-        axes.text(1.51, 0.95, saved, ha="center", fontsize=8.5, color=plots.FORWARD if step.saved else plots.REST)
+            colour = plots.BACKWARD if runs else plots.REST
+            axes.text(place, 0.66, node, ha="center", fontsize=9.5, weight=weight, color=colour)
+        saved = "has saved y" if step.saved else "y: freed"
+        axes.text(2, 0.9, saved, ha="center", fontsize=9, color=plots.FORWARD if step.saved else plots.REST)
         return figure
 
 

@@ -100,7 +100,7 @@ def alive(counts: Mapping[str, Sequence[int]]) -> Figure:
 
 
 def descent(path: torch.Tensor, centre: Sequence[float]) -> Figure:
-    """Draw a descent of z = ½((x₁−c₁)² + (x₂−c₂)²): contours, and the path's points from first to last.
+    """Draw a descent of z = ½((x₁−c₁)² + (x₂−c₂)²): lines of equal height, and the path's points from first to last.
 
     Args:
         path: shape (points, 2).
@@ -114,11 +114,10 @@ def descent(path: torch.Tensor, centre: Sequence[float]) -> Figure:
         second = np.linspace(min(low[1], centre[1]) - 1, max(high[1], centre[1]) + 1, 120)
         grid = np.meshgrid(first, second)
         height = 0.5 * ((grid[0] - centre[0]) ** 2 + (grid[1] - centre[1]) ** 2)
-        lines = axes.contour(grid[0], grid[1], height, levels=10, colors=REST, linewidths=0.8)
-        axes.clabel(lines, fontsize=8, fmt="%g")
+        axes.contour(grid[0], grid[1], height, levels=10, colors=REST, linewidths=0.6, alpha=0.6)
         axes.plot(points[:, 0], points[:, 1], "o-", color=FORWARD, markersize=4, linewidth=1.2)
         axes.plot(*points[0], "o", color=BACKWARD, markersize=8)
-        axes.annotate("start", points[0], xytext=(8, 4), textcoords="offset points", color=BACKWARD)
+        axes.annotate("start", points[0], xytext=(0, -16), textcoords="offset points", color=BACKWARD, ha="center")
         axes.plot(*centre, "*", color=CAPTURED, markersize=14)
         axes.annotate("minimum", (centre[0], centre[1]), xytext=(8, 8), textcoords="offset points", color=CAPTURED)
         axes.set(xlabel="x₁", ylabel="x₂", title="z over the plane of x, and the steps down", aspect="equal")

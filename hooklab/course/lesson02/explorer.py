@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from hooklab.course.explorers import Explorer, panel
-from hooklab.course.lesson02.figures import hook_chain, numbers
+from hooklab.course.lesson02.figures import NO_HOOK, hook_chain, numbers
 
-NONE = "–"
 CODE = {
-    NONE: "no hook",
+    NO_HOOK: "no hook",
     "look": "look: kept.append(grad)",
     "double": "double: return 2 * grad",
     "in place": "in place: grad *= 2",
@@ -54,7 +53,7 @@ def run_hooks(*names: str) -> Pass:
     y.retain_grad()
     seen = Pass(arrived=y)
     hooks: dict[str, Callable[[Tensor], Tensor | None]] = {
-        NONE: lambda grad: None,
+        NO_HOOK: lambda grad: None,
         "look": seen.kept.append,
         "double": lambda grad: 2 * grad,
         "in place": _in_place,
@@ -97,7 +96,7 @@ def describe_hooks(seen: Pass) -> str:
 def hooks_in_a_row() -> Explorer:
     """Return the explorer: three menus, one for each place of a hook on y."""
     options = [(code, name) for name, code in CODE.items()]
-    start = {"first": "look", "second": "double", "third": NONE}
+    start = {"first": "look", "second": "double", "third": NO_HOOK}
     menus = {place: widgets.Dropdown(options=options, value=name, description=place) for place, name in start.items()}
 
     def draw(first: str, second: str, third: str) -> Figure:

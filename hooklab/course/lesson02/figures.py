@@ -15,6 +15,7 @@ from hooklab.course import plots
 from hooklab.course.explorers import canvas
 
 SPACING = 1.65
+NO_HOOK = "–"  # the name of an empty place
 
 
 def hook_chain(
@@ -22,8 +23,8 @@ def hook_chain(
 ) -> Figure:
     """Draw the hooks of one non-leaf tensor from right to left, as the gradient flows.
 
-    A hook that changed the gradient is purple, one that only read it is grey. Below the last one is what
-    `retain_grad()` has kept.
+    Under each hook is what it does: a hook that changed the gradient is purple, one that only read it is grey. Below
+    the last one is what `retain_grad()` has kept.
 
     Args:
         arrived: the gradient that arrives, a few numbers.
@@ -48,10 +49,13 @@ def hook_chain(
             x = -SPACING * place
             if place:
                 _arrow(axes, (x + SPACING - 0.45, 0), (x + 0.45, 0), numbers(value))
-            _box(axes, x, 0, name, plots.REST if torch.equal(value, after) else plots.CHANGED)
+            does, colour = ("reads", plots.REST) if torch.equal(value, after) else ("changes it", plots.CHANGED)
+            _box(axes, x, 0, name, colour)
+            axes.text(x, -0.47, "no hook" if name == NO_HOOK else does, ha="center", color=colour, fontsize=9.5)
             value = after
         _arrow(axes, (left - 0.05, 0), (left - 1.7, 0), f"{numbers(value)} goes on")
         _arrow(axes, (left - 0.3, 0), (left - 0.3, -0.75), "", plots.CAPTURED)
+        axes.text(left - 0.38, -0.47, "retain_grad()", ha="right", color=plots.CAPTURED, fontsize=9.5)
         axes.text(left - 0.3, -1.02, f"{owner}.grad = {numbers(kept)}", color=plots.CAPTURED, ha="center")
         return figure
 
@@ -68,21 +72,33 @@ def norms_over_steps(trainings: Mapping[str, Mapping[str, Any]], ceiling: float,
     """
     with plots.style():
         figure, (axes, below) = plt.subplots(
-            2, 1, figsize=(8.5, 5.2), sharex=True, gridspec_kw={"height_ratios": [2, 1]}, layout="constrained"
+            2, 1, figsize=(8.5, 4.8), sharex=True, gridspec_kw={"height_ratios": [2, 1]}, layout="constrained"
         )
         for (label, training), colour in zip(
             trainings.items(), (plots.BACKWARD, plots.CHANGED, plots.FORWARD), strict=False
         ):
-            name = f"{label}: {training['right']:.0%} right"
+            norms = training["norms"]
+            name = f"{label}:\n{training['right']:.0%} right"
             if "cut" in training:
-                name += f",\n{training['cut']:.0%} of all numbers cut"
-            steps = range(1, len(training["norms"]) + 1)
-            axes.plot(steps, training["norms"], color=colour, linewidth=1.6, label=name)
-            below.step(steps, training["neurons"], color=colour, linewidth=1.6, where="mid")
+                name += f", {training['cut']:.0%} cut"
+            axes.plot(range(1, len(norms) + 1), norms, color=colour, linewidth=1.6)
+            axes.annotate(
+                name,
+                (len(norms), norms[-1]),
+                (6, 0),
+                textcoords="offset points",
+                va="center",
+                color=colour,
+                fontsize=10,
+            )
+            below.step(range(1, len(norms) + 1), training["neurons"], color=colour, linewidth=1.6, where="mid")
         axes.axhline(ceiling, color=plots.CHANGED, linewidth=1, linestyle="--")
+        where = axes.get_yaxis_transform()  # x as a share of the width
+        axes.text(0.4, ceiling * 1.1, "the most that clipping allows", color=plots.CHANGED, transform=where, fontsize=9)
         axes.set_yscale("symlog", linthresh=quiet)
-        axes.set(ylabel="norm of the first\nlayer's gradient", ylim=(-0.02, None), xlim=(0, None))
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+        axes.set(ylabel="norm of the first\nlayer's gradient", ylim=(-0.02, None))
+        axes.margins(x=0)
+        axes.set_yticks([0, 0.1, 1, 10, 100], ["0", "0.1", "1", "10", "100"])
         below.set(xlabel="step", ylabel="its neurons that\nget a gradient", ylim=(-1, None))
         return figure
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hooklab.course.exercises.predict import Choice, prediction
+from hooklab.course.exercises.predict import Choice, number, prediction
 
 who_doubles = prediction(
     "2.a",
@@ -48,8 +48,7 @@ what_retain_grad_keeps = prediction(
         "[6, 10]",
         lambda came: came == [6.0, 10.0],
         "`retain_grad()` keeps the gradient after the last hook, whatever the order of your calls. (Read the picture "
-        "from right to left, as the gradient flows. The hook with the purple frame changed the gradient, the grey one "
-        "only read it.)",
+        "from right to left, as the gradient flows.)",
     ),
     Choice(
         "[9, 15]: both add up",
@@ -59,8 +58,25 @@ what_retain_grad_keeps = prediction(
     ),
 )
 
-gradient_in_the_end = prediction(
+hooks_pile_up = number(
     "2.c",
+    "Each of four steps sets `w.grad` to None, registers `third` on `w`, and calls `w.sum().backward()`. Without a "
+    "hook, the gradient is 1. What is `w.grad` after the fourth step?",
+    {
+        2: "You may have thought that a new hook replaces the old one, or that the old one is gone after its pass; but "
+        "`w` keeps every hook until its handle removes it.",
+        4: "You may have counted four hooks; but each of them doubles what the previous one returned.",
+        8: "You may have added up four doubled gradients; but the hooks run one after the other, and each doubles what "
+        "the previous one returned.",
+        16: "In the fourth step, `w` has four hooks, and each doubles what the previous one returned. In step 100, it "
+        "would have a hundred.",
+    },
+    otherwise="You may have counted differently; but in the fourth step four hooks run, one after the other, and each "
+    "doubles what the previous one returned: 2·2·2·2.",
+)
+
+gradient_in_the_end = prediction(
+    "2.d",
     "The step is far too large, and the network learns nothing. After a hundred steps, how large is the gradient of "
     "the first layer?",
     Choice(
