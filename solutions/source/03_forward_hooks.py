@@ -347,26 +347,24 @@ check("3.2", switch_off)
 data = digits()
 cnn = trained_digits_cnn(seed=0)
 image = data.test_images[9]
-maps = {}
+names, maps = {cnn.conv1: "conv1", cnn.relu1: "relu1"}, {}
 
 
 def keep_maps(module, args, output):
-    maps[module] = output.detach()[0]  # of the only image
+    maps[names[module]] = output.detach()[0]  # of the only image
 
 
-shown = {"conv1": cnn.conv1, "relu1": cnn.relu1}
-handles = [module.register_forward_hook(keep_maps) for module in shown.values()]
+handles = [module.register_forward_hook(keep_maps) for module in names]
 _ = cnn(image.unsqueeze(0))
 for handle in handles:
     handle.remove()
 
-assert maps[cnn.relu1].shape == (8, 8, 8)
+assert maps["relu1"].shape == (8, 8, 8)
 assert cnn.conv1.weight.shape == (8, 1, 3, 3)  # a parameter needs no hook
 
 # %% tags=["figure"]
-by_name = {name: maps[module] for name, module in shown.items()}
-display(figures.feature_maps(image, by_name))
-assert torch.equal(maps[cnn.relu1], maps[cnn.conv1].clamp(min=0))
+display(figures.feature_maps(image, maps))
+assert torch.equal(maps["relu1"], maps["conv1"].clamp(min=0))
 
 # %% [markdown]
 # *What to see:* the eight channels of `conv1` respond to different parts of the same 3. `relu1` shows the same maps without their
