@@ -308,18 +308,18 @@ explorer.border()
 # %% tags=["figure"]
 usual = explorer.record_border(reverses=True)
 no_grad_input = explorer.record_border(asks=False)
-for run, number in ((usual, 6), (no_grad_input, 5)):  # the step in which the hook runs
+for run, number in ((usual, 7), (no_grad_input, 5)):  # after the pass; as the hook runs
     print(explorer.describe_border(run, number))
     display(explorer.draw_border(run, number))
 
 where = [[step.active for step in run if step.hook] for run in (usual, no_grad_input)]
 assert where == [["input border"], ["output border"]]
-assert usual[6].kept == {"weight": [1.0, 4.0], "bias": [1.0]}  # already there
-assert usual[-1].kept["x"] == [-2.0, -3.0]  # what the hook returned
+assert usual[6].hook and usual[6].kept == {"weight": [1.0, 4.0], "bias": [1.0]}
+assert usual[7].kept == usual[6].kept | {"x": [-2.0, -3.0]}
 
 # %% [markdown]
-# *What to see:* the hook runs at the input border. By then, the layer's own gradients (green) are in `.grad`, so it can only
-# change what leaves the layer.
+# *What to see:* a hook has returned minus `grad_input`. It ran at the input border, when the layer's own gradients (green) were
+# already in `.grad`. So it has changed only what leaves the layer (purple).
 #
 # The second picture shows a first layer, whose input is data that doesn't require grad. Then the input border is missing, so
 # the hook runs at the output border, with `grad_input = (None,)`, and PyTorch warns. If you want that gradient, call
@@ -534,12 +534,13 @@ assert weight.grad.tolist() == [[10.0, 40.0]] and bias.grad.item() == 10.0
 
 # %% tags=["figure"]
 ten_times_run = explorer.record_border(pre=True)  # the same layer and the same input
-display(explorer.draw_border(ten_times_run, 5))
-assert ten_times_run[5].active == "output border" and not ten_times_run[5].kept
-assert ten_times_run[-1].kept == {"x": [20.0, 30.0], "weight": [10.0, 40.0], "bias": [10.0]}
+display(explorer.draw_border(ten_times_run, 8))
+kept = {"x": [20.0, 30.0], "weight": [10.0, 40.0], "bias": [10.0]}
+assert ten_times_run[5].active == "output border" and ten_times_run[8].kept == kept
 
 # %% [markdown]
-# *What to see:* the pre-hook runs at the output border, when the layer has computed nothing yet.
+# *What to see:* the pre-hook has changed the gradient at the output border (purple), before the layer got it. So the layer's own
+# gradients are ten times as large, too.
 
 # %% [markdown]
 # ## Which one do I use?
