@@ -41,8 +41,8 @@ def feature_maps(image: Tensor, maps: Mapping[str, Tensor]) -> Figure:
         for row, (name, values, start) in enumerate(rows, 1):
             bottom, limit = height - 1.08 * row, values.abs().max().item() or 1.0
             if start == 0:
-                label = {"ha": "right", "va": "center", "family": "monospace", "fontsize": 10, "color": CAPTURED}
-                axes.text(1.98, bottom + 0.42, name, **label)
+                at = (1.98, bottom + 0.42)
+                axes.text(*at, name, ha="right", va="center", family="monospace", fontsize=10, color=CAPTURED)
             for column, channel in enumerate(values[start : start + COLUMNS]):
                 corner = (2.06 + 0.92 * column, bottom)
                 tile(axes, channel, corner, 0.84, f"{start + column}", cmap=SIGNED, vmin=-limit, vmax=limit)

@@ -72,7 +72,7 @@ def call_with(hook: str, call: str = "triple(x)", with_kwargs: bool = False) -> 
     came = Call(hook, call, {})
 
     class Triple(nn.Linear):
-        def forward(self, *args: Any, **kwargs: Any) -> Tensor:  # type: ignore[override]
+        def forward(self, *args: Any, **kwargs: Any) -> Tensor:
             named = [f"{name}={_shown(value)}" for name, value in kwargs.items()]
             came.forward = f"forward({', '.join([*map(_shown, args), *named])})"
             return super().forward(*args, **kwargs)
@@ -171,6 +171,6 @@ def _nothing(_: Tensor) -> None:
 
 def _box(axes: Axes, x: float, text: str, colour: str, half_width: float = 0.85, half_height: float = 0.25) -> None:
     corner = (x - half_width, 1.25 - half_height)
-    look = {"boxstyle": "round,pad=0.05", "fc": "white", "ec": colour, "lw": 1.8}
-    axes.add_patch(FancyBboxPatch(corner, 2 * half_width, 2 * half_height, **look))
+    size = (2 * half_width, 2 * half_height)
+    axes.add_patch(FancyBboxPatch(corner, *size, boxstyle="round,pad=0.05", fc="white", ec=colour, lw=1.8))
     axes.text(x, 1.25, text, ha="center", va="center", family="monospace", fontsize=9.5, color=plots.INK)
