@@ -28,7 +28,8 @@ from hooklab import capture, check, edit, predict, progress, reveal, run_until
 from hooklab.course import one_call
 from hooklab.course.digits import digits, trained_digits_cnn
 from hooklab.course.errors import error_of
-from hooklab.course.lesson03 import explorer, figures
+from hooklab.course.exercises.ready import yours_or
+from hooklab.course.lesson03 import explorer, figures, ready
 from hooklab.course.lesson03.helpers import bytes_alive
 
 torch.set_num_threads(1)
@@ -112,23 +113,14 @@ assert (inps[0] == input.numpy()).all() and outs[0].shape == (1, 4, 26, 26)
 assert next(iter(inspect.signature(net.register_forward_hook).parameters)) == "hook"
 
 # %% [markdown]
-# (S3's headings, here `register_forward_hook(module, in, out)`, list the hook's
-# arguments. The methods themselves take the hook.)
+# (S3's heading, `register_forward_hook(module, in, out)`, lists what the hook receives. The method itself takes the hook.)
 #
-# S1 registers one hook on a whole net, and then on its second layer. Which `args` and `output` does the hook receive? Those of
+# S1 registers one hook on a whole net and on its second layer. Which `args` and `output` does the hook receive? Those of
 # **the module that it's registered on**:
 
 # %% tags=["claim-S1.7", "claim-S1.6"]
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Conv2d(3, 3, 3), nn.BatchNorm2d(3), nn.ReLU())
-
-    def forward(self, x):
-        return self.layers(x)
-
-
-hook_list = []
+a = nn.Sequential(nn.Conv2d(3, 3, 3), nn.BatchNorm2d(3), nn.ReLU()).eval()
+x, hook_list = torch.randn(1, 3, 28, 28), []
 
 
 def hook(module, input, output):
@@ -136,24 +128,18 @@ def hook(module, input, output):
     hook_list.append(output)
 
 
-a = Net().eval()
-x = torch.randn(1, 3, 28, 28)
-
-handle = a.register_forward_hook(hook)
-result = a(x)
-handle.remove()
-
-handle = a.layers[1].register_forward_hook(hook)
-_ = a(x)
-handle.remove()
+with a.register_forward_hook(hook):
+    result = a(x)
+with a[1].register_forward_hook(hook):
+    a(x)
 
 net_input, net_output, norm_input, norm_output = hook_list
-print("the net:  ", tuple(net_input[0].shape), "->", tuple(net_output.shape))
-print("layers[1]:", tuple(norm_input[0].shape), "->", tuple(norm_output.shape))
+print("the net:", tuple(net_input[0].shape), "->", tuple(net_output.shape))
+print("a[1]:   ", tuple(norm_input[0].shape), "->", tuple(norm_output.shape))
 assert net_input[0] is x and net_output is result
-assert torch.equal(norm_input[0], a.layers[0](x))  # the convolution's output
-assert torch.equal(norm_output, a.layers[1](a.layers[0](x)))
-assert (norm_output < 0).any() and (a.layers[0](x) < 0).any()  # before the ReLU
+assert torch.equal(norm_input[0], a[0](x))  # the convolution's output
+assert torch.equal(norm_output, a[1](a[0](x)))
+assert (norm_output < 0).any() and (a[0](x) < 0).any()  # before the ReLU
 
 # %% [markdown]
 # There's one mistake in S1. It says that a layer's output is what comes *after the activation*. It isn't: the convolution and the
@@ -220,8 +206,8 @@ figure = one_call.draw_hooks(three_hooks)  # on a module that returns 6
 display(figure)
 
 # %% [markdown]
-# *What to see:* with `None`, the output stays. A returned tensor replaces it and has its own memory. The third hook writes in
-# place, so the tensor that `forward` returned has changed as well (purple), for everything that refers to it.
+# *What to see:* purple is what a hook has changed. With `None`, the output stays. A returned tensor replaces it and has its own
+# memory. The third hook writes in place: it changes the tensor that `forward` returned, for everything that refers to it.
 
 # %% [markdown]
 # The next hook is only supposed to store the first output that it sees. We run the model on (1, −3) and then on (5, 5). Without
@@ -255,12 +241,12 @@ assert one.tolist() == two.tolist() == [20.0, 0.0], (
 
 # %% [markdown]
 # S1 warns you of this case: whatever the hook returns overwrites the result, so a hook must return nothing. The first half is
-# right, and the second is only advice. S4 prints the source from before PyTorch 1.2, where a hook that returned something
-# raised an error. So it concludes that a forward hook only looks.
+# right, and the second is only advice. S4 says that a forward hook only looks. That was so before PyTorch 1.2, whose source it
+# prints: a hook that returned something raised an error.
 #
-# Today it can, and not only on purpose. If a hook ends with `return output.detach()`, every number is right and there's no error.
-# But the new output isn't connected to the graph. **This layer stops learning, and so does everything that reaches the
-# loss only through it**, while the layers after it go on learning:
+# Today, one `return` can also do harm that no number shows. If a hook ends with `return output.detach()`, every output is right,
+# and there's no error. But the new output isn't connected to the graph. **This layer stops learning, and so does everything
+# that reaches the loss only through it**, while the layers after it go on learning:
 
 # %% tags=["claim-S4.2"]
 def weights_that_learn(hook) -> list[bool]:
@@ -281,7 +267,7 @@ assert weights_that_learn(half) == [True, True, True]
 assert weights_that_learn(detached) == [False, False, True]
 
 # %% [markdown]
-# The opposite mistake is just as common. *"My hook computes the new output, and nothing changes."* In the first hook below, `out`
+# The opposite mistake: *"My hook computes the new output, and nothing changes."* In the first hook below, `out`
 # becomes the name of a new tensor, but the model never gets that tensor. ([A
 # thread](https://github.com/shivamsaboo17/ManifoldMixup/pull/1)) S3 says that a change is *best* returned. Writing into `out` works,
 # too, as the third hook shows, but it has the traps of every in-place operation.
@@ -361,35 +347,36 @@ check("3.2", switch_off)
 data = digits()
 cnn = trained_digits_cnn(seed=0)
 image = data.test_images[9]
-maps = {}
+names, maps = {cnn.conv1: "conv1", cnn.relu1: "relu1"}, {}
 
 
 def keep_maps(module, args, output):
-    maps[module] = output.detach()[0]  # of the only image
+    maps[names[module]] = output.detach()[0]  # of the only image
 
 
-shown = {"conv1": cnn.conv1, "relu1": cnn.relu1}
-handles = [module.register_forward_hook(keep_maps) for module in shown.values()]
+handles = [module.register_forward_hook(keep_maps) for module in names]
 _ = cnn(image.unsqueeze(0))
 for handle in handles:
     handle.remove()
 
-assert maps[cnn.relu1].shape == (8, 8, 8)
+assert maps["relu1"].shape == (8, 8, 8)
 assert cnn.conv1.weight.shape == (8, 1, 3, 3)  # a parameter needs no hook
 
 # %% tags=["figure"]
-by_name = {name: maps[module] for name, module in shown.items()}
-figure = figures.feature_maps(image, by_name)
-plt.show()
-assert torch.equal(maps[cnn.relu1], maps[cnn.conv1].clamp(min=0))
+display(figures.feature_maps(image, maps))
+assert torch.equal(maps["relu1"], maps["conv1"].clamp(min=0))
 
 # %% [markdown]
 # *What to see:* the eight channels of `conv1` respond to different parts of the same 3. `relu1` shows the same maps without their
-# negative parts (orange). A later layer, `relu2`, has sixteen channels.
+# negative parts (orange).
 #
-# Pictures invite stories. A hook like yours from 3.2 can answer a harder question: switch off one channel of `relu2`, and let the
-# network read all 1,797 digits. (That's called an *ablation*.) How much worse does it get? To see how much of the
-# answer is chance, we train **five networks** that differ only in their random start. Each reads more than 96 % of the digits right.
+# Pictures invite stories. Your function from 3.2 can answer a harder question. A later layer, `relu2`, has sixteen channels:
+# switch off one of them, and let the network read all 1,797 digits. (That's called an *ablation*.) How much worse does it get?
+# To see how much of the answer is chance, we train **five networks** that differ only in their random start. Each reads more
+# than 96 % of the digits right.
+
+# %%
+switch = yours_or("3.2", switch_off, ready.switch_off)
 
 # %%
 predict("3.c")
@@ -398,15 +385,6 @@ predict("3.c")
 images = torch.cat([data.train_images, data.test_images])
 labels = torch.cat([data.train_labels, data.test_labels])
 networks = [trained_digits_cnn(seed=seed) for seed in range(5)]
-
-
-def without(channel):
-    def hook(module, args, output):
-        keep = torch.ones_like(output[0, :, :1, :1])
-        keep[channel] = 0
-        return output * keep
-
-    return hook
 
 
 def accuracy(answers):
@@ -418,7 +396,7 @@ for network in networks:
     usual = figures.answers(network, images)
     answers = []
     for channel in range(16):
-        with network.relu2.register_forward_hook(without(channel)):
+        with switch(network.relu2, channel):
             answers.append(figures.answers(network, images))
     costs.append([accuracy(usual) - accuracy(one) for one in answers])
     unchanged.append([number for number in range(16) if answers[number].equal(usual)])
@@ -437,12 +415,16 @@ assert 0.005 < worst < 0.1, (
 assert sorted(max(row) for row in costs)[-2] < worst / 2, (
     "In the page's networks, the largest drop is twice the next network's."
 )
+assert min(min(row) for row in costs) < 0, (
+    "In the page's networks, some channel does harm: without it, more digits are right."
+)
 
 # %% [markdown]
-# The largest drop comes from one channel of one network. In the other four, no channel is worth even half as much.
+# *What to see:* each bar is a channel that was switched off. The largest drop comes from one channel of one network. In the other
+# four, no channel is worth even half as much. A bar below zero is a channel *without* which the network reads better.
 #
-# The picture marks some channels with a cross: all 1,797 answers stay the same without them. Some networks have one or two such
-# channels, others have none. What's special about them? Look at what goes **into** their ReLU, for all digits.
+# A cross marks a channel that changes nothing: all 1,797 answers stay the same without it. Some networks have one or two of them,
+# others have none. What's special about them? Look at what goes **into** their ReLU, for all digits.
 
 # %% tags=["folded"]
 def keep_what_goes_in(module, args, output):
@@ -509,24 +491,22 @@ assert captured["args"].tolist() == [2.0, 0.0]  # the ReLU has run: too late
 
 # %% [markdown]
 # Clone the output before the ReLU runs, and it's safe. The ReLU's own forward hook runs too late for that. The NumPy array isn't
-# safe either: `cpu()` copies only if the tensor is on another device, and `numpy()` never copies. Try it in the trained network,
-# whose ReLUs work in place here.
+# safe either: `cpu()` copies only if the tensor is on another device, and `numpy()` never copies. Here are both forms of
+# `conv1`'s output in the trained network, with ReLUs that work in place:
+
+# %% tags=["figure"]
+image = data.test_images[3]
+both = explorer.kept_maps(image, "conv1")
+display(figures.feature_maps(image, both))
+
+assert not (both["detach()"] < 0).any() and (both["clone()"] < 0).any()
+assert torch.equal(both["detach()"], both["clone()"].relu())  # overwritten by the ReLU
+
+# %% [markdown]
+# *What to see:* one hook stored both rows at the same moment. Only the clone still has its negative values (orange).
 
 # %% tags=["explorer"]
 explorer.feature_maps()
-
-# %% tags=["figure"]
-image = digits().test_images[3]
-output_maps = explorer.kept_maps(image, "conv1", clone=False)
-clone_maps = explorer.kept_maps(image, "conv1", clone=True)
-display(explorer.draw_maps(image, output_maps, "the output"))
-display(explorer.draw_maps(image, clone_maps, "a clone"))
-
-assert not (output_maps < 0).any() and (clone_maps < 0).any()
-assert torch.equal(output_maps, clone_maps.relu())  # overwritten by the ReLU
-
-# %% [markdown]
-# *What to see:* only the clone (below) shows negative values, in orange. Above, the ReLU has overwritten them.
 
 # %% [markdown]
 # ## One module, used twice
@@ -609,8 +589,8 @@ check("3.3", every_output)
 # %% [markdown]
 # ## Hooks that stay silent
 #
-# *"I put hooks everywhere, and some never fire."* Here is a model that does many things wrong. `named_modules()` lists seven
-# modules, including the model itself (`""`), and each gets a hook.
+# *"I put hooks everywhere, and some never fire."* `named_modules()` lists seven modules in the next model, including the model
+# itself (`""`), and each gets a hook.
 
 # %%
 class Quiet(nn.Module):
@@ -662,7 +642,7 @@ assert result.tolist() == [300.0, 0.0], (
 #
 # ## Hooks left behind
 #
-# *"I fixed my hook, and I still get the old error."* *"My hook runs twice."* Either an exception ended the block before
+# *"I fixed my hook, and I still get the old error."* *"My hook runs twice."* Either an exception came before your
 # `remove()`, or you ran the cell again without keeping the handle. The **module** stores its hooks, in a dictionary. The handle
 # only knows the entry's key, so losing it removes nothing. `with` removes the hook however the block ends. Lost the handles in a
 # whole model? `for module in model.modules(): module._forward_hooks.clear()` removes every forward hook, those of other tools too.

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 4 · How do I see and change a module's input?
 #
-# **Time** 54 minutes, and 28 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 3 (forward hooks, handles, `with`)
+# **Time** 59 minutes, and 28 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 3 (forward hooks, handles, `with`)
 #
 # After this lesson you can
 #
@@ -19,6 +19,7 @@ import functools
 import warnings
 
 import torch
+from IPython.display import display
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 
@@ -28,7 +29,7 @@ from hooklab.course import plots
 from hooklab.course.digits import accuracy, digits, trained_digits_cnn
 from hooklab.course.errors import error_of
 from hooklab.course.exercises.ready import yours_or
-from hooklab.course.lesson04 import figures, ready
+from hooklab.course.lesson04 import explorer, figures, ready
 
 torch.set_num_threads(1)
 
@@ -90,8 +91,8 @@ assert abs(corrected - accuracy(cnn, images, labels)) < 0.01
 # %% [markdown]
 # ## What the hook gets, and what it may return
 #
-# Small numbers now: a layer that multiplies by 3. `args` is a **tuple**, even when there's only one argument. S3, the
-# longest of the five documents, unpacks the tuple, changes the tensor, and packs a tuple again. That still works:
+# Small numbers now: a layer that multiplies by 3. `args` is a **tuple**, even when there's only one argument. S3
+# unpacks the tuple, changes the tensor, and packs a tuple again. That still works:
 
 # %% tags=["claim-S3.10", "claim-S3.15", "hook-forward-pre"]
 triple = nn.Linear(1, 1, bias=False)
@@ -117,36 +118,31 @@ assert x.item() == 2.0
 # The caller's `x` is still 2. The layer worked with the 4 that the hook returned.
 #
 # A pre-hook may return `None` (change nothing), one tensor (PyTorch wraps it into a tuple for you), or a tuple with all
-# the arguments. Here are three return values that people try and that don't work:
+# the arguments. Here are two return values that don't work:
 
 # %% tags=["field", "field-30"]
-def complaint(hook, **options) -> str:
-    with triple.register_forward_pre_hook(hook, **options):
-        return error_of(triple, x).split(", but got")[0]
+def complaint(hook) -> str:
+    with triple.register_forward_pre_hook(hook):
+        return error_of(triple, x)
 
 
 a_list = complaint(lambda module, args: [args[0] * 2])
-only_args = complaint(lambda module, args, kwargs: (args[0] * 2,), with_kwargs=True)
 tuple_times_two = complaint(lambda module, args: args * 2)
+print("[args[0] * 2]:", a_list)
+print("args * 2:     ", tuple_times_two)
+assert a_list.endswith("must be Tensor, not list")
+assert "takes 2 positional arguments but 3 were given" in tuple_times_two
 assert complaint(lambda module, args: None) == "no error"
 assert complaint(lambda module, args: args[0] * 2) == "no error"
-for message in (a_list, only_args, tuple_times_two):
-    print("-", message)
-
-assert a_list.endswith("must be Tensor, not list")
-assert "forward pre-hook must return None or a tuple" in only_args
-assert "takes 2 positional arguments but 3 were given" in tuple_times_two
 assert "1 positional argument but 2" in complaint(lambda args: None)
 assert "missing 1 required" in complaint(lambda module, args, kwargs: None)
 
 # %% [markdown]
 # - A **list** counts as one value, so it gets wrapped: the layer receives one argument, a list.
-# - With `with_kwargs=True` (explained below), the hook must return a pair: `(args, kwargs)`.
 # - `(x,) * 2` is `(x, x)`. That doubles the tuple, not the tensor.
 #
-# The number of parameters matters too: PyTorch calls a pre-hook with `(module, args)`, or with `(module, args, kwargs)`.
-# If yours takes a different number, the call fails.
-# ([The change that added `with_kwargs`](https://github.com/pytorch/pytorch/pull/89389))
+# The number of parameters matters too: PyTorch calls this hook with `(module, args)`. If yours takes a different number, the call
+# fails.
 
 # %% [markdown]
 # ## Change in place?
@@ -266,6 +262,29 @@ def guard_against_bad_numbers(layer: nn.Module) -> torch.utils.hooks.RemovableHa
 check("4.2", guard_against_bad_numbers)
 
 # %% [markdown]
+# This model returns NaN, and no layer complains. Put your guard on one layer at a time: which layer made the NaN?
+
+# %%
+class Root(nn.Module):
+    def forward(self, x):
+        return x.sqrt()
+
+
+guard = yours_or("4.2", guard_against_bad_numbers, ready.guard_against_bad_numbers)
+suspects = nn.Sequential(nn.Identity(), Root(), nn.ReLU(), nn.Linear(1, 1))
+minus_one, found = torch.tensor([[-1.0]]), []
+for layer in suspects:
+    with guard(layer):
+        found.append(error_of(suspects, minus_one).split(":")[0])
+    print(f"guard on {type(layer).__name__:<9}", found[-1])
+
+assert suspects(minus_one).isnan()
+assert found == ["no error", "no error", "ValueError", "ValueError"]
+
+# %% [markdown]
+# The first layer that *gets* a NaN is the ReLU, so the layer before it made one.
+
+# %% [markdown]
 # ## Keyword arguments
 #
 # Let `times` be a module with `forward(self, x, *, factor=1.0)`. You can call it as `times(x, factor=5.0)`, and as
@@ -304,6 +323,7 @@ assert counted == [1, 0] and results == [20.0, 10.0], (
 # %% [markdown]
 # With `with_kwargs=True`, the hook also gets the keyword arguments, as a dictionary. It then returns both: `(args, kwargs)`.
 # A forward hook has the same option, and is then called with `(module, args, kwargs, output)`.
+# ([The change that added it](https://github.com/pytorch/pytorch/pull/89389))
 
 # %% tags=["claim-S3.10", "claim-S1.12", "field", "field-30", "field-186"]
 def at_most_two(module, args, kwargs):
@@ -322,6 +342,20 @@ seen = []
 with times.register_forward_hook(lambda *four: seen.append(four[2]), with_kwargs=True):
     times(torch.tensor(3.0), factor=2.0)
 assert seen == [{"factor": 2.0}]
+
+# %% tags=["figure"]
+in_place = explorer.call_with("args[0].mul_(2)", "triple(x)")
+by_keyword = explorer.call_with("return args[0] * 2", "triple(input=x)")
+display(explorer.draw_call(in_place), explorer.draw_call(by_keyword))
+assert (in_place.result, in_place.x) == (12.0, 4.0)
+assert by_keyword.error.startswith("IndexError") and not by_keyword.forward
+
+# %% [markdown]
+# *What to see:* above, the hook has written into your own tensor (purple). Below, the tensor is passed by keyword, so `args` is
+# empty, `args[0]` raises an exception, and `forward` isn't called. Which hooks do better?
+
+# %% tags=["explorer"]
+explorer.at_the_door()
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 4.3 · A default for a keyword argument
@@ -493,8 +527,8 @@ assert by_rows[2] - 0.1 > first_four[2] > at_the_end[2]  # a third digit: more r
 # %% [markdown]
 # At `conv2`, half of the rows leave it open who wins. Half of the channels decide it: the last four carry the answer, and the
 # first four don't. (That is true of this network. Others may spread the answer evenly.) And a third digit becomes rarer towards
-# the end of the network. You couldn't have found this by cutting up pictures, because here each point holds something of both.
-# Only a hook can put them together.
+# the end of the network. You couldn't have found this by cutting up pictures: channels exist only inside the network, and there only
+# a hook can exchange them.
 
 # %% [markdown]
 # ## The same with `hooklab`

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from hooklab.course.explorers import inches, tile
 from hooklab.course.plots import CAPTURED, FORWARD, INK, REST, SIGNED, style
 
 COLUMNS = 8
@@ -33,30 +33,20 @@ def feature_maps(image: Tensor, maps: Mapping[str, Tensor]) -> Figure:
                 f"{name!r} has shape {tuple(values.shape)}, expected (channels, height, width): take one image of the "
                 "batch, as in captured[0]"
             )
-    rows = [(name, values, start) for name, values in maps.items() for start in range(0, len(values), COLUMNS)]
+    rows = [(name, values.detach(), start) for name, values in maps.items() for start in range(0, len(values), COLUMNS)]
+    height = 1.08 * len(rows) + 0.04
     with style():
-        figure = plt.figure(figsize=(9.4, 1.02 * len(rows) + 0.3))
-        grid = figure.add_gridspec(len(rows), COLUMNS + 2, width_ratios=[1.35, 0.62] + [1] * COLUMNS)
-        axes = figure.add_subplot(grid[:1, 0])
-        axes.imshow(image.detach().squeeze(0).cpu().numpy(), cmap="Greys")
-        axes.set_title("the image", fontsize=9, color=INK)
-        _no_ticks(axes)
-        for row, (name, values, start) in enumerate(rows):
-            label = figure.add_subplot(grid[row, 1])
-            label.axis("off")
-            text = name if start == 0 else ""
-            label.text(1.0, 0.5, text, ha="right", va="center", family="monospace", color=CAPTURED)
-            _row(figure, [grid[row, 2 + column] for column in range(COLUMNS)], values.detach(), start)
+        figure, axes = inches(9.4, height)
+        tile(axes, image.detach().squeeze(0), (0.05, height - 1.18), 0.95, "the image", cmap="Greys")
+        for row, (name, values, start) in enumerate(rows, 1):
+            bottom, limit = height - 1.08 * row, values.abs().max().item() or 1.0
+            if start == 0:
+                at = (1.98, bottom + 0.42)
+                axes.text(*at, name, ha="right", va="center", family="monospace", fontsize=10, color=CAPTURED)
+            for column, channel in enumerate(values[start : start + COLUMNS]):
+                corner = (2.06 + 0.92 * column, bottom)
+                tile(axes, channel, corner, 0.84, f"{start + column}", cmap=SIGNED, vmin=-limit, vmax=limit)
         return figure
-
-
-def _row(figure: Figure, places: list[object], values: Tensor, start: int) -> None:
-    limit = values.abs().max().item() or 1.0
-    for place, channel in zip(places, range(start, len(values)), strict=False):
-        axes = figure.add_subplot(place)  # type: ignore[call-overload]
-        axes.imshow(values[channel].cpu().numpy(), cmap=SIGNED, vmin=-limit, vmax=limit)
-        axes.set_title(str(channel), fontsize=8, color=REST, loc="center", pad=2)
-        _no_ticks(axes)
 
 
 def answers(model: nn.Module, images: Tensor) -> Tensor:
@@ -100,12 +90,6 @@ def bytes_held(sizes: Mapping[str, int]) -> Figure:
         for place, size in zip(places, sizes.values(), strict=True):
             axes.text(size + 0.015 * max(sizes.values()), place, f"{size:,}", va="center", color=INK)
         axes.set_yticks(places, list(sizes), family="monospace")
-        axes.set(xlim=(0, 1.15 * max(sizes.values())), xlabel="bytes held after the pass", ylim=(-0.6, None))
+        axes.set(xlim=(0, 1.15 * max(sizes.values())), xlabel="bytes held after the pass", ylim=(-0.6, None), xticks=[])
         axes.invert_yaxis()
         return figure
-
-
-def _no_ticks(axes: Axes) -> None:
-    axes.set(xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=REST, linewidth=0.6)

@@ -52,7 +52,7 @@ an_accidental_return = prediction(
 what_a_channel_is_worth = prediction(
     "3.c",
     "Five networks with sixteen channels each make 80 trials. In each trial, one channel of `relu2` is switched off, "
-    "and the accuracy drops, or doesn't. How large is the largest drop of the 80?",
+    "and the accuracy drops, or doesn't. How large is the largest drop of the 80, in percentage points?",
     Choice(
         "less than half a point",
         lambda worst: worst < 0.005,

@@ -129,10 +129,10 @@ def flips(shares: Mapping[str, Sequence[Mapping[str, float]]], third: Sequence[T
         for line, (layer, counted) in zip(("-", "--"), shares.items(), strict=False):
             for whose, colour in colours.items():
                 values = [100 * share[whose] for share in counted]
-                name = f"{labels[whose]}" if line == "-" else f"dashed: at {layer}" if whose == "neither" else None
-                axes.plot(range(len(values)), values, line, color=colour, label=name)
+                axes.plot(range(len(values)), values, line, color=colour, label=labels[whose] if line == "-" else None)
+            axes.plot([], [], line, color=plots.INK, label=f"at {layer}")
         axes.set(xlabel="rows that come from the other picture", ylabel="% of the answers", ylim=(0, 102))
-        figure.legend(loc="outside lower center", ncols=4, fontsize=9.5)
+        figure.legend(loc="outside lower center", ncols=5, fontsize=9.5)
         for row, one in enumerate(third):
             _halves(figure.add_subplot(grid[row, 1]), one)
             text = figure.add_subplot(grid[row, 2])

@@ -11,6 +11,7 @@ from torch.utils.hooks import RemovableHandle
 
 POINTS = 150  # in each domain
 STEPS = 400
+MOVED = torch.tensor([2.5, 0.0])  # from domain 0 to domain 1: to the right, at the same height
 
 
 def two_domains(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -22,8 +23,7 @@ def two_domains(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     classes = (torch.arange(POINTS) % 2).float()
     centres = (2 * classes - 1).unsqueeze(1).expand(-1, 2)
-    moved = torch.tensor([2.5, 0.0])
-    domains = [centres + 0.3 * torch.randn(POINTS, 2, generator=generator) + place * moved for place in (0, 1)]
+    domains = [centres + 0.3 * torch.randn(POINTS, 2, generator=generator) + place * MOVED for place in (0, 1)]
     return torch.cat(domains), classes.repeat(2), torch.arange(2).repeat_interleave(POINTS).float()
 
 
@@ -87,6 +87,14 @@ def classes_right(network: Network, seed: int = 0) -> float:
     x, classes, domains = two_domains(seed)
     right = (network(x)[0] > 0) == (classes == 1)
     return int(right[domains == 1].sum()) / POINTS
+
+
+@torch.no_grad()
+def unmoved(network: Network, seed: int = 0) -> float:
+    """Return the share of the points of domain 0 that keep their class when they're moved right, to domain 1."""
+    x, _, domains = two_domains(seed)
+    answers = [network(x[domains == 0] + moved)[0] > 0 for moved in (torch.zeros(2), MOVED)]
+    return int((answers[0] == answers[1]).sum()) / POINTS
 
 
 def domain_readable(values: Tensor, domains: Tensor) -> float:

@@ -20,7 +20,7 @@ from tests.course.browser.reading import errors
 
 HOME = {"backward_steps": "01", "call_order": "06", "feature_maps": "03", "border": "05", "mixing": "07"}
 HOME |= {"what_it_looks_at": "09", "heads_at_work": "09", "going_wrong": "08", "over_time": "10", "what_is_owed": "11"}
-HOME |= {"hooks_in_a_row": "02"}
+HOME |= {"hooks_in_a_row": "02", "at_the_door": "04"}
 NAMES = list(HOME)
 SETUP = "import torch\n"
 SETUP += "".join(f"from hooklab.course.lesson{lesson}.explorer import {name}\n" for name, lesson in HOME.items())

@@ -45,3 +45,16 @@ def test_what_is_apart_can_be_read_and_what_is_mixed_cannot():
 
 def test_the_ready_function_is_a_right_answer_of_the_exercise():
     assert attempt("5.2", transfer.scale_input_gradient).state == "correct"
+
+
+def test_what_only_looks_at_the_height_keeps_its_class_when_its_points_are_moved_right():
+    def by(weights):
+        network = transfer.Network()
+        network.features = torch.nn.Identity()
+        network.classes = torch.nn.Linear(2, 1, bias=False)
+        network.classes.weight.data = torch.tensor([weights])
+        network.domains = torch.nn.Linear(2, 1)
+        return transfer.unmoved(network)
+
+    assert by([0.0, 1.0]) == 1.0
+    assert by([1.0, 0.0]) < 0.6  # all of them are on the right then
