@@ -586,6 +586,59 @@ assert seen == [[[3.0, 0.0]]]  # the ReLU's second input was negative: gradient 
 #
 # Don't use `register_backward_hook`, the legacy hook, in new code. ("If you want more" shows why.)
 
+# %% [markdown]
+# ## S2's example: three hooks around one module
+#
+# In seven pictures, [S2](00_start_here.ipynb#documents) lets a tensor hook, a forward hook and a backward hook store what they
+# receive. Here are its steps, with numbers that you can check by hand. What will `z` be, and what are the gradients of `y`, `x`
+# and `w`?
+
+# %% tags=["claim-S2.7"]
+class Weigh(nn.Module):  # 1. a module with a parameter of size 3x1
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([[3.0], [1.0], [-2.0]]))
+
+    def forward(self, values):
+        return values @ self.w
+
+
+grad_list, forward_list, backward_list = [], [], []
+
+
+def tensor_hook(grad):  # 2. three hooks, and a list for each
+    grad_list.append(grad.tolist())
+
+
+def forward_hook(module, args, output):
+    forward_list.append(output.tolist())
+
+
+def backward_hook(module, grad_input, grad_output):
+    backward_list.append((grad_input[0].tolist(), grad_output[0].tolist()))
+
+
+model, x = Weigh(), torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+y = 2 * x  # 3. a tensor before the module
+print("y =", *y.tolist(), "  w =", model.w.flatten().tolist())  # 4. a first look
+
+y.register_hook(tensor_hook)  # 5. register
+model.register_forward_hook(forward_hook)
+model.register_full_backward_hook(backward_hook)  # S2: register_backward_hook
+
+z = model(y)  # 6. run
+z.backward()
+
+print("z =", z.item(), "  y.grad =", y.grad, "  x.grad =", *x.grad.tolist())  # 7.
+print("grad_list:", *grad_list, "  forward_list:", *forward_list)
+print("backward_list:", *backward_list)
+assert z.item() == 2 * 3 + 4 * 1 + 6 * -2 == -2
+assert type(y.grad).__name__ == "NoneType"
+assert grad_list == [[[3.0, 1.0, -2.0]]] and forward_list == [[[-2.0]]]  # dz/dy = w
+assert backward_list == [([[3.0, 1.0, -2.0]], [[1.0]])]
+assert x.grad.tolist() == [[6.0, 2.0, -4.0]]  # 2w: a leaf needs no hook,
+assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # nor does a parameter
+
 # %% [markdown] tags=["recap"]
 # ## Recap
 #
@@ -684,46 +737,6 @@ def clip_incoming_gradient(layer: nn.Module, limit: float) -> RemovableHandle:
 
 # %% tags=["check"]
 check("5.4", clip_incoming_gradient)
-
-# %% [markdown]
-# ### S2's example: three hooks around one module
-#
-# In seven pictures, [S2](00_start_here.ipynb#documents) lets a tensor hook, a forward hook and a backward hook store what they
-# receive: a module has a parameter `w` of size 3x1, and a tensor `y` comes before it. Here are numbers that you can check by
-# hand. What will `z` be, and what are the gradients of `y`, `x` and `w`?
-
-# %% tags=["claim-S2.7"]
-class Weigh(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.w = nn.Parameter(torch.tensor([[3.0], [1.0], [-2.0]]))
-
-    def forward(self, values):
-        return values @ self.w
-
-
-def backward_hook(module, grad_input, grad_output):
-    backward_list.append((grad_input[0].tolist(), grad_output[0].tolist()))
-
-
-grad_list, forward_list, backward_list = [], [], []
-model, x = Weigh(), torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
-y = 2 * x
-y.register_hook(lambda grad: grad_list.append(grad.tolist()))
-model.register_forward_hook(lambda m, args, out: forward_list.append(out.tolist()))
-model.register_full_backward_hook(backward_hook)  # S2: register_backward_hook
-z = model(y)
-z.backward()
-
-print("z =", z.item(), "  y.grad =", y.grad, "  x.grad =", *x.grad.tolist())
-print("grad_list:", *grad_list, "  forward_list:", *forward_list)
-print("backward_list:", *backward_list)
-assert z.item() == 2 * 3 + 4 * 1 + 6 * -2 == -2
-assert type(y.grad).__name__ == "NoneType"
-assert grad_list == [[[3.0, 1.0, -2.0]]] and forward_list == [[[-2.0]]]  # dz/dy = w
-assert backward_list == [([[3.0, 1.0, -2.0]], [[1.0]])]
-assert x.grad.tolist() == [[6.0, 2.0, -4.0]]  # 2w: a leaf needs no hook,
-assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # nor does a parameter
 
 # %% [markdown]
 # ### How deep does a gradient reach?
