@@ -101,9 +101,9 @@ assert figures.sure_share(plain_net) > 0.9
 
 # %% [markdown]
 # *What to see:* on the left is the plane. Black is the line between the classes, and white is where the network is undecided.
-# There's hardly any white, even far from every point that it has seen: the title says on how much of the plane
-# the network is sure (it gives one class 90 % or more). On the right are the two hidden units. The small dark dots are points from all over the plane, and *width*
-# says how wide a class is there: 0 is a line, and 0.5 is as wide as long.
+# There's hardly any white, even far from every point that it has seen: the title says on how much of the plane the network is
+# sure (it gives one class 90 % or more). On the right are the two hidden units. The small dark dots are points from all over
+# the plane, and *width* says how wide a class is there: 0 is a line, and 0.5 is as wide as long.
 #
 # Later in this lesson, you'll train the same network with your own mixup, and see what changes.
 
@@ -375,7 +375,8 @@ assert detached == ([4.0, 8.0], 0.75), (
 )
 
 # %% [markdown]
-# The mixed values and the loss are the same. Only a gradient shows the difference, and who prints gradients while training? "If you want more" has other mistakes that raise no error.
+# The mixed values and the loss are the same. Only a gradient shows the difference, and who prints gradients while training? "If
+# you want more" has other mistakes that raise no error.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 7.3 · A hook that mixes, and cleans up
@@ -488,7 +489,8 @@ assert sure[1] < sure[0] - 0.05 and flat[1] < 0.5 * flat[0]
 
 # %% [markdown]
 # *What to see:* both networks classify their own points correctly. With your mixup, there's a wide undecided band between the
-# classes. In the hidden layer, each class is now nearly a line: its width is less than half of what it was. (This is seed 0; try others.)
+# classes. In the hidden layer, each class is now nearly a line: its width is less than half of what it was. (This is seed 0;
+# try others.)
 
 # %% [markdown]
 # ## The same with `hooklab`
@@ -567,9 +569,8 @@ assert lowest(wrong, places=[], steps=150) == without, (
 # mean of four trainings of that many steps. Each colour is a set of places: 0 is the input, 1 and 2 are the network's two
 # convolutional blocks, and 3 is its hidden layer.)
 #
-# We made this mistake ourselves. Our first comparison used 600 steps and α = 2 only, because mixup had helped there in a first try.
-# Most of the gain came from a rival that was trained for too long. **If you compare two methods at settings that suit one of
-# them, you learn about the settings.**
+# We made this mistake ourselves: most of the gain of our first comparison came from a rival that was trained for too long. **If
+# you compare two methods at settings that suit one of them, you learn about the settings.**
 #
 # So we started again. Each method got its own best number of steps (and mixup its own best α and places), chosen on validation
 # examples. Then each was trained from 20 new seeds and measured once on **test** examples. Here is how many points the error
@@ -592,9 +593,6 @@ print(report.in_short(results))
 tried = report.tried(results)
 print("settings tried:", tried)
 assert tried == {"no mixup": 6, "input mixup": 24, "manifold mixup": 96}
-assert len(results["compared"]) == 18
-seeds = [len(results["settings"][one]) for one in ("choosing_seeds", "comparing_seeds")]
-assert seeds == [4, 20]
 
 # %% [markdown]
 # That's one of six things that you can hold against us. The others come after the recap, with all the results.
@@ -651,8 +649,8 @@ assert seeds == [4, 20]
 #
 # <details><summary>Answer</summary>
 #
-# The layers before the mixture get no gradient through the partners. The values and the loss are right: only the gradients of these layers show
-# it.
+# The layers before the mixture get no gradient through the partners. The values and the loss are right: only the gradients of
+# these layers show it.
 # </details>
 #
 # **3.** In a table, a new method has 6 points less error than plain training. Both were trained for 600 steps. What do you ask?
@@ -675,8 +673,8 @@ progress(7)
 # ### A generator, and the place
 #
 # `Beta.sample` takes no **generator**, an object with its own random state. But you want one: it makes a run repeatable, and
-# switching mixup on then doesn't change the order of the batches. For Beta(2, 2), take the middle one of three uniform numbers. (One
-# of the three is below it and one above, in one of 3! = 6 orders, and 6·λ·(1 − λ) is the density of Beta(2, 2).)
+# switching mixup on then doesn't change the order of the batches. For Beta(2, 2), take the middle one of three uniform numbers.
+# (One of the three is below it and one above, in one of 3! = 6 orders, and 6·λ·(1 − λ) is the density of Beta(2, 2).)
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -875,9 +873,10 @@ assert torch.equal(folded[order], quarter)
 # So folding changes nothing **if hook and loss both do it**. If the hook folds λ and the loss doesn't, about every second batch
 # (λ below ½) has its labels the wrong way round. Draw such a number once, and use it unchanged in both places.
 #
-# **"Images and labels get different partners."** The code shuffled the batch twice, once for the images and once for the labels.
-# ([A thread](https://github.com/xudonmao/VMT/issues/1)) Nothing breaks, but the partner's share of each target is noise. A test: let
-# each sample's value be its class number. Then you can compute from a mixed target what the mixed sample must be.
+# **"Images and labels get different partners."** The code shuffled the batch twice, once for the images and once for the
+# labels. ([A thread](https://github.com/xudonmao/VMT/issues/1)) Nothing breaks, but the partner's share of each target is
+# noise. A test: let each sample's value be its class number. Then you can compute from a mixed target what the mixed sample
+# must be.
 
 # %% tags=["field", "field-partners"]
 x, one_hot = torch.arange(5.0), torch.eye(5)
@@ -894,11 +893,11 @@ print("two permutations: ", fitting(order, other_order), "of 5 targets fit")
 assert fitting(order, order) == 5 and fitting(order, other_order) == 0
 
 # %% [markdown]
-# **"May I put the hook on any layer, or only after a block?"** The authors mixed right after a residual block, and doubt that mixing
-# inside one is a good idea. ([The thread](https://github.com/vikasverma1077/manifold_mixup/issues/8)) A **residual** block adds its
-# input to the result of its layers. A hook on one of those layers mixes only one of the two summands. Say the branch doubles its
-# input. Then two thirds of the sum are mixed, so the sum holds 5/6 of each sample, and the loss assumes 3/4. So give
-# `ManifoldMixup` whole blocks. It can't see what bypasses a layer.
+# **"May I put the hook on any layer, or only after a block?"** The authors mixed right after a residual block, and doubt that
+# mixing inside one is a good idea. ([The thread](https://github.com/vikasverma1077/manifold_mixup/issues/8)) A **residual**
+# block adds its input to the result of its layers. A hook on one of those layers mixes only one of the two summands. Say the
+# branch doubles its input. Then two thirds of the sum are mixed, so the sum holds 5/6 of each sample, and the loss assumes 3/4.
+# So give `ManifoldMixup` whole blocks. It can't see what bypasses a layer.
 
 # %% tags=["field", "field-any-layer"]
 class Residual(nn.Module):
@@ -996,8 +995,9 @@ assert hooklab.leftover_hooks(model) == []
 # %% [markdown]
 # ### Targets and batches in other forms
 #
-# More questions from public threads. **"Does mixing labels equal mixing losses with class weights as well?"** For each example, yes.
-# For the weighted *mean*, no: PyTorch divides by the summed weights of the targets, and a soft target sums over both partners' weights.
+# More questions from public threads. **"Does mixing labels equal mixing losses with class weights as well?"** For each example,
+# yes. For the weighted *mean*, no: PyTorch divides by the summed weights of the targets, and a soft target sums over both
+# partners' weights.
 
 # %% tags=["field", "field-120"]
 model = nn.Sequential(nn.Linear(4, 3))
@@ -1018,8 +1018,8 @@ print("the same for a weighted mean:", by_mean)
 assert by_example and not by_mean
 
 # %% [markdown]
-# **"My labels are maps, with a class for each pixel."** `mixed.loss` takes them unchanged. Soft targets have the classes in dimension
-# 1, where cross entropy expects them.
+# **"My labels are maps, with a class for each pixel."** `mixed.loss` takes them unchanged. Soft targets have the classes in
+# dimension 1, where cross entropy expects them.
 
 # %% tags=["field", "field-121"]
 pixels = nn.Sequential(nn.Conv2d(1, 3, 1))
@@ -1242,8 +1242,8 @@ plots.show(
 )
 
 # %% [markdown]
-# *What to see:* left of the line, the first of the two methods is better. Purple differences are significant even when you take into
-# account that there are 18 of them; grey ones aren't.
+# *What to see:* left of the line, the first of the two methods is better. Purple differences are significant even when you take
+# into account that there are 18 of them; grey ones aren't.
 #
 # - **Few clean labels**: manifold mixup has the lowest error. In NLL, both ways of mixing gain.
 # - **Wrong labels**: both ways gain. Between the two, the difference in error may be chance; in NLL, manifold mixup is ahead.
@@ -1251,9 +1251,9 @@ plots.show(
 #
 # With 18 comparisons, about one would look significant by chance. So **p** is corrected for their number (Holm's method), and a
 # difference with p below 0.05 is called significant. The intervals aren't corrected. So an interval can exclude zero while the
-# difference isn't "significant"; that happens three times here. Thirty seeds were planned, and cut to twenty for time. Then the tables
-# of the first three seeds were seen by accident, while the others ran; nothing was changed after that. `results["notes"]` tells this too, and
-# what was tried before.
+# difference isn't "significant"; that happens three times here. Thirty seeds were planned, and cut to twenty for time. Then the
+# tables of the first three seeds were seen by accident, while the others ran; nothing was changed after that.
+# `results["notes"]` tells this too, and what was tried before.
 
 # %%
 for scenario in (few, wrong, shapes):
@@ -1281,7 +1281,9 @@ assert len(beside_zero) == 3
 # %%
 for_choosing = [POOL - SCENARIOS[one].train_size for one in (few, wrong, shapes)]
 print("validation examples:", for_choosing)
-assert for_choosing == [900, 400, 500]
+assert for_choosing == [900, 400, 500] and len(results["compared"]) == 18
+seeds = [len(results["settings"][one]) for one in ("choosing_seeds", "comparing_seeds")]
+assert seeds == [4, 20]
 
 # %% [markdown]
 # And every statement above, in code:
@@ -1345,17 +1347,18 @@ assert all(alike), "The page's trainings come out as in the file, up to rounding
 assert 45 < results["seconds"] / 2 / 60 < 75  # minutes, on two cores
 
 # %% [markdown]
-# *What to see:* each line is one seed. Most go down, one of them by five points, and two stay level. A single seed could have told you
-# anything. (Processors round differently, so a single training may differ by up to two points, and with the shapes by up to six.)
+# *What to see:* each line is one seed. Most go down, one of them by five points, and two stay level. A single seed could have
+# told you anything. (Processors round differently, so a single training may differ by up to two points, and with the shapes by
+# up to six.)
 
 # %% [markdown]
 # ### What others found
 #
-# The authors report gains for manifold mixup over both others on CIFAR-10 and other data (Table 1 of
-# [their paper](https://arxiv.org/abs/1806.05236)). Another user ran the authors' code with the commands of its README
-# ([the thread](https://github.com/vikasverma1077/manifold_mixup/issues/10)). With PreActResNet18, their error for manifold mixup was
-# about the paper's. But their errors without mixup and with input mixup were *much lower* than the paper's, so the gain was smaller.
-# Those commands have α = 1 for input mixup and α = 2 for manifold mixup
-# ([the README](https://github.com/vikasverma1077/manifold_mixup/tree/master/supervised)). Our data, network and length of training
+# The authors report gains for manifold mixup over both others on CIFAR-10 and other data (Table 1 of [their
+# paper](https://arxiv.org/abs/1806.05236)). Another user ran the authors' code with the commands of its README ([the
+# thread](https://github.com/vikasverma1077/manifold_mixup/issues/10)). With PreActResNet18, their error for manifold mixup was
+# about the paper's. But their errors without mixup and with input mixup were *much lower* than the paper's, so the gain was
+# smaller. Those commands have α = 1 for input mixup and α = 2 for manifold mixup ([the
+# README](https://github.com/vikasverma1077/manifold_mixup/tree/master/supervised)). Our data, network and length of training
 # are different, so our results don't contradict theirs. For your own task, measure, with settings chosen for each method in the
 # same way.

@@ -277,7 +277,7 @@ def by_steps(validation: Sequence[Mapping[str, Any]], places: Sequence[str]) -> 
         if grid.size == 1:
             grid[0, 0].set(title=f"{scenarios[0]}, α = {alphas[0]:g}", ylabel="validation error, %")
             grid[0, 0].margins(y=0.12)
-            for mixes, offset in ((False, 12), (True, -20)):
+            for mixes, offset in ((False, (20, 11)), (True, (-26, -13))):
                 _circle_lowest(grid[0, 0], [row for row in validation if bool(row["places"]) is mixes], offset)
         for axes in grid[-1]:
             axes.set_xlabel("steps")
@@ -298,11 +298,11 @@ def _curve(axes: Axes, rows: Sequence[Mapping[str, Any]], colour: str, marker: s
     )
 
 
-def _circle_lowest(axes: Axes, rows: Sequence[Mapping[str, Any]], offset: int) -> None:
+def _circle_lowest(axes: Axes, rows: Sequence[Mapping[str, Any]], offset: tuple[int, int]) -> None:
     best = min(rows, key=lambda row: row["error"])
     at = (best["steps"], best["error"])
     axes.plot(*at, "o", markersize=14, markerfacecolor="none", color=INK, markeredgewidth=1.4)
-    axes.annotate(f"{best['error']:.1f} %", at, (0, offset), textcoords="offset points", ha="center", color=INK)
+    axes.annotate(f"{best['error']:.1f} %", at, offset, textcoords="offset points", ha="center", color=INK)
 
 
 def differences(compared: Sequence[Mapping[str, Any]], level: float = 0.05) -> Figure:
