@@ -88,7 +88,7 @@ WHY = {
     "exp overflows to inf": "inf-counts",
     "log of 0 gives -inf": "inf-counts",
     "a submodule of a submodule": "inside",
-    "the input already contains nan": "input-ignored",
+    "the input already contains nan": "given-nan",
 }
 
 
@@ -106,10 +106,11 @@ def the_first_nonfinite(trial: Trial, number: int) -> Pairs:
     yield "calls of `model.forward(…)` that bypass the model's hooks", runs.forwards - runs.calls, "forward-alone"
     yield "how many times the model ran", runs.calls, "runs-twice"
     pair = isinstance(got, tuple | list) and len(got) == 2
-    yield f"your result, if {text}", "a pair" if pair else tensor_text(got), WHY.get(text)
+    why = WHY.get(text) if pair or got is None else None
+    yield f"your result, if {text}", "a pair" if pair else tensor_text(got), why
     if pair:
         name, largest = got
-        label = "module-for-name" if isinstance(name, nn.Module) else WHY.get(text)
+        label = "module-for-name" if isinstance(name, nn.Module) else why
         yield f"the name, if {text}", name, label
         yield f"the largest magnitude, if {text}", largest.item() if isinstance(largest, Tensor) else largest
 
