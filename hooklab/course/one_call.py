@@ -159,10 +159,10 @@ def describe_call(record: Record, step: int = LAST) -> str:
         return f"You call the module: args is ({record.values[0][0]:g},)."
     what, says = STATIONS[step - 1], record.says[step - 1].replace("\n", " ")
     if not says:
-        return f"No {what}: the value goes on as it is."
-    text = f"{what.capitalize()}: {says}. Behind it the value is {record.values[step][-1]:g}."
+        return f"No {what}: the value stays unchanged."
+    text = f"{what.capitalize()}: {says}. After it, the value is {record.values[step][-1]:g}."
     written = [BOXES[place] for place in range(step) if record.values[step][place] != record.values[step - 1][place]]
-    return text + (f" The value at {written[0]!r} has changed as well: it is the same memory." if written else "")
+    return text + (f" The value at {written[0]!r} has changed as well: it has the same memory." if written else "")
 
 
 def moving_call(pre: str = "return args[0] * 10", hook: str = "return output + 1", backward: bool = False) -> Explorer:

@@ -289,7 +289,12 @@ def tracing(run=lambda model, x: model(x), give=lambda lines: lines, by="  ", at
     return answer
 
 
-def by_hand(remove=lambda *handles: [handle.remove() for handle in handles], on=lambda model: None, anyway=False):
+def by_hand(
+    remove=lambda *handles: [handle.remove() for handle in handles],
+    on=lambda model: None,
+    anyway=False,
+    always_call=True,
+):
     """Return an answer with hooks that it removes itself; `on` gives the modules, by default it is all of them."""
 
     def answer(model, x):
@@ -297,7 +302,7 @@ def by_hand(remove=lambda *handles: [handle.remove() for handle in handles], on=
         for module in on(model) or [None]:
             before = register_module_forward_pre_hook if module is None else module.register_forward_pre_hook
             behind = register_module_forward_hook if module is None else module.register_forward_hook
-            handles += [before(tracer.enter), behind(tracer.leave, always_call=True)]
+            handles += [before(tracer.enter), behind(tracer.leave, always_call=always_call)]
         try:
             model(x)
         except BaseException:
@@ -453,6 +458,7 @@ MISCONCEPTIONS: dict[str, dict[str, Any]] = {
         "never-removed": by_hand(remove=lambda *handles: None),
         "out-of-step": tracing(always_call=False),
         "removed-after-success": by_hand(),
+        "both-after-an-error": by_hand(always_call=False),
         "swallowed": tracing(quietly),
         "forward-alone": tracing(lambda model, x: model.forward(x)),
         "runs-in-eval": tracing(in_eval),

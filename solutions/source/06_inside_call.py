@@ -6,8 +6,8 @@
 # After this lesson you can
 #
 # - say, in order, what happens between `module(x)` and `module.forward(x)`;
-# - write a class that runs hooks as PyTorch does, and let random programs find out where it doesn't;
-# - read PyTorch's own `_call_impl`, line by line.
+# - write a class that runs hooks as PyTorch does, and let random programs look for a difference;
+# - find each of your lines in PyTorch's own `_call_impl`.
 #
 # PyTorch's documentation of [`nn.Module`](https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html) describes each
 # register method. Here you'll build the code behind them.
@@ -29,7 +29,7 @@ from torch.nn.modules.module import (
 
 import hooklab
 from hooklab import check, predict, progress, reveal
-from hooklab.course import one_call
+from hooklab.course import one_call, plots
 from hooklab.course.errors import error_of
 from hooklab.course.exercises.ready import yours_or
 from hooklab.course.lesson06 import border, explorer, figures, reading, ready, scripts
@@ -42,15 +42,16 @@ torch.set_num_threads(1)
 # ## The goal
 #
 # You're going to write `nn.Module`'s `__call__` yourself. Who decides whether it's right? Chance: hundreds of small random
-# programs run with your class and with PyTorch's, and each writes a log. Every square below is one program, and it's filled if
-# the two logs are the same. The columns are kinds of programs: those under *go back* have backward passes.
+# programs run with your class and with PyTorch's, and each writes a log. Every square below is one program. A **dark** square
+# means that the two logs differ.
 
 # %% tags=["figure"]
 display(figures.draw_duels([beside_torch(one) for one in ready.goal()]))
 
 # %% [markdown]
-# Each row is a class that you'll write, from top to bottom (a part of the last one after the recap). By the end, the grid will
-# be drawn with yours. And look at the last row: a few squares stay empty. You'll find out who is right there, you or PyTorch.
+# *What to see:* each row is a class that you'll write (a part of the last one after the recap), and with each class there are
+# fewer dark squares. By the end, the grid will be drawn with yours. But some squares stay dark even in the last row. You'll find
+# out who is right there, you or PyTorch.
 #
 # ## Which line runs the hook?
 #
@@ -281,9 +282,9 @@ print(duel.first_difference())
 # ## The border
 #
 # Where does a backward hook get the gradients at both ends of the module? Tensor hooks won't do: `x` may go to other modules,
-# too, and then a hook on `x` would see their gradients as well. So PyTorch makes new tensors. You know the picture from lesson 5:
-# the inputs **cross** an extra node before `forward`, and the output crosses another one at the end. Together the two nodes are
-# the module's border. What crosses when?
+# too, and then a hook on `x` would see their gradients as well. So PyTorch makes new tensors, as in lesson 5: the inputs
+# **cross** an extra node, and so does the output. Together the two nodes are the module's border. But when do they cross? Four
+# places in a call can tell:
 
 # %% tags=["claim-S1.4"]
 class Watch(nn.Module):
@@ -307,7 +308,16 @@ assert log[:2] == ["pre-hook got x: True", "forward got x: False"]
 assert log[2:] == ["hook got MulBackward0", "caller got BackwardHookFunctionBackward"]
 
 # %% [markdown]
-# So the order is: pre-hooks, *inputs cross*, `forward`, forward hooks, *output crosses*.
+# The pre-hook still got your `x`, and `forward` got a new tensor. The forward hook still got the output of `x * 2`, and the
+# caller got a new one. So this is the order:
+
+# %% tags=["figure"]
+plots.show(figures.border(), figures.BORDER)
+
+# %% [markdown]
+# *What to see:* the inputs cross right before `forward`, and the output crosses last. In the backward pass (orange), the
+# gradients meet the output border first. At the input border, `grad_input` and `grad_output` are both known, so the backward
+# hooks run there.
 #
 # `border.cross` makes such a node for you. It sends the tensors of a tuple through the node. In the backward pass, it calls your
 # function with their gradients, and what the function returns replaces them.
@@ -325,27 +335,23 @@ assert crossed is not x and crossed.data_ptr() == x.data_ptr()  # the same memor
 # ### Exercise 6.3 · Both ends
 # ●●○ · 15 minutes
 #
-# Make backward hooks work: put one node before `forward` and one after it, both with `self.cross(values, function)`. It sends
-# the values through a new node and returns them as a tuple. In the backward pass it calls `function` with a tuple of their
-# gradients. If `function` returns something other than `None`, that replaces the gradients.
+# Make backward hooks work: put a node at each end of `forward`, as in the picture above. `self.cross(values, function)` sends a
+# tuple of values through a new node, and returns them as a tuple. In the backward pass, the node calls `function` with a tuple
+# of their gradients.
 #
-# ```text
-# x ──► pre-hooks ──► input border ──► forward ──► forward hooks ──► output border ──► y
-#                          │                                               │
-#    ◄── grad_input ◄── backward hooks ◄─────────────────────────── arrived.append ◄── grad_output
-# ```
+# **Given**, in the last lines: the output border. In each backward pass it runs first, and appends `grad_output`, a tuple, to
+# the list `arrived`.
 #
-# The output border is written already, at the end of the method: in each backward pass it runs first, and stores `grad_output`
-# in the list `arrived`. The input border is yours:
+# **Yours:** the input border, and the call of `super()` that makes `output`.
 #
-# 1. After all pre-hooks, send the arguments through `cross`. That node's turn comes later in the backward pass, so by then you
-#    have both tuples. Call each hook as `hook(self, grad_input, grad_output)`.
+# 1. After all pre-hooks, send the arguments through `cross`. In the backward pass, call each hook there, as
+#    `hook(self, grad_input, grad_output)`.
 # 2. If a hook returns something other than `None`, that replaces `grad_input`, for the next hook and for everything before
 #    the module. There may be several backward passes through one call.
 # 3. When the call ends, or raises, none of your own hooks may still be registered.
 #
-# The inputs must cross after the last pre-hook and before `forward`, but `super().__call__` does both in one call. Here is the
-# trick: register the crossing itself as one more pre-hook, the last one, for this call only.
+# The difficulty: the inputs must cross after the last pre-hook and before `forward`, but `super().__call__` does both in one
+# call. Here is the trick: register the crossing itself as one more pre-hook, the last one, for this call only.
 #
 # <details><summary>Hint: how do I write the trick?</summary>
 #
@@ -454,11 +460,13 @@ assert filled(duels[1], "raise") < 0.5 and filled(duels[2], "raise") == 1
 display(figures.draw_duels(duels))
 
 # %% [markdown]
-# *What to see:* with the border, most of *go back* fills up. With the hooks that always run, all of *raise* does. In the last row,
-# a few squares are still empty, under *go back* and under *everything*. What is the difference?
+# *What to see:* the border clears most of *go back*, and the hooks that always run clear *raise*. In the last row, some squares
+# are still dark, under *go back* and under *everything*. What is the difference?
 
 # %%
 print(duels[-1].first_difference())
+for match in duels[-1].differences:
+    assert "[0, 0]" in match.line(match.torchs)  # a gradient, where PyTorch's log has 0
 
 # %% [markdown]
 # All the remaining differences are of this kind: `x` requires grad, and `y` doesn't. `forward` returns three times the sum. Your
@@ -473,7 +481,9 @@ class LikeTorch(Mine):
     cross = staticmethod(border.torchs_cross)
 
 
-print(beside_torch(LikeTorch))
+duel = beside_torch(LikeTorch)
+print(duel)
+assert duel.differences == []
 source = inspect.getsource(BackwardHookFunction.forward)
 assert "mark_non_differentiable" in source
 
@@ -487,15 +497,9 @@ for part in (WithHooks, WithBorder):
     print(inspect.getsource(part.__call__))
 
 # %% [markdown]
-# And this is PyTorch's, also in one piece: `_call_impl`, which `nn.Module.__call__` runs. It's longer, because it also handles
-# keyword arguments, global hooks, the legacy hook and compilers. The numbers on the left mark ten places. Don't read every line:
-# find the numbers, and then read on below.
-
-# %%
-reading.show_whole()
-
-# %% [markdown]
-# Now the ten places, one after the other:
+# And this is PyTorch's: `_call_impl`, which `nn.Module.__call__` runs. It's longer, because it also handles keyword arguments,
+# global hooks, the legacy hook and compilers. But its ten main pieces are these, in their order. (The whole function comes after
+# the recap.)
 
 # %%
 reading.show(1, 2, 3)
@@ -512,7 +516,10 @@ reading.show(4, 5, 6, 7)
 # aren't registered on a module, and they run for all modules. 6 is your second loop, and 7 sends the output through the border.
 
 # %% [markdown]
-# And the last three, in the listing above: 8 is the legacy hook of lesson 5. 9 and 10 run the `always_call` hooks.
+# And the last three, for the legacy hook of lesson 5 and for the hooks that always run:
+
+# %%
+reading.show(8, 9, 10)
 
 # %% [markdown] tags=["recap"]
 # ## Recap
@@ -631,6 +638,14 @@ AlwaysOrReady = yours_or("6.4", WithAlways, ready.always(Hooks))
 duel = beside_torch(AlwaysOrReady, ["raise"])
 print(duel)
 assert filled(duel, "raise") == 1
+
+# %% [markdown]
+# ### PyTorch's `_call_impl`, in one piece
+#
+# The numbers on the left mark the ten pieces. The lines between them are mostly about keyword arguments and global hooks.
+
+# %%
+reading.show_whole()
 
 # %% [markdown]
 # ### Three eras

@@ -119,13 +119,10 @@ health = examine(far_too_fast())
 print(health.first_nonfinite.text)
 first = health.first_nonfinite
 assert (first.step, first.kind, first.module) == (3, "gradient", "act1")
-shares = {
-    name: health.series("gradient", name, "nonfinite")[1][3]
-    for name in ("fc2", "act1", "fc1")
-}
-for name, share in shares.items():
-    print(f"step 3, gradient at {name:<5} {share:.1%} of the values are inf or nan")
-assert shares["act1"] == 24 / 2048 and shares["fc2"] == shares["fc1"] == 0
+for name in ("fc2", "act1", "fc1"):
+    steps, shares = health.series("gradient", name, "nonfinite")
+    print(f"step {steps[3]}, gradient at {name:<5} {shares[3]:.1%} are inf or nan")
+    assert shares[3] == (24 / 2048 if name == "act1" else 0)
 
 # %% [markdown]
 # It began one step earlier, in the backward pass: 24 values of the gradient of `act1`'s output aren't finite. The
@@ -137,22 +134,30 @@ assert shares["act1"] == 24 / 2048 and shares["fc2"] == shares["fc1"] == 0
 # %% [markdown]
 # ## One curve, three illnesses
 #
-# Most trainings that fail don't even produce a nan. Here are three patients that read digits. With ten classes, a
-# network that guesses has a loss of 2.30, the natural logarithm of 10. So look at the **first loss** before anything
-# else: if it is far from that, the weights start too large or the labels are wrong.
+# Most trainings that fail don't even produce a nan. Here are three patients that read digits, A, B and D. (C comes
+# later.) With ten classes, a network that guesses has a loss of 2.30, the natural logarithm of 10.
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["figure", "nbval-ignore-output"]
 ill = {name: patient(name).train() for name in "ABD"}
-for name, training in ill.items():
+figure = figures.losses({name: training.losses for name, training in ill.items()})
+plt.show()
+
+for training in ill.values():
     first, last = training.losses[0], training.losses[-1]
-    print(f"patient {name}: first loss {first:.2f}, last loss {last:.2f}")
     assert abs(first - 2.3) < 0.1 and abs(last - 2.3) < 0.1
-assert all(training.accuracy() < 0.2 for training in ill.values())
+    assert training.accuracy() < 0.2
+too_large = patient("A")
+for parameter in too_large.model.parameters():
+    parameter.data *= 4
+assert too_large.train(steps=1).losses[0] > 100
 
 # %% [markdown]
-# All three start where they should, and after 80 steps all three still guess. The loss doesn't say which layer is
-# ill, or what is wrong with it. So look inside, by hand first: for each layer, a hook stores **one number** about its
-# output and one about its gradient.
+# *What to see:* all three end on the grey line: after 80 steps they still guess. (A jumps up before.) All three also
+# *begin* there, which is healthy. So look at the **first loss** before anything else. If it's far above 2.30, the first
+# scores are too large. (With initial weights four times as large, patient A begins above 100.)
+#
+# The loss doesn't say which layer is ill, or what is wrong with it. So look inside, by hand first: for each layer, a
+# hook stores **one number** about its output and one about its gradient.
 
 
 # %% tags=["field", "field-193"]
@@ -208,14 +213,14 @@ assert share < 1e-6, (
 )
 
 # %% [markdown]
-# And patient D? Its gradients are healthy. It's one of the riddles below.
+# And patient D? It's one of the riddles below.
 #
 # ## The whole training in one picture
 #
 # Your hooks looked at one step. `hooklab.monitor` computes such numbers in every step, for the outputs, gradients and
 # updates of every module. It stores numbers, never tensors, so it can stay on for a whole training.
 
-# %% tags=["figure"]
+# %% tags=["figure", "nbval-ignore-output"]
 training = patient("A")
 with hooklab.monitor(training.model, grads=True, updates=training.optimizer) as health:
     training.train()
@@ -230,27 +235,24 @@ reaches = health.series("gradient", "act1", "std")[1]
 for name in ("act3", "act4"):  # not all zeros, if a gradient reaches act1
     zeros = health.series("output", name, "zeros")[1]
     assert all(share < 1 for share, at in zip(zeros, reaches, strict=True) if at > 0)
+steps, spread = health.series("output", "out", "std")
+assert max(spread[:5]) > 20 * spread[0]
+steps, ratio = health.series("update", "fc1", "ratio")
+print(f"fc1, first step: |Δw| / |w| = {ratio[0]:.2f}")
+assert 1 < ratio[0] < 2
 
 # %% [markdown]
-# *What to see:* steps go from left to right, layers from top to bottom. In the first picture, three of the four ReLUs
-# turn yellow: nearly all of their outputs are zero. (A linear layer has no zeros, so its rows stay dark.) In the
-# second, the outputs had grown just before. In the third, the layers before the dead ones get no gradient any more. (The
-# bright stripes are steps in which `act3` and `act4` let a few pictures through once more.)
+# *What to see:* steps go from left to right, layers from top to bottom. Read the four pictures from the top:
 #
-# The last picture shows the cause. |Δw| / |w| compares a step with the weights that it changes. In `fc1` the first
-# step is 1.4 times as large as the weights themselves! In a healthy training it starts near a hundredth, and gets
-# smaller. So take a hundredth of the learning rate:
-
-# %% tags=["nbval-ignore-output"]
-with_care = patient("A")
-with_care.optimizer.param_groups[0]["lr"] = 0.003
-healthy = examine(with_care)  # trains under a monitor, as above
-first_ratio = [one.series("update", "fc1", "ratio")[1][0] for one in (health, healthy)]
-print(f"|Δw| / |w| in the first step: {first_ratio[0]:.2f}, now {first_ratio[1]:.3f}")
-print(f"digits read right: {training.accuracy():.0%}, now {with_care.accuracy():.0%}")
-assert training.accuracy() < 0.2 and with_care.accuracy() > 0.75
-assert 1 < first_ratio[0] < 2 and 0.005 < first_ratio[1] < 0.05
-assert healthy.series("update", "fc1", "ratio")[1][-1] < first_ratio[1]
+# - **Zeros.** Three of the four ReLUs turn yellow: nearly all of their outputs are zero. (A linear layer has no zeros,
+#   so its rows stay dark.)
+# - **Outputs.** In the first steps they get far too large: the spread of `out` grows more than twentyfold.
+# - **Gradients.** Before a dead ReLU, the layers get none any more. (The bright stripes are steps in which `act3` and
+#   `act4` let a few pictures through once more.)
+# - **Updates.** Here is the cause. |Δw| / |w| compares a step with the weights that it changes. In `fc1` the first step
+#   is larger than the weights themselves! In a healthy training it starts near a hundredth, and gets smaller.
+#
+# You're going to treat patient A in a moment.
 
 # %% [markdown]
 # ## Four patients
@@ -274,8 +276,8 @@ for diagnosis, meaning in DIAGNOSES.items():
 # ### Exercise 8.2 · Patient A
 # ●○○ · 4 minutes
 #
-# You've seen its picture. Write `treat_a(training)`: fix the training, and return the name of one module that is ill
-# and its diagnosis, such as `("fc3", "exploding")`.
+# You've seen its picture. Write `treat_a(training)`: choose a learning rate with which |Δw| / |w| of `fc1` starts near a
+# hundredth, and set it. Return the name of one module that is ill and its diagnosis, such as `("fc3", "exploding")`.
 #
 # <details><summary>Hint: which module?</summary>
 #
@@ -283,7 +285,7 @@ for diagnosis, meaning in DIAGNOSES.items():
 # </details>
 # <details><summary>Hint: how do I change a learning rate?</summary>
 #
-# `training.optimizer.param_groups[0]["lr"] = …`, or create a new optimizer.
+# `training.optimizer.param_groups[0]["lr"] = …`, or create a new optimizer. Half the learning rate makes half the step.
 # </details>
 
 
@@ -298,6 +300,22 @@ def treat_a(training) -> tuple[str, str]:
 
 # %% tags=["check"]
 check("8.2", treat_a)
+
+# %% [markdown]
+# What has your treatment changed?
+
+# %% tags=["nbval-ignore-output"]
+treat = yours_or("8.2", treat_a, ready.treat_a)
+treated = patient("A")
+treat(treated)
+healthy = examine(treated)  # trains under a monitor, as above
+steps, now = healthy.series("update", "fc1", "ratio")
+print(f"|Δw| / |w| in the first step: {ratio[0]:.2f}, now {now[0]:.3f}")
+print(f"digits read right: {training.accuracy():.0%}, now {treated.accuracy():.0%}")
+assert training.accuracy() < 0.2 and treated.accuracy() > 0.75
+assert 0.003 < now[0] < 0.3 and now[-1] < now[0], (
+    "With the page's treatment, the first step is about a hundredth of the weights."
+)
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 8.3 · Patient B
@@ -463,7 +481,7 @@ assert len(dead) == 2
 assert seen.fires[0, dead[0]] > 0.8 and seen.fires[0, dead[1]] == 0.0
 
 # %% [markdown]
-# One of the two was born dead: its initial weights put it below zero for every digit, so it never gets a gradient. The
+# One of the two was **born dead**: it never fired, in any of the 184 steps, and so its weights never got a gradient. The
 # other one was among the busiest of all.
 
 # %%
@@ -481,6 +499,9 @@ reveal("8.b", last)
 assert last < 10 and not seen.fires[last + 1 :, dead[0]].any(), (
     "In the page's training, seed 0, channel 0 is dead after ten steps."
 )
+assert not seen.fires[:, dead[1]].any() and not seen.gradient[:, dead[1]].any(), (
+    "In the page's training, seed 0, channel 14 never fires and gets no gradient."
+)
 assert not seen.fires[3:10, 13].any() and not seen.fires[:4, 15].any(), (
     "In the page's training, seed 0, channels 13 and 15 are dark for some steps."
 )
@@ -489,9 +510,9 @@ assert seen.fires[16, [13, 15]].min() > 0.9, (
 )
 
 # %% [markdown]
-# A channel that is dark for some steps isn't always dead: the layers before it do learn, and may lift it above zero
-# again. Channel 15, dark from the first step, woke up that way, while its own weights stood still. So judge a unit over
-# many steps.
+# *What to see:* twelve channels fire on nearly every digit (yellow), in every step. Channels 13 and 15 are dark for some
+# steps, but they aren't dead: the layers before them do learn, and lift them above zero again. Channel 15 woke up that way
+# while its own weights stood still. So judge a unit over many steps.
 
 # %% tags=["nbval-ignore-output"]
 wakes = (seen.fires[:, 15] > 0).nonzero()[0].item()
@@ -514,7 +535,7 @@ assert wakes > 0 and seen.moved[:wakes, 15].sum() == 0
 #
 # | what you see | what it means | what helps |
 # |---|---|---|
-# | the first loss isn't the logarithm of the number of classes | the initial weights are too large, or the data is wrong | smaller initial weights |
+# | the first loss is far above the logarithm of the number of classes | the first scores are too large | smaller initial weights, smaller inputs |
 # | a module's inputs are finite, its output isn't | the value was made in this module | its inputs show how: overflow, log, 0 / 0 |
 # | outputs are finite, a gradient arrives as nan | the nan was made by what comes after | a harmless number in the unused branch; eps under a root |
 # | outputs are zero for every picture | dead units | smaller first steps, warm-up, normalisation |
@@ -727,13 +748,9 @@ explorer.going_wrong()
 
 # %% tags=["figure"]
 # without a kernel: three positions
-for *settings, step in (
-    (3.0, 1.0, False, 39),
-    (3.0, 1.0, True, 39),
-    (0.1, 0.1, False, 0),
-):
+for settings in ((3.0, 1.0, False), (3.0, 1.0, True), (0.1, 0.1, False)):
     print("learning rate {}, gain {}, batch normalisation {}".format(*settings))
-    display(explorer.draw(*settings, step))
+    display(explorer.draw(*settings, step=39))
 
 broken, normalised = (explorer.trained(3.0, 1.0, norm) for norm in (False, True))
 assert broken.accuracy < 0.2 < 0.6 < normalised.accuracy
@@ -744,7 +761,7 @@ assert explorer.trained(0.1, 4.0, False).losses[0] > 100 * 2.3
 # %% [markdown]
 # *What to see:* with a learning rate of 3 the values grow until they aren't finite. With batch normalisation the same
 # rate works, because each batch is brought back to the same spread. With a gain of 0.1, the spread of the very first
-# outputs (lower picture) shrinks tenfold in each layer, and the digits can hardly be distinguished at the end. Now
+# outputs (lower picture, left edge) shrinks tenfold in each layer, and the digits can hardly be distinguished at the end. Now
 # try a gain of 4, and read the first loss: it should be 2.3.
 
 # %% [markdown]

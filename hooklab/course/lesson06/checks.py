@@ -386,7 +386,8 @@ def a_trace_of_all_calls(trial: Trial, what: str) -> Pairs:
     yield f"whether an exception comes out of {what}", comes_out, "swallowed"
     yield f"how often the parts of {what} ran", len(seen), "not-once"
     yield f"(training mode, gradients recorded) in {what}", seen[:1], "another-state"
-    yield f"the lines of {what}", traces[-1] if traces else None, "a-line-each"
+    label = "after-an-error" if "raises" in what else "a-line-each"
+    yield f"the lines of {what}", traces[-1] if traces else None, label
     yield f"the calls of other hooks in {what}", len(theirs), "others-hooks"
     if traces:
         first = traces[0]

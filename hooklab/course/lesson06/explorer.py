@@ -128,11 +128,12 @@ def draw_order(moments: Sequence[Moment]) -> Figure:
     backward = [moment for moment in moments if moment.is_backward]
     with plots.style():
         figure, axes = canvas(9.0, 4.6)
-        axes.set(xlim=(0, 9), ylim=(0, 11.6))
-        axes.text(4.5, 11.1, "net = first → second", ha="center", color=plots.INK)
-        axes.text(4.5, 10.55, "the hooks are on first", ha="center", color=plots.CHANGED, fontsize=9.5)
-        axes.text(2.2, 11.1, "forward, downwards", ha="center", color=plots.FORWARD, weight="bold")
-        axes.text(6.8, 11.1, "backward, upwards", ha="center", color=plots.BACKWARD, weight="bold")
+        axes.set(xlim=(0, 9), ylim=(0, 11.9))
+        axes.text(4.5, 11.4, "net = first → second", ha="center", color=plots.INK)
+        axes.text(4.5, 10.9, "the hooks are on first", ha="center", color=plots.CHANGED, fontsize=9.5)
+        axes.text(2.2, 11.2, "forward, downwards", ha="center", color=plots.FORWARD, weight="bold")
+        upwards = "backward, upwards" if backward else "no backward pass: the call raised"
+        axes.text(6.8, 11.2, upwards, ha="center", color=plots.BACKWARD, weight="bold" if backward else "normal")
         # Backward starts beside the end of forward. It has five moments at most, and such a forward at least five.
         turn = 11.2 - len(forward)
         for column, x, start, step in ((forward, 2.2, 10.2, -1), (backward, 6.8, turn, 1)):

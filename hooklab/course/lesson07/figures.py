@@ -1,4 +1,4 @@
-"""The figures of lesson 7: `lambdas`, `method`, `mixed_digits`, `spirals`, `by_steps`, `differences`,
+"""The figures of lesson 7: `batch`, `lambdas`, `method`, `mixed_digits`, `spirals`, `by_steps`, `differences`,
 `by_seed`.
 
 What the figures show is computed: from draws, from networks that ran, from an experiment's results. The two spirals and
@@ -50,6 +50,27 @@ def lambdas(draws: Mapping[float, Tensor]) -> Figure:
             axes.plot(at, _beta_density(at, alpha), color=CHANGED)
             axes.set(title=f"α = {alpha:g}", xlabel="λ", xticks=[0, 0.5, 1], yticks=[], ylim=(0, 3.6))
             axes.spines["left"].set_visible(False)
+        return figure
+
+
+def batch(images: Tensor, partners: Tensor, mixed: Tensor, targets: Tensor) -> Figure:
+    """Draw a batch of images, their partners and the mixtures, a column for each sample, with the target under each.
+
+    Args:
+        images, partners, mixed: shape (n, 1, height, width).
+        targets: shares of the classes, shape (n, classes).
+    """
+    rows = {"sample": images, "partner": partners, "mixture": mixed}
+    with style():
+        figure, grid = plt.subplots(len(rows), len(images), figsize=(1.15 * len(images) + 0.3, 3.75), squeeze=False)
+        for line, (name, shown) in zip(grid, rows.items(), strict=True):
+            for axes, image in zip(line, shown, strict=True):
+                axes.imshow(image[0].numpy(), cmap="Greys", vmin=0, vmax=1)
+                _frame(axes)
+            line[0].set_ylabel(name)
+        for axes, target in zip(grid[-1], targets.tolist(), strict=True):
+            shares = [f"{share:g} of a {label}" for label, share in enumerate(target) if share]
+            axes.set_xlabel("\n".join(shares), fontsize=10)
         return figure
 
 
@@ -180,7 +201,7 @@ def spirals(nets: Mapping[str, SpiralNet], x: Tensor, y: Tensor) -> Figure:
             _points(row[1], hidden, y)
             row[0].set(title=f"{title}: sure of {sure_share(net):.0%}", xlabel="x₁", ylabel="x₂", aspect="equal")
             share = f"{flatness(hidden, y):.2f}"
-            row[1].set(title=f"the hidden layer: second share {share}", xlabel="unit 1", ylabel="unit 2")
+            row[1].set(title=f"the hidden layer: width {share}", xlabel="unit 1", ylabel="unit 2")
         return figure
 
 
@@ -219,7 +240,8 @@ def _box(axes: Axes, x: float, y: float, width: float, text: str, colour: str) -
 def by_steps(validation: Sequence[Mapping[str, Any]], places: Sequence[str]) -> Figure:
     """Draw validation error against the number of steps: a row for each scenario, a column for each α.
 
-    Grey is without mixup, the same in each column; the others are sets of places.
+    Grey is without mixup, the same in each column; the others are sets of places. If there is one panel only, circles
+    mark the lowest error without mixup and with it.
 
     Args:
         validation: rows with "scenario", "places", "alpha", "steps" and "error".
@@ -252,6 +274,11 @@ def by_steps(validation: Sequence[Mapping[str, Any]], places: Sequence[str]) -> 
             line[0].set_ylabel(f"{scenario}\nerror, %")
         for axes, alpha in zip(grid[0], alphas, strict=True):
             axes.set_title(f"α = {alpha:g}")
+        if grid.size == 1:
+            grid[0, 0].set(title=f"{scenarios[0]}, α = {alphas[0]:g}", ylabel="validation error, %")
+            grid[0, 0].margins(y=0.12)
+            for mixes, offset in ((False, (20, 11)), (True, (-26, -13))):
+                _circle_lowest(grid[0, 0], [row for row in validation if bool(row["places"]) is mixes], offset)
         for axes in grid[-1]:
             axes.set_xlabel("steps")
         figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=9.5)
@@ -269,6 +296,13 @@ def _curve(axes: Axes, rows: Sequence[Mapping[str, Any]], colour: str, marker: s
         linewidth=2.6 if colour == REST else 1.3,
         label=label,
     )
+
+
+def _circle_lowest(axes: Axes, rows: Sequence[Mapping[str, Any]], offset: tuple[int, int]) -> None:
+    best = min(rows, key=lambda row: row["error"])
+    at = (best["steps"], best["error"])
+    axes.plot(*at, "o", markersize=14, markerfacecolor="none", color=INK, markeredgewidth=1.4)
+    axes.annotate(f"{best['error']:.1f} %", at, offset, textcoords="offset points", ha="center", color=INK)
 
 
 def differences(compared: Sequence[Mapping[str, Any]], level: float = 0.05) -> Figure:

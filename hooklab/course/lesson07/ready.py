@@ -1,4 +1,4 @@
-"""What the page trains with while exercise 7.2 or 7.3 is open."""
+"""What the page mixes and trains with while exercise 7.1, 7.2 or 7.3 is open."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from torch import Tensor, nn
+
+
+def mix_batch(x: Tensor, y: Tensor, lam: float, indices: Tensor) -> tuple[Tensor, Tensor]:
+    """Return x and y, each mixed with its rows in the order of `indices`."""
+    return lam * x + (1 - lam) * x[indices], lam * y + (1 - lam) * y[indices]
 
 
 def mixed_loss(

@@ -310,6 +310,13 @@ def lowest(results: dict[str, Any], scenario: str, **wanted: object) -> float:
     return float(min(row["error"] for row in rows if all(row[name] == value for name, value in wanted.items())))
 
 
+def tried(results: dict[str, Any]) -> dict[str, int]:
+    """Return how many settings each arm could choose from, in each scenario."""
+    first = next(iter(SCENARIOS))
+    rows = [tuple(row["places"]) for row in results["validation"] if row["scenario"] == first]
+    return {arm: sum(places in sets for places in rows) for arm, sets in ARMS.items()}
+
+
 def gains(results: dict[str, Any], scenario: str, steps: int, alpha: float) -> list[float]:
     """By how many points of error each set of places lies below no mixup, at a number of steps and an alpha."""
     none = lowest(results, scenario, places=[], steps=steps)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
@@ -10,6 +11,20 @@ from torch import Tensor
 
 from hooklab.course import plots
 from hooklab.course.lesson08.deaths import Deaths
+
+
+def losses(by_patient: Mapping[str, Sequence[float]]) -> Figure:
+    """Draw the loss curve of each patient, and the loss of a network that guesses one of ten classes, in grey."""
+    with plots.style():
+        figure, row = plt.subplots(1, len(by_patient), figsize=(8.6, 2.3), sharey=True, squeeze=False)
+        for axes, (name, losses) in zip(row[0], by_patient.items(), strict=True):
+            axes.axhline(math.log(10), color=plots.REST, linewidth=4, alpha=0.5)
+            axes.plot(losses, color=plots.INK, linewidth=1.3)
+            axes.set(title=f"patient {name}", xlabel="step", yscale="log")
+            axes.set_yticks([2.3, 10, 100], ["2.3", "10", "100"])
+            axes.minorticks_off()
+        row[0, 0].set_ylabel("loss (log)")
+    return figure
 
 
 def deaths(seen: Deaths) -> Figure:
@@ -20,9 +35,22 @@ def deaths(seen: Deaths) -> Figure:
         dead = seen.dead()
         axes.set_yticks(range(16), [f"{channel}  dead" if channel in dead else str(channel) for channel in range(16)])
         axes.tick_params(axis="y", labelsize=9)
-        axes.set(xlabel="step", ylabel="channel of relu2", title="Share of the batch on which it fires")
+        for channel in range(16):
+            dark = (seen.fires[:, channel] == 0).nonzero().flatten().tolist()
+            if dark:
+                place, said = dark[0] - 0.2, _fate(seen, channel)
+                axes.text(place, channel, said, color="white", fontsize=9, va="center_baseline")
+        axes.set(xlabel="step", ylabel="channel of relu2", title="Share of the batch on which each channel fires")
         figure.colorbar(image, ax=axes, label="share")
     return figure
+
+
+def _fate(seen: Deaths, channel: int) -> str:
+    """Say what becomes of a channel that doesn't fire in some steps."""
+    last = seen.last_fired(channel)
+    if channel in seen.dead():
+        return "never fires" if last < 0 else f"fires for the last time in step {last}"
+    return "comes back" if seen.fires[0, channel] else "wakes up"
 
 
 def after_death(seen: Deaths, channel: int) -> Figure:

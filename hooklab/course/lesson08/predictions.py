@@ -6,8 +6,8 @@ from hooklab.course.exercises.predict import Choice, prediction
 
 how_much_is_left = prediction(
     "8.a",
-    "Patient B has eight sigmoid layers. Compare the gradient at its first layer with the gradient at its last layer. "
-    "How much of it is left?",
+    "Patient B has eight sigmoid layers. In the backward pass, a gradient arrives at the last layer first. How much of "
+    "it is left at the first layer?",
     Choice(
         "about a hundredth",
         lambda share: share > 1e-3,
@@ -43,8 +43,7 @@ when_it_dies = prediction(
         lambda last: last < 10,
         "After five steps, a channel that fired everywhere is dark for the rest of the training. Adam's first steps "
         "move each weight by nearly the whole learning rate, however small its gradient is. If most weights of a unit "
-        "are pushed down together, it's soon below zero for every digit. (In the picture, channel 13 goes dark too, "
-        "for seven steps, and comes back; channel 15 begins dark and wakes up.)",
+        "are pushed down together, it's soon below zero for every digit.",
     ),
     Choice(
         "somewhere in the middle",

