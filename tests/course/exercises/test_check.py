@@ -13,7 +13,7 @@ from hooklab.course.exercises import attempt, checking
 from hooklab.course.exercises.exercise import find
 from hooklab.course.exercises.trial import NotYet, apart, expect_tensor, tensor_text
 from hooklab.course.graded import check_of
-from tests.course.exercises.made_up import calls_with_model, calls_with_tensor, outcome_of
+from tests.course.exercises.made_up import calls_with_model, calls_with_tensor, hooks_a_tensor, outcome_of
 
 
 def leaves_that_require_grad(named):
@@ -123,13 +123,7 @@ def test_an_exception_in_a_hook_that_runs_later_names_the_hooks_line(monkeypatch
 
         x.register_hook(hook)
 
-    def verify(trial):
-        x = torch.ones(2, requires_grad=True)
-        trial.call(x, may_hook=True)
-        x.sum().backward()
-        return "it ran"
-
-    text = str(outcome_of(verify, answer, monkeypatch))
+    text = str(outcome_of(hooks_a_tensor, answer, monkeypatch))
     assert "AttributeError" in text
     assert "`return grad.nonsense`" in text
 

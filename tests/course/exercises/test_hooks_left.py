@@ -11,16 +11,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 import hooklab
 from hooklab import mixing
 from hooklab.course.exercises import attempt
-from tests.course.exercises.made_up import calls_with_model, calls_with_tensor, outcome_of
+from tests.course.exercises.made_up import calls_with, calls_with_model, calls_with_tensor, hooks_a_tensor, outcome_of
 
 
 def grab(*args):
     return None
-
-
-def calls_with(*args, **options):
-    """A check that calls the answer with these arguments."""
-    return lambda trial: trial.call(*args, **options) or "it ran"
 
 
 @pytest.mark.parametrize(
@@ -102,13 +97,7 @@ def test_a_global_hook_registered_while_a_hook_runs_is_removed(monkeypatch):
     def answer(x):
         x.register_hook(lambda grad: torch_module.register_module_forward_hook(grab) and None)
 
-    def verify(trial):
-        x = torch.ones(2, requires_grad=True)
-        trial.call(x, may_hook=True)
-        x.sum().backward()
-        return "it ran"
-
-    outcome_of(verify, answer, monkeypatch)
+    outcome_of(hooks_a_tensor, answer, monkeypatch)
     assert not torch_module._global_forward_hooks
 
 
