@@ -1,6 +1,6 @@
 """Surprises that mini's comments speak of and the random programs do not meet, one by one, in both engines.
 
-Tried by breaking mini: the programs notice each change of `handles` and `module` but those that are tested here.
+Tried by breaking `handles` and `module`: what the programs do not notice there is harmless, or tested here.
 """
 
 import gc
