@@ -188,14 +188,14 @@ def test_a_mutated_argument_is_a_fault(monkeypatch):
 
     outcome = outcome_of(calls_with_tensor, answer, monkeypatch)
     assert outcome.state == "not yet"
-    assert "changed a tensor that it was given in place" in str(outcome)
+    assert "changed, in place, a tensor that it was given" in str(outcome)
 
 
 def test_a_mutated_parameter_is_named(monkeypatch):
     def answer(model):
         nn.init.zeros_(model[0].weight)
 
-    assert "changed the parameter '0.weight' in place" in str(outcome_of(calls_with_model, answer, monkeypatch))
+    assert "changed, in place, the parameter '0.weight'" in str(outcome_of(calls_with_model, answer, monkeypatch))
 
 
 @pytest.mark.parametrize(
