@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch._subclasses import FakeTensorMode
 
-from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, run_until, timeline
+from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, run_until, timeline, watching
 from hooklab._shared.trees import nbytes
 from tests.nets import ones
 
@@ -76,6 +77,9 @@ ODD: dict[str, Callable[[], Tensor]] = {
 }
 
 
+READABLE = {"float8", "half", "complex", "conjugate", "coo", "csr", "jagged"}
+
+
 class Odd(nn.Module):
     """Holds an odd parameter or buffer, and returns it beside an output that is inf."""
 
@@ -93,7 +97,7 @@ class Odd(nn.Module):
 class Model(nn.Module):
     def __init__(self, kind: str, requires_grad: bool) -> None:
         super().__init__()
-        self.layer, self.odd = nn.Linear(2, 2), Odd(ODD[kind]())
+        self.kind, self.layer, self.odd = kind, nn.Linear(2, 2), Odd(ODD[kind]())
         if requires_grad:
             self.odd.odd.requires_grad_()
 
@@ -145,11 +149,24 @@ def monitored(model: Model) -> None:
         sgd.step()
     assert health.first_nonfinite is not None and health.first_nonfinite.module == "odd"
     assert {row.kind for row in health.rows if row.module == "layer"} == {"output", "gradient", "update"}
-    assert str(health)
+    (of_odd,) = [row for row in health.rows if (row.module, row.kind) == ("odd", "output")]
+    assert of_odd.nonfinite < 1 or model.kind not in READABLE  # its other output is inf
+    assert "no numbers to read: 'odd'" in str(health) or model.kind not in ("meta", "refusing")
+    if model.kind == "meta" and "Its inputs" in health.first_nonfinite.text:  # read at once, and so explained
+        assert health.first_nonfinite.text.endswith("Its inputs are finite; its odd cannot be read.")
+
+
+def monitored_on_a_device_that_works_ahead(model: Model) -> None:
+    with mock.patch.object(watching, "must_wait", lambda device: device.type != "meta"):
+        monitored(model)
+
+
+LOOKS = [captured, edited, traced, stopped_and_listed, mixed_beside_it]
+LOOKS += [monitored, monitored_on_a_device_that_works_ahead]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("look", [captured, edited, traced, stopped_and_listed, mixed_beside_it, monitored])
+@pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("requires_grad", [False, True], ids=["plain", "with gradient"])
 @pytest.mark.parametrize("kind", ODD)
 def test_no_kind_of_tensor_breaks_a_training(kind: str, requires_grad: bool, look: Callable[[Model], None]) -> None:

@@ -27,9 +27,12 @@ def trained():
     return trained_digits_cnn(seed=1)
 
 
-def test_every_digit_is_either_for_training_or_for_testing(data):
+def test_the_digits_are_split_and_scaled_and_each_class_is_in_the_test_set(data):
     assert len(data.train_images) == len(data.train_labels) == 1437
     assert len(data.test_images) == len(data.test_labels) == 360
+    assert data.train_images.dtype == torch.float32
+    assert (data.train_images.min(), data.train_images.max()) == (0, 1)
+    assert data.test_labels.unique().tolist() == list(range(10))
 
 
 def test_the_digits_are_those_of_scikit_learn_which_is_asked_where_its_file_is_not_found(monkeypatch):
@@ -47,25 +50,10 @@ def test_who_changes_the_digits_changes_nobody_elses():
     assert all(one.any() for one in raw_digits())
 
 
-def test_images_are_floats_from_zero_to_one(data):
-    assert data.train_images.dtype == torch.float32
-    assert (data.train_images.min(), data.train_images.max()) == (0, 1)
-
-
-def test_each_class_is_in_the_test_set(data):
-    assert data.test_labels.unique().tolist() == list(range(10))
-
-
-def test_the_trained_network_reads_nine_of_ten_test_digits(trained, data):
+def test_the_trained_network_reads_nine_of_ten_test_digits_and_holds_nothing_of_its_training(trained, data):
     assert accuracy(trained, data.test_images, data.test_labels) > 0.9
-
-
-def test_the_trained_network_is_in_evaluation_mode_and_holds_no_gradients(trained):
     assert not trained.training
     assert all(parameter.grad is None for parameter in trained.parameters())
-
-
-def test_no_module_of_the_trained_network_has_a_hook(trained):
     assert not any(module._forward_hooks or module._backward_hooks for module in trained.modules())
 
 
@@ -84,11 +72,14 @@ def test_the_submodules_run_in_the_order_of_their_names():
     ]
 
 
-def test_the_same_seed_trains_the_same_network():
+def test_the_seed_alone_decides_which_network_is_trained_and_global_random_numbers_stay():
+    before = torch.get_rng_state()
     first = trained_digits_cnn(seed=3, epochs=1)
     _trained_weights.cache_clear()
-    second = trained_digits_cnn(seed=3, epochs=1)
+    second, other = (trained_digits_cnn(seed=seed, epochs=1) for seed in (3, 4))
     assert all(map(torch.equal, first.parameters(), second.parameters()))
+    assert not torch.equal(first.fc.weight, other.fc.weight)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_what_is_done_to_a_network_leaves_the_next_as_it_was_trained():
@@ -108,19 +99,6 @@ def test_a_process_trains_a_network_once():
     before = _trained_weights.cache_info()
     trained_digits_cnn(seed=1)
     assert _trained_weights.cache_info().misses == before.misses
-
-
-def test_another_seed_trains_another_network():
-    first, second = trained_digits_cnn(seed=3, epochs=0), trained_digits_cnn(seed=4, epochs=0)
-    assert not torch.equal(first.fc.weight, second.fc.weight)
-
-
-def test_training_leaves_the_global_random_state_alone():
-    _trained_weights.cache_clear()
-    before = torch.get_rng_state()
-    trained_digits_cnn(epochs=0)
-    trained_digits_cnn(epochs=0)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 @torch.no_grad()

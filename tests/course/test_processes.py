@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from hooklab.course import processes
-from hooklab.course.processes import ProcessesFailed, by_torchrun, launch, script, together
+from hooklab.course.processes import ProcessesFailed, by_torchrun, launch
 
 looks_into_proc = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -224,13 +224,3 @@ def talks():
 
 def test_the_script_is_one_that_torchrun_starts_and_no_line_is_broken():
     assert by_torchrun(talks).splitlines() == ["one line"] * 600
-
-
-def test_a_script_begins_with_the_imports_and_calls_the_function():
-    text = script(uses_twice, twice)
-    assert text.startswith("import torch\n")
-    assert text.index("def twice") < text.index("def uses_twice") < text.index("main = uses_twice")
-
-
-def test_each_line_follows_the_number_of_its_process():
-    assert together(["a\nb\n", "", "c"]) == "process 0 | a\nprocess 0 | b\nprocess 2 | c"

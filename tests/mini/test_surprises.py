@@ -1,4 +1,7 @@
-"""The surprises that mini's comments speak of, one by one, in both engines."""
+"""Surprises that mini's comments speak of and the random programs do not meet, one by one, in both engines.
+
+Tried by breaking `handles` and `module`: what the programs do not notice there is harmless, or tested here.
+"""
 
 import gc
 import warnings
@@ -35,53 +38,7 @@ def failing(*args: Any, **kwargs: Any) -> Any:
     raise ValueError("forward")
 
 
-# the order
-
-
-def test_global_hooks_run_before_prepended_ones_and_those_before_the_rest(engine: Any) -> None:
-    module, log = double(engine), []
-    module.register_forward_hook(lambda *_: log.append("first"))
-    module.register_forward_hook(lambda *_: log.append("second"))
-    module.register_forward_hook(lambda *_: log.append("prepended"), prepend=True)
-    with engine.every_module.register_module_forward_hook(lambda *_: log.append("global")):
-        module(engine.tensor([1.0]))
-    assert log == ["global", "prepended", "first", "second"]
-
-
-def test_backward_hooks_run_in_the_same_order_and_after_the_backward_pre_hooks(engine: Any) -> None:
-    module, log = double(engine), []
-    module.register_full_backward_hook(lambda *_: log.append("own"))
-    module.register_full_backward_hook(lambda *_: log.append("prepended"), prepend=True)
-    module.register_full_backward_pre_hook(lambda *_: log.append("own pre"))
-    module.register_full_backward_pre_hook(lambda *_: log.append("prepended pre"), prepend=True)
-    with (
-        engine.every_module.register_module_full_backward_hook(lambda *_: log.append("global")),
-        engine.every_module.register_module_full_backward_pre_hook(lambda *_: log.append("global pre")),
-    ):
-        output = module(engine.tensor([1.0], True))
-    output.sum().backward()
-    assert log == ["global pre", "prepended pre", "own pre", "global", "prepended", "own"]
-
-
 # forward: hooks that come and go
-
-
-def test_a_hook_removed_during_the_loop_still_runs_in_it(engine: Any) -> None:
-    module, log = double(engine), []
-    module.register_forward_hook(lambda *_: handle.remove())
-    handle = module.register_forward_hook(lambda *_: log.append("removed"))
-    module(engine.tensor([1.0]))
-    module(engine.tensor([1.0]))
-    assert log == ["removed"]
-
-
-def test_a_hook_registered_during_the_loop_waits_for_the_next_call(engine: Any) -> None:
-    module, log = double(engine), []
-    module.register_forward_hook(lambda *_: [module.register_forward_hook(lambda *_: log.append("new")), None][1])
-    module(engine.tensor([1.0]))
-    assert log == []
-    module(engine.tensor([1.0]))
-    assert log == ["new"]
 
 
 @pytest.mark.parametrize(("other_hook", "expected"), [(False, []), (True, ["new"])])
@@ -94,14 +51,6 @@ def test_a_hook_that_forward_registers_runs_at_once_only_if_there_was_another_ho
         module.register_forward_pre_hook(lambda *_: None)
     module(engine.tensor([1.0]))
     assert log == expected
-
-
-def test_a_with_kwargs_hook_removed_before_its_turn_runs_without_its_kwargs(engine: Any) -> None:
-    module, lengths = double(engine), []
-    module.register_forward_pre_hook(lambda *_: handle.remove())
-    handle = module.register_forward_pre_hook(lambda *received: lengths.append(len(received)), with_kwargs=True)
-    module(engine.tensor([1.0]))
-    assert lengths == [2]  # module and args, no kwargs
 
 
 def test_a_global_with_kwargs_hook_removed_before_its_turn_keeps_its_kwargs(engine: Any) -> None:
@@ -142,83 +91,7 @@ def test_a_handle_keeps_no_hook_alive(engine: Any) -> None:
     handle.remove()
 
 
-# forward: what hooks return
-
-
-def test_a_list_from_a_pre_hook_is_one_argument(engine: Any) -> None:
-    seen: list[Any] = []
-    module = module_of(engine, lambda *args: seen.append(args))
-    module.register_forward_pre_hook(lambda module, args: [1.0, 2.0])
-    module(0.0)
-    assert seen == [([1.0, 2.0],)]
-
-
-def test_a_with_kwargs_pre_hook_must_return_both(engine: Any) -> None:
-    module = double(engine)
-    module.register_forward_pre_hook(lambda module, args, kwargs: args, with_kwargs=True)
-    with pytest.raises(RuntimeError):
-        module(engine.tensor([1.0]))
-
-
-# forward: errors
-
-
-def test_always_call_hooks_get_the_output_so_far_and_cannot_change_the_error(engine: Any) -> None:
-    log: list[Any] = []
-    module = module_of(engine, failing)
-    module.register_forward_hook(lambda module, args, output: log.append(output) or "rescued", always_call=True)
-    module.register_forward_hook(lambda module, args, output: log.append(output), always_call=True)
-    module.register_forward_hook(lambda module, args, output: log.append("never"))
-    with pytest.raises(ValueError, match="forward"):
-        module(1.0)
-    assert log == [None, "rescued"]
-
-
-def test_the_error_of_an_always_call_hook_becomes_a_warning_after_another_error(engine: Any) -> None:
-    module = module_of(engine, failing)
-    module.register_forward_hook(lambda *_: 1 / 0, always_call=True)
-    with pytest.warns(UserWarning, match="division by zero"), pytest.raises(ValueError, match="forward"):
-        module(1.0)
-
-
-def test_an_always_call_hook_that_raises_by_itself_is_not_run_again(engine: Any) -> None:
-    module, log = double(engine), []
-    module.register_forward_hook(lambda *_: log.append("ran") or 1 / 0, always_call=True)
-    with pytest.raises(ZeroDivisionError):
-        module(1.0)
-    assert log == ["ran"]
-
-
-def test_a_global_always_call_hook_gets_no_kwargs_after_an_error(engine: Any) -> None:
-    lengths: list[int] = []
-    with engine.every_module.register_module_forward_hook(
-        lambda *received: lengths.append(len(received)), with_kwargs=True, always_call=True
-    ):
-        double(engine)(1.0)
-        with pytest.raises(ValueError, match="forward"):
-            module_of(engine, failing)(1.0)
-    assert lengths == [4, 3]
-
-
-def test_an_always_call_hook_that_removes_itself_after_an_error_replaces_the_error(engine: Any) -> None:
-    module = module_of(engine, failing)
-    handle = module.register_forward_hook(lambda *_: handle.remove(), always_call=True)
-    module.register_forward_hook(lambda *_: None, always_call=True)
-    with pytest.raises(RuntimeError, match="OrderedDict mutated during iteration"):
-        module(1.0)
-
-
 # full backward hooks
-
-
-def test_backward_hooks_are_fixed_when_the_forward_call_begins(engine: Any) -> None:
-    module, log = double(engine), []
-    removed = module.register_full_backward_hook(lambda *_: log.append("removed"))
-    output = module(engine.tensor([1.0], True)).sum()
-    removed.remove()
-    module.register_full_backward_hook(lambda *_: log.append("late"))
-    output.backward()
-    assert log == ["removed"]
 
 
 def test_backward_hooks_make_a_module_return_another_object_than_its_input(engine: Any) -> None:
@@ -228,32 +101,11 @@ def test_backward_hooks_make_a_module_return_another_object_than_its_input(engin
     assert module(x) is not x
 
 
-def test_an_unused_input_gets_zeros_if_there_are_backward_hooks(engine: Any) -> None:
-    module = module_of(engine, lambda x, unused: x * 2.0)
-    x, unused = engine.tensor([1.0], True), engine.tensor([1.0], True)
-    module(x, unused).sum().backward()
-    assert unused.grad is None
-    module.register_full_backward_hook(lambda *_: None)
-    module(x, unused).sum().backward()
-    assert unused.grad.tolist() == [0.0]
-
-
 def test_an_unused_output_has_none_in_grad_output(engine: Any) -> None:
     module, seen = module_of(engine, lambda x: (x * 2.0, x * 3.0)), []
     module.register_full_backward_hook(lambda module, grad_input, grad_output: seen.append(grad_output[1]))
     module(engine.tensor([1.0], True))[0].sum().backward()
     assert seen == [None]
-
-
-def test_a_list_from_a_backward_hook_will_do_but_not_a_tensor(engine: Any) -> None:
-    x = engine.tensor([1.0, 2.0], True)
-    module = double(engine)
-    with module.register_full_backward_hook(lambda module, grad_input, grad_output: [grad_input[0] * 5.0]):
-        module(x).sum().backward()
-    assert x.grad.tolist() == [10.0, 10.0]
-    module.register_full_backward_hook(lambda module, grad_input, grad_output: grad_input[0])
-    with pytest.raises(RuntimeError):  # a tensor of two elements has length 2, and one gradient is expected
-        module(x).sum().backward()
 
 
 def test_without_input_gradients_even_a_lone_pre_hook_warns_in_some_releases(engine: Any) -> None:
@@ -358,18 +210,6 @@ def test_after_a_change_in_place_hooks_stay_behind_and_retain_grad_comes_along(e
     assert y.grad.tolist() == [1.0]
 
 
-def test_a_second_backward_is_refused_only_where_something_was_saved(engine: Any) -> None:
-    x = engine.tensor([1.0], True)
-    total = (x + 1.0).sum()
-    total.backward()
-    total.backward()
-    assert x.grad.tolist() == [2.0]
-    total = (x * 3.0).sum()
-    total.backward()
-    with pytest.raises(RuntimeError):
-        total.backward()
-
-
 def test_the_grad_of_a_non_leaf_is_none_with_a_warning(engine: Any) -> None:
     y = engine.tensor([1.0], True) * 2.0
     with pytest.warns(UserWarning, match="non-leaf|not a leaf"):
@@ -378,27 +218,6 @@ def test_the_grad_of_a_non_leaf_is_none_with_a_warning(engine: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert y.grad is None
-
-
-# handles as blocks
-
-
-def test_a_handle_is_what_its_block_is_given_and_the_hook_is_gone_after_it(engine: Any) -> None:
-    module, log = double(engine), []
-    handle = module.register_forward_hook(lambda *_: log.append("ran"))
-    with handle as inside:
-        module(engine.tensor([1.0]))
-    assert inside is handle
-    module(engine.tensor([1.0]))
-    assert log == ["ran"]
-
-
-def test_a_block_lets_an_error_out_and_removes_the_hook_all_the_same(engine: Any) -> None:
-    module, log = double(engine), []
-    with pytest.raises(ValueError, match="in the block"), module.register_forward_hook(lambda *_: log.append("ran")):
-        raise ValueError("in the block")
-    module(engine.tensor([1.0]))
-    assert log == []
 
 
 # what is not an Exception
@@ -439,14 +258,6 @@ def test_a_retained_gradient_requires_no_gradient_even_if_the_one_that_flowed_do
     y.register_hook(lambda grad: engine.tensor([7.0], True))
     y.sum().backward()
     assert (y.grad.tolist(), y.grad.requires_grad) == ([7.0], False)
-
-
-def test_whoever_holds_the_gradient_of_a_leaf_sees_it_grow(engine: Any) -> None:
-    x = engine.tensor([1.0, 2.0], True)
-    (x * 2.0).sum().backward()
-    held, view = x.grad, x.grad.detach()
-    (x * 3.0).sum().backward()
-    assert held.tolist() == view.tolist() == [5.0, 5.0]
 
 
 def test_whoever_holds_a_retained_gradient_does_not_see_it_grow(engine: Any) -> None:
@@ -538,19 +349,6 @@ def test_a_factor_may_be_changed_in_place_if_the_other_one_wants_no_gradient(eng
 
 
 # tensor hooks that come and go
-
-
-def test_a_tensor_hook_registered_while_one_runs_waits_for_the_next_backward(engine: Any) -> None:
-    x, log = engine.tensor([1.0], True), []
-
-    def first(grad: Any) -> None:
-        x.register_hook(lambda grad: log.append("new"))
-
-    x.register_hook(first)
-    (x * 2.0).sum().backward()
-    assert log == []
-    (x * 2.0).sum().backward()
-    assert log == ["new"]
 
 
 def test_the_first_hook_of_another_output_registered_while_one_runs_waits_as_well(engine: Any) -> None:

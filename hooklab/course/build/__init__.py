@@ -87,7 +87,7 @@ def _check(course: Course, drafts: list[Draft], whole: bool) -> int:
 
 def _build(course: Course, drafts: list[Draft]) -> int:
     from hooklab.course.build.products import serialise, skeleton, write, write_page
-    from hooklab.course.build.running import Report, Run, execute_all
+    from hooklab.course.build.running import Run, execute_all
 
     begun = time.monotonic()
     for one in drafts:
@@ -104,7 +104,7 @@ def _build(course: Course, drafts: list[Draft]) -> int:
     if unrecorded:
         _show(problems + unrecorded)
         return 1
-    execute_all([run for pair in runs.values() for run in pair.values()], course.root, Report())
+    execute_all([run for pair in runs.values() for run in pair.values()], course.root)
     for one in sound:
         pair = runs[one.lesson.name]
         found = [problem for variant, run in pair.items() for problem in _refusals(one, variant, run)]

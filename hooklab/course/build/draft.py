@@ -117,11 +117,7 @@ def draft(course: Course, lesson: Lesson) -> Draft:
     file = lesson.shown(lesson.source)
     if lesson.number is None:
         return Draft(lesson, file, [], [], [Problem(file, "the name must begin with the lesson's number: 02_slug.py")])
-    try:
-        text = lesson.source.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        return Draft(lesson, file, [], [], [Problem(file, f"this is not UTF-8: {error.reason}")])
-    written, problems = read_cells(text, file)
+    written, problems = read_cells(lesson.source.read_text(encoding="utf-8"), file)
     if not written:
         return Draft(lesson, file, [], [], problems)
     linked, lost = _with_links(course, written, file)

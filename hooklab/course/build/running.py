@@ -8,10 +8,10 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from hooklab.course import words
 from hooklab.course.build.draft import Draft
@@ -49,50 +49,31 @@ class Run:
     faults: list[tuple[int | None, str]] = field(default_factory=list)
 
 
-Tell = Callable[[Run, int], None]
+def execute_all(runs: list[Run], root: Path) -> None:
+    """Run every notebook to its end or its first error, and print when it begins and how it ends.
 
-
-class Report:
-    """Says in a line when a notebook begins to run, and when it has ended: `report(run, done)`, with the cells done."""
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream = stream or sys.stdout
-        self.begun: dict[str, float] = {}
-
-    def __call__(self, run: Run, done: int) -> None:
-        total = len(run.notebook.cells)
-        if run.label not in self.begun:
-            self.begun[run.label] = time.monotonic()
-            print(f"{run.label}: running {total} cells", file=self.stream, flush=True)
-        elif done == total:
-            seconds = time.monotonic() - self.begun[run.label]
-            print(f"{run.label}: {'FAILED' if run.faults else 'ran'} in {seconds:.1f} s", file=self.stream, flush=True)
-
-
-def execute_all(runs: list[Run], root: Path, report: Tell) -> None:
-    """Run every notebook to its end or its first error; an error in one does not stop another.
-
-    `report(run, done)` is called with the number of cells done: 0 at the start, all of them (or fewer, and
-    `run.faults`) at the end.
+    An error in one does not stop another.
     """
     prepare_fonts()
     with tempfile.TemporaryDirectory(prefix="hooklab-build-") as scratch:
-        asyncio.run(_execute_all(runs, environment(root, Path(scratch)), Path(scratch), report))
+        asyncio.run(_execute_all(runs, environment(root, Path(scratch)), Path(scratch)))
 
 
-async def _execute_all(runs: list[Run], env: dict[str, str], scratch: Path, report: Tell) -> None:
+async def _execute_all(runs: list[Run], env: dict[str, str], scratch: Path) -> None:
     free = asyncio.Semaphore(AT_ONCE)
 
     async def one(number: int, run: Run) -> None:
         async with free:
-            report(run, 0)
-            await _execute(run, env, scratch / f"kernel-{number}", report)
-            report(run, len(run.notebook.cells))
+            begun = time.monotonic()
+            print(f"{run.label}: running {len(run.notebook.cells)} cells", flush=True)
+            await _execute(run, env, scratch / f"kernel-{number}")
+            how = "FAILED" if run.faults else "ran"
+            print(f"{run.label}: {how} in {time.monotonic() - begun:.1f} s", flush=True)
 
     await asyncio.gather(*(one(number, run) for number, run in enumerate(runs)))
 
 
-async def _execute(run: Run, env: dict[str, str], scratch: Path, report: Tell) -> None:
+async def _execute(run: Run, env: dict[str, str], scratch: Path) -> None:
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_client.manager import AsyncKernelManager
     from nbclient import NotebookClient
@@ -122,7 +103,6 @@ async def _execute(run: Run, env: dict[str, str], scratch: Path, report: Tell) -
         await client.async_start_new_kernel_client()
         executed = 0
         for index, cell in enumerate(run.notebook.cells):
-            report(run, index)
             if cell.cell_type == "code":
                 executed += 1
                 await client.async_execute_cell(cell, index, execution_count=executed)

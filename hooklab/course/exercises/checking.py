@@ -14,7 +14,7 @@ from typing import Any
 
 from hooklab.course import words
 from hooklab.course.exercises.exercise import Exercise, exercises_of, find
-from hooklab.course.exercises.faults import NotYet, StillTheStub, TookTooLong
+from hooklab.course.exercises.faults import NotYet, StillTheStub, TookTooLong, fault
 from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line, name_of
 from hooklab.course.exercises.guards import global_hooks_set_aside
 from hooklab.course.exercises.outcome import COLOUR, MARK, Outcome, State, show
@@ -80,34 +80,26 @@ def attempt(id: str, answer: Any, *, seconds: float | None = 10.0) -> Outcome:
     finally:
         replaced = patches.undo()
     if replaced:
-        fault = NotYet(
-            f"your code replaced {replaced[0]} (it was put back)",
-            expected=f"{replaced[0].split('.')[0]} as it is: all other code in this process uses it, too",
-        )
-        trial.faults += [NotYet(f"your code replaced {name} (it was put back)") for name in replaced[1:]]
-        return _not_yet(one, fault, trial)
+        first, *others = (fault("replaced", what=name, owner=name.split(".")[0]) for name in replaced)
+        trial.faults += others
+        return _not_yet(one, first, trial)
     return outcome
 
 
 def _outcome(one: Exercise, trial: Trial, seconds: float | None) -> Outcome:
     if not callable(trial.answer):
         kind = "None" if trial.answer is None else f"a {kind_of(trial.answer)}"
-        fault = NotYet(
-            "check wants the function itself, not what it returns",
-            expected=f'check("{one.id}", your_function)',
-            got=kind,
-            likely="parentheses too many: leave out the () and the arguments",
-        )
-        return _not_yet(one, fault, trial)
+        return _not_yet(one, fault("result-instead", id=one.id, got=kind), trial)
     try:
         with stopped_after(seconds), usual_state(trial.notes), global_hooks_set_aside(trial.notes):
             verified = one.verify(trial)
     except StillTheStub:
-        return _stub_line_left(one, trial)
-    except NotYet as fault:
-        return _not_yet(one, fault, trial)
+        return _not_yet(one, fault("stub-line"), trial) if has_source(trial.answer) else _not_attempted(one)
+    except NotYet as found:
+        return _not_yet(one, found, trial)
     except TookTooLong as error:
-        return _not_yet(one, _too_long(error, one, trial), trial)
+        words = {"seconds": f"{error.seconds:.2g}", "line": learners_line(error), "id": one.id, "name": trial.name}
+        return _not_yet(one, fault("too-long", **words), trial)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -165,33 +157,8 @@ def _notes(trial: Trial) -> tuple[tuple[str, str], ...]:
     return tuple(("note", note) for note in dict.fromkeys(trial.notes))
 
 
-def _too_long(error: TookTooLong, one: Exercise, trial: Trial) -> NotYet:
-    return NotYet(
-        f"{trial.name} was stopped after {error.seconds:.2g} seconds, {learners_line(error)}",
-        expected=f'an end: the inputs are small. For more time: check("{one.id}", {trial.name}, seconds=60)',
-    )
-
-
-def _stub_line_left(one: Exercise, trial: Trial) -> Outcome:
-    if not has_source(trial.answer):
-        return _not_attempted(one)
-    return _not_yet(
-        one,
-        NotYet(
-            "your code runs into `raise NotImplementedError()`",
-            expected="your code alone, without that line",
-            likely="the stub's last line is still there: delete it",
-        ),
-        trial,
-    )
-
-
 def _unforeseen(error: BaseException, trial: Trial) -> NotYet:
     """An exception raised by the check's own lines: in the learner's hook, or by a result of an unusable kind."""
     if learners_line(error) is not None:
         return learners_error(error, trial.name)
-    return NotYet(
-        f"the check could not use what {trial.name} gave it",
-        expected="the kinds of values that the exercise names",
-        got=f"{kind_of(error)}: {first_words(error)}",
-    )
+    return fault("unusable", name=trial.name, got=f"{kind_of(error)}: {first_words(error)}")

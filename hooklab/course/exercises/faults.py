@@ -1,6 +1,13 @@
-"""What a check raises: NotYet, StillTheStub, TookTooLong, and PlannedError through the learner's own code."""
+"""What a check raises: NotYet, StillTheStub, TookTooLong, and PlannedError through the learner's own code.
+
+The words of what no exercise allows are in faults.toml: `fault(label, …)`.
+"""
 
 from __future__ import annotations
+
+import functools
+import tomllib
+from pathlib import Path
 
 _MOST = 500  # characters of one line of an outcome: no check means to write more
 
@@ -22,6 +29,21 @@ class NotYet(Exception):
         self.missing = cut(missing, _MOST)
         pairs = (("expected", expected), ("got", got), ("likely", likely))
         self.details = tuple((label, cut(str(text), _MOST)) for label, text in pairs if text is not None)
+
+
+def fault(label: str, *, got: object = None, **words: object) -> NotYet:
+    """Return the fault that faults.toml has under this label, with these words in the places of its braces.
+
+    Example:
+        >>> fault("hook-removed", place="forward hook on module '0'").missing
+        "your code removed a hook that was already there: a forward hook on module '0'"
+    """
+    return NotYet(**{part: text.format(**words) for part, text in _faults()[label].items()}, got=got, label=label)
+
+
+@functools.cache
+def _faults() -> dict[str, dict[str, str]]:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 class StillTheStub(Exception):

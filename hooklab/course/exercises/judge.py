@@ -45,11 +45,11 @@ def judge(exercise: Exercise, trial: Trial) -> str:
     records = records_of_lesson(exercise.lesson)[exercise.id]
     seen = [observed(exercise, trial, world) for world in exercise.worlds]
     found = [difference(one, wanted) for one, wanted in zip(seen, records.reference, strict=True)]
-    first = next((number for number, one in enumerate(found) if one is not None), None)
+    first = next(filter(None, map(_first, seen, records.reference)), None)
     if first is None:
         return exercise.verified
     fitting = [label for label, stored in records.misconceptions.items() if alike(found, stored)]
-    raise _not_yet(exercise, trial, seen[first], records.reference[first], fitting[0] if len(fitting) == 1 else None)
+    raise _not_yet(exercise, trial, *first[:2], fitting[0] if len(fitting) == 1 else None)
 
 
 def observed(exercise: Exercise, trial: Trial, world: Any) -> list[Seen]:
@@ -72,38 +72,40 @@ def observed(exercise: Exercise, trial: Trial, world: Any) -> list[Seen]:
 
 def difference(seen: Sequence[Seen], wanted: Sequence[Sequence[Any]]) -> list[Any] | None:
     """Return what first differs from the solution's record, [what, data, clues that differ before]; None if nothing."""
+    if (first := _first(seen, wanted)) is None:
+        return None
+    one, want, clues = first
+    return [one.what, one.data, clues] if one else [want[0], {"a": "nothing"}, clues]
+
+
+def _first(seen: Sequence[Seen], wanted: Sequence[Sequence[Any]]) -> tuple[Seen | None, Any, list[Any]] | None:
+    """Return the first thing that differs, what was wanted there, and the clues before it; either may be missing."""
     clues: list[Any] = []
     for one, want in zip_longest(seen, wanted):
-        if one is None:
-            return [want[0], {"a": "nothing"}, clues]
-        if want is not None and one.what == want[0] and alike(one.data, want[1]):
+        if one is not None and want is not None and one.what == want[0] and alike(one.data, want[1]):
             continue
-        if not one.what.startswith(CLUE):
-            return [one.what, one.data, clues]
+        if one is None or not one.what.startswith(CLUE):
+            return one, want, clues
         clues.append([one.what, one.data])
     return None
 
 
 def _not_yet(
-    exercise: Exercise, trial: Trial, seen: Sequence[Seen], wanted: Sequence[Sequence[Any]], label: str | None
+    exercise: Exercise, trial: Trial, one: Seen | None, want: Sequence[Any] | None, label: str | None
 ) -> NotYet:
-    for one, want in zip_longest(seen, wanted):
-        if one is None:
-            return NotYet(want[0], got="nothing", likely=reason(exercise.id, label, trial.name))
-        if one.what.startswith(CLUE) or (want is not None and one.what == want[0] and alike(one.data, want[1])):
-            continue
-        likely = reason(exercise.id, label or one.label, trial.name)
-        if one.fault is not None:
-            details = dict(one.fault.details)
-            cause = one.fault.__cause__
-            likely = likely or details.get("likely") or (reason_of_exception(cause) if cause is not None else None)
-            return NotYet(one.fault.missing, expected=details.get("expected"), got=details.get("got"), likely=likely)
-        if one.claim is not None:
-            return NotYet(one.what, expected=one.claim.expected, got=one.claim.got, likely=likely)
-        same_place = want is not None and one.what == want[0]
-        expected = value_of(want[1]) if same_place else None
-        return NotYet(one.what, **apart(expected, value_of(one.data)), likely=likely)
-    raise AssertionError("nothing differs")
+    if one is None:
+        assert want
+        return NotYet(want[0], got="nothing", likely=reason(exercise.id, label, trial.name))
+    likely = reason(exercise.id, label or one.label, trial.name)
+    if one.fault is not None:
+        details = dict(one.fault.details)
+        cause = one.fault.__cause__
+        likely = likely or details.get("likely") or (reason_of_exception(cause) if cause is not None else None)
+        return NotYet(one.fault.missing, expected=details.get("expected"), got=details.get("got"), likely=likely)
+    if one.claim is not None:
+        return NotYet(one.what, expected=one.claim.expected, got=one.claim.got, likely=likely)
+    expected = value_of(want[1]) if want and one.what == want[0] else None
+    return NotYet(one.what, **apart(expected, value_of(one.data)), likely=likely)
 
 
 def _faults(trial: Trial) -> list[Seen]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -156,15 +155,6 @@ def _set_stance(value: tuple[Any, ...]) -> None:
     torch.compiler.set_stance(stance, skip_guard_eval_unsafe=skips_guards, force_backend=backend)
 
 
-def _alarm() -> Any:
-    return signal.getsignal(signal.SIGALRM) if hasattr(signal, "SIGALRM") else None
-
-
-def _set_alarm(handler: Any) -> None:
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, handler)
-
-
 def _streams() -> tuple[Any, ...]:
     return sys.stdin, sys.stdout, sys.stderr
 
@@ -259,5 +249,4 @@ SETTINGS: list[Setting] = [
     Setting("the warning filters", _WarningFilters, _WarningFilters.write),
     Setting("sys.stdin, sys.stdout or sys.stderr", _streams, _set_streams),
     Setting("Python's trace function", sys.gettrace, sys.settrace),
-    Setting("the handler of SIGALRM", _alarm, _set_alarm),
 ]

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hooklab.course.exercises.faults import PASSING, NotYet, StillTheStub, TookTooLong
+from hooklab.course.exercises.faults import PASSING, NotYet, StillTheStub, TookTooLong, fault
 from hooklab.course.exercises.frames import (
     first_words,
     learners_error,
@@ -81,22 +81,14 @@ class Trial:
                 raise _forward_replaced(name)
             self._registered = given, snapshot_hooks(given) - before_on_given
             if may_hook and (left := remove_new_hooks([], before)):
-                raise NotYet(
-                    f"your hook runs for every module in this process: {left[0]} (the check removed it)",
-                    expected="a hook on what your function was given, and nowhere else",
-                    label="global-hook",
-                )
+                raise fault("global-hook", hook=left[0])
             return result
 
     def expect_none_left(self) -> None:
         """Raise NotYet if a hook of the last call's is still there, now that the handle has been used."""
         objects, hooks = self._registered
         for place, _ in sorted(hooks & snapshot_hooks(objects)):
-            raise NotYet(
-                f"after handle.remove() another of your hooks is still registered: a {place}",
-                expected="one hook, which the handle removes",
-                label="second-hook",
-            )
+            raise fault("second-hook", place=place)
 
     def run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a function of the learner's; an exception becomes NotYet with its type, message and line.
@@ -118,11 +110,7 @@ class Trial:
             raise learners_error(error, name) from error
         if type(result) is CoroutineType:
             result.close()
-            raise NotYet(
-                f"{name} is an `async` function, so calling it only creates a coroutine",
-                expected="a plain function: `def` without `async`",
-                label="coroutine",
-            )
+            raise fault("coroutine", name=name)
         return result
 
     @contextmanager
@@ -146,47 +134,19 @@ class Trial:
             self.faults += [_asks_otherwise(name, one) for name, one, old in asking if one.requires_grad != old]
             gone = removed_hooks(objects, before)
             left = remove_new_hooks([] if may_hook else objects, before)
-            self.faults += [(_hook_unknown if by_handle else _hook_left)(description) for description in left]
-            self.faults += [_hook_gone(place) for place in gone]
+            self.faults += [fault("hook-still-there" if by_handle else "hook-left", hook=hook) for hook in left]
+            self.faults += [fault("hook-removed", place=place) for place in gone]
             self.faults += [_mode_left(name, mode) for name, mode in _put_back_modes(modes)]
             self.faults += [_entries_changed(one, old) for one, old in entries if not _has_entries(one, old)]
             self.faults += [_forward_replaced(name) for name in _put_back_forwards(forwards)]
             self.notes += [_attribute_left(name, key) for name, key in _take_new_attributes(attributes)]
             if not may_change:
-                self.faults += [_changed_in_place(name) for name in _changed(objects, values)]
-
-
-def _hook_left(description: str) -> NotYet:
-    return NotYet(
-        f"your code left a hook behind: {description} (the check removed it)",
-        expected="none of your hooks is left when your function returns",
-        likely="You never remove the hook. Keep the handle that register_… returns and call its remove(), even if an "
-        "exception comes in between; or use `with`.",
-        label="hook-left",
-    )
-
-
-def _hook_unknown(description: str) -> NotYet:
-    return NotYet(
-        f"one of your hooks is still registered at the end: {description} (the check removed it)",
-        expected="the caller can remove all your hooks with what your function returns",
-        label="hook-still-there",
-    )
-
-
-def _hook_gone(place: str) -> NotYet:
-    return NotYet(
-        f"your code removed a hook that was already there: a {place}",
-        expected="hooks that were there before stay: other code may rely on them",
-        likely="A handle's remove() takes off your own hook and no other one: don't empty a table of hooks.",
-        label="hook-removed",
-    )
+                self.faults += [fault("changed-in-place", what=name) for name in _changed(objects, values)]
 
 
 def _mode_left(name: str, mode: bool) -> NotYet:
     was, now = ("training", "evaluation") if mode else ("evaluation", "training")
-    which = f"the module {name!r}" if name else "the model"
-    return NotYet(f"your code left {which} in {now} mode", expected=f"{was} mode, as before", label="mode-left")
+    return fault("mode-left", where=f"the module {name!r}" if name else "the model", was=was, now=now)
 
 
 def _attribute_left(name: str, key: str) -> str:
@@ -198,39 +158,16 @@ def _attribute_left(name: str, key: str) -> str:
 
 
 def _forward_replaced(name: str) -> NotYet:
-    return NotYet(
-        f"your code replaced `forward` on {repr(name) if name else 'the module'} (the check put it back)",
-        expected="a hook: its handle removes it, and the module stays unchanged",
-        label="forward-replaced",
-    )
-
-
-def _changed_in_place(name: str) -> NotYet:
-    return NotYet(
-        f"your code changed, in place, {name}",
-        expected="the values that your function receives stay unchanged",
-        likely="`x *= 2` and `x.mul_(2)` write into the tensor itself; `x * 2` makes a new one.",
-        label="changed-in-place",
-    )
+    return fault("forward-replaced", where=repr(name) if name else "the module")
 
 
 def _asks_otherwise(name: str, tensor: torch.Tensor) -> NotYet:
-    now = tensor.requires_grad
-    return NotYet(
-        f"your code changed requires_grad of {name} from {not now} to {now}",
-        expected="requires_grad as the caller set it",
-        label="requires-grad-changed",
-    )
+    return fault("requires-grad-changed", what=name, was=not tensor.requires_grad, now=tensor.requires_grad)
 
 
 def _entries_changed(now: list[Any] | dict[Any, Any], old: list[Any] | dict[Any, Any]) -> NotYet:
     kind = "list" if isinstance(now, list) else "dictionary"
-    return NotYet(
-        f"your code changed the {kind} that it was given",
-        expected=f"its {len(old)} entries, as before: the {kind} belongs to the caller",
-        got=f"{len(now)} entries",
-        label="entries-changed",
-    )
+    return fault("entries-changed", kind=kind, count=len(old), got=f"{len(now)} entries")
 
 
 def _has_entries(now: Any, old: Any) -> bool:
@@ -250,12 +187,9 @@ def _refuse_wrong_signature(function: Any, name: str, args: Sequence[Any], kwarg
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise NotYet(
-            f"{name} cannot be called the way the exercise says: {first_words(error)}",
-            expected=f"{len(args) + len(kwargs)} argument{'s' if len(args) + len(kwargs) != 1 else ''}",
-            got=f"{name}({', '.join(signature.parameters)})",
-            label="signature",
-        ) from error
+        count = len(args) + len(kwargs)
+        arguments, got = f"{count} argument{'s' if count != 1 else ''}", f"{name}({', '.join(signature.parameters)})"
+        raise fault("signature", name=name, why=first_words(error), arguments=arguments, got=got) from error
 
 
 # --- what an answer must leave alone

@@ -1,3 +1,4 @@
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -49,26 +50,11 @@ def partly_failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NBGRADER_EXECUTION", "autograde")
         patch.setenv("MPLBACKEND", "agg")
-        out, err = Recorder(), Recorder()
+        out, err = io.StringIO(), io.StringIO()
         patch.setattr("sys.stdout", out)
         patch.setattr("sys.stderr", err)
         status = main([], root)
-    return root, status, out.text, err.text
-
-
-class Recorder:
-    """A stream that is no terminal."""
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def write(self, text: str) -> None:
-        self.text += text
-
-    def flush(self) -> None: ...
-
-    def isatty(self) -> bool:
-        return False
+    return root, status, out.getvalue(), err.getvalue()
 
 
 def test_a_lesson_in_order_is_written_though_others_fail(partly_failed: tuple[Path, int, str, str]) -> None:

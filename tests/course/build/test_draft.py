@@ -50,13 +50,6 @@ def test_a_source_without_a_number_is_refused(tmp_path: Path) -> None:
     assert "the name must begin with the lesson's number" in str(draft(course, Lesson("tiny", tmp_path)).problems[0])
 
 
-def test_a_source_in_another_encoding_is_refused(tmp_path: Path) -> None:
-    course = make_course(tmp_path)
-    course.lessons()[0].source.write_bytes(TINY.encode("utf-16"))
-
-    assert "this is not UTF-8" in str(draft(course, course.lessons()[0]).problems[0])
-
-
 def test_all_problems_of_a_source_are_told_at_once_in_its_order(tmp_path: Path) -> None:
     source = changed('["setup"]', '["setupp"]')
     source = changed("●●○ · 5 minutes", "●●○", source)

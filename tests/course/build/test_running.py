@@ -1,4 +1,3 @@
-import io
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -6,40 +5,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nbformat.v4 import new_markdown_cell, new_notebook, new_output
+from nbformat.v4 import new_output
 
 from hooklab.course.build.products import skeleton
-from hooklab.course.build.running import Report, Run, findings, tidy
+from hooklab.course.build.running import findings, tidy
 from hooklab.course.build.sources import Variant
 from tests.course.build.made_up import TINY, changed, draft_of
 
-# --- how far a run is, and what is stored of it ---
-
-
-def three_cells(label: str) -> Run:
-    return Run(label, new_notebook(cells=[new_markdown_cell() for _ in range(3)]), None)
-
-
-def test_elsewhere_each_notebook_gets_a_line_at_its_beginning_and_at_its_end() -> None:
-    stream = io.StringIO()
-    report = Report(stream)
-
-    for done in range(4):
-        report(three_cells("lessons/09_tiny"), done)
-
-    assert stream.getvalue() == "lessons/09_tiny: running 3 cells\nlessons/09_tiny: ran in 0.0 s\n"
-
-
-def test_a_notebook_that_failed_is_told_as_failed() -> None:
-    stream = io.StringIO()
-    run = three_cells("lessons/09_tiny")
-    run.faults.append((0, "raised ValueError"))
-
-    report = Report(stream)
-    report(run, 0)
-    report(run, 3)
-
-    assert stream.getvalue().endswith("lessons/09_tiny: FAILED in 0.0 s\n")
+# --- what is stored of a run ---
 
 
 def printed(name: str, text: str) -> Any:

@@ -10,10 +10,10 @@ from torch import nn
 import hooklab
 from hooklab.course import graded
 from hooklab.course.exercises import attempt, checking
-from hooklab.course.exercises.exercise import exercise, find
+from hooklab.course.exercises.exercise import find
 from hooklab.course.exercises.trial import NotYet, apart, expect_tensor, tensor_text
 from hooklab.course.graded import check_of
-from tests.course.exercises.made_up import calls_with_model, calls_with_tensor, outcome_of
+from tests.course.exercises.made_up import calls_with_model, calls_with_tensor, hooks_a_tensor, outcome_of
 
 
 def leaves_that_require_grad(named):
@@ -54,21 +54,18 @@ def test_a_class_with_a_stub_method_is_not_attempted(kind, monkeypatch):
     assert outcome_of(lambda trial: "fine", Meter, monkeypatch).state == "not attempted"
 
 
-def test_a_class_with_an_empty_method_is_attempted(monkeypatch):
+def test_an_empty_method_or_inner_function_is_no_stub(monkeypatch):
     class Meter:
         def __exit__(self, *error):
             pass
 
-    assert outcome_of(lambda trial: "fine", Meter, monkeypatch).state == "correct"
-
-
-def test_a_function_around_an_empty_inner_function_is_attempted(monkeypatch):
     def answer(x):
         def hook(grad):
             pass
 
         x.register_hook(hook).remove()
 
+    assert outcome_of(lambda trial: "fine", Meter, monkeypatch).state == "correct"
     assert outcome_of(calls_with_tensor, answer, monkeypatch).state == "correct"
 
 
@@ -126,13 +123,7 @@ def test_an_exception_in_a_hook_that_runs_later_names_the_hooks_line(monkeypatch
 
         x.register_hook(hook)
 
-    def verify(trial):
-        x = torch.ones(2, requires_grad=True)
-        trial.call(x, may_hook=True)
-        x.sum().backward()
-        return "it ran"
-
-    text = str(outcome_of(verify, answer, monkeypatch))
+    text = str(outcome_of(hooks_a_tensor, answer, monkeypatch))
     assert "AttributeError" in text
     assert "`return grad.nonsense`" in text
 
@@ -218,11 +209,7 @@ def test_a_mutated_parameter_is_named(monkeypatch):
     ],
 )
 def test_other_entries_in_a_list_or_dictionary_are_a_fault(given, change, says, monkeypatch):
-    def verify(trial):
-        trial.call(given)
-        return "it ran"
-
-    assert says in str(outcome_of(verify, change, monkeypatch))
+    assert says in str(outcome_of(lambda trial: trial.call(given) or "it ran", change, monkeypatch))
 
 
 def test_a_tensor_or_parameter_that_asks_for_a_gradient_now_is_a_fault(monkeypatch):
@@ -242,14 +229,10 @@ def test_a_tensor_or_parameter_that_asks_for_a_gradient_now_is_a_fault(monkeypat
 # --- ids, display, grader, progress
 
 
-def test_an_unknown_id_names_the_near_ones():
-    with pytest.raises(LookupError, match=r"no exercise '1\.7'; near: 1\.\d"):
-        attempt("1.7", len)
-
-
-def test_an_id_of_an_unknown_lesson_is_a_lookup_error():
-    with pytest.raises(LookupError, match="no exercise 'leaves'"):
-        find("leaves")
+@pytest.mark.parametrize(("id", "says"), [("1.7", r"'1\.7'; near: 1\.\d"), ("leaves", "'leaves'")])
+def test_an_unknown_id_names_the_near_ones(id, says):
+    with pytest.raises(LookupError, match=f"no exercise {says}"):
+        find(id)
 
 
 def test_swapped_arguments_are_explained():
@@ -262,31 +245,20 @@ def test_check_prints_plain_text_outside_a_notebook(capsys):
     assert capsys.readouterr().out.startswith("✓ 1.1 correct: ")
 
 
-def test_a_grader_gets_an_assertion_error_with_the_same_text(monkeypatch):
-    wrong = named_answer(lambda named: set(named))
-    text = str(attempt("1.1", wrong))
+def stub(named):
+    raise NotImplementedError()
+
+
+@pytest.mark.parametrize("answer", [lambda named: set(named), stub])
+def test_a_grader_gets_an_assertion_error_with_the_same_text(answer, monkeypatch):
+    text = str(attempt("1.1", answer))
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     with pytest.raises(AssertionError) as caught:
-        hooklab.check("1.1", wrong)
+        hooklab.check("1.1", answer)
     assert str(caught.value) == text
 
 
-def test_a_grader_gets_an_assertion_error_for_a_stub(monkeypatch):
-    def leaves(named):
-        raise NotImplementedError()
-
-    monkeypatch.setenv("NBGRADER_EXECUTION", "validate")
-    with pytest.raises(AssertionError, match="not attempted"):
-        hooklab.check("1.1", leaves)
-
-
-def test_a_grader_gets_no_error_for_a_correct_answer(monkeypatch, capsys):
-    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
-    hooklab.check("1.1", leaves_that_require_grad)
-    assert "correct" in capsys.readouterr().out
-
-
-def test_a_grader_sees_nothing_on_stderr(monkeypatch, capfd):
+def test_a_grader_gets_no_error_for_a_correct_answer_and_sees_nothing_on_stderr(monkeypatch, capfd):
     def warning(named):
         print("careful", file=sys.stderr)
         return leaves_that_require_grad(named)
@@ -294,7 +266,7 @@ def test_a_grader_sees_nothing_on_stderr(monkeypatch, capfd):
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     hooklab.check("1.1", warning)
     told = capfd.readouterr()
-    assert told.err == "" and "careful" in told.out
+    assert told.err == "" and "careful" in told.out and "correct" in told.out
 
 
 def test_a_grader_that_an_answer_hides_is_still_one(monkeypatch):
@@ -362,8 +334,9 @@ def test_expect_tensor_names_what_came_instead():
     assert ("got", "[1.0] (list)") in caught.value.details
 
 
-def test_tensor_text_is_short_for_large_tensors():
+def test_tensor_text_is_short_for_large_tensors_and_has_no_negative_zero():
     assert tensor_text(torch.zeros(100, 3)) == "a tensor of shape (100, 3), float32"
+    assert tensor_text(torch.tensor([-0.0, 1.5])) == "[0, 1.5]"
 
 
 def test_of_two_large_tensors_a_row_is_shown_in_which_they_differ():
@@ -373,12 +346,3 @@ def test_of_two_large_tensors_a_row_is_shown_in_which_they_differ():
     assert apart(one, other) == {"expected": "at [1, 2]: [0, 0, 0, 0, 0]", "got": "at [1, 2]: [0, 0, 0, 0, 7]"}
     assert apart(one, None) == {"expected": "a tensor of shape (2, 3, 5), float32", "got": "None"}
     assert apart(3, torch.tensor(3)) == {"expected": "3 (int)", "got": "3 (Tensor)"}
-
-
-def test_tensor_text_has_no_negative_zero():
-    assert tensor_text(torch.tensor([-0.0, 1.5])) == "[0, 1.5]"
-
-
-def test_an_exercise_is_made_by_its_decorator():
-    one = exercise("3.1", "title", verified="fine", worlds=[1, 2])(len)
-    assert (one.id, one.title, one.verified, one.scene, one.worlds) == ("3.1", "title", "fine", len, (1, 2))

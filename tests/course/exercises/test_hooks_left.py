@@ -11,7 +11,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 import hooklab
 from hooklab import mixing
 from hooklab.course.exercises import attempt
-from tests.course.exercises.made_up import calls_with_model, calls_with_tensor, outcome_of
+from tests.course.exercises.made_up import calls_with, calls_with_model, calls_with_tensor, hooks_a_tensor, outcome_of
 
 
 def grab(*args):
@@ -52,7 +52,7 @@ def test_hooks_of_a_module_whose_class_has_changed_are_still_there(monkeypatch):
     def answer(layer):
         layer.__class__ = type("ParametrizedLinear", (nn.Linear,), {})
 
-    outcome = outcome_of(lambda trial: trial.call(layer) or "it ran", answer, monkeypatch)
+    outcome = outcome_of(calls_with(layer), answer, monkeypatch)
     assert outcome.state == "correct"
     assert list(layer._forward_hooks.values()) == [grab]
 
@@ -64,13 +64,13 @@ def test_of_many_hooks_left_behind_a_few_are_named_and_the_others_counted(monkey
         for part in model:
             part.register_forward_hook(grab)
 
-    outcome = outcome_of(lambda trial: trial.call(model) or "it ran", answer, monkeypatch)
+    outcome = outcome_of(calls_with(model), answer, monkeypatch)
     assert [words for kind, words in outcome.details if kind == "also"][3:] == ["and 3 more"]
 
 
 def test_the_hooks_of_what_an_answer_takes_out_of_a_list_have_not_been_removed(monkeypatch):
     tensors = [torch.ones(1, requires_grad=True)]
-    outcome = outcome_of(lambda trial: trial.call(tensors) or "it ran", lambda tensors: tensors.clear(), monkeypatch)
+    outcome = outcome_of(calls_with(tensors), lambda tensors: tensors.clear(), monkeypatch)
     assert outcome.summary == "your code changed the list that it was given"
     assert [kind for kind, _ in outcome.details if kind == "also"] == []
 
@@ -81,7 +81,7 @@ def test_a_forward_left_in_the_place_of_the_modules_own_is_reported_and_put_back
     def answer(model):
         model[0].forward = lambda x: x
 
-    outcome = outcome_of(lambda trial: trial.call(model) or "it ran", answer, monkeypatch)
+    outcome = outcome_of(calls_with(model), answer, monkeypatch)
     assert outcome.summary == "your code replaced `forward` on '0' (the check put it back)"
     assert "forward" not in vars(model[0])
 
@@ -89,15 +89,7 @@ def test_a_forward_left_in_the_place_of_the_modules_own_is_reported_and_put_back
 def test_a_hook_left_behind_is_removed_and_older_hooks_stay(monkeypatch):
     model = nn.Linear(2, 2)
     model.register_forward_hook(grab)
-
-    def verify(trial):
-        trial.call(model)
-        return "it ran"
-
-    def answer(model):
-        model.register_forward_hook(lambda *args: None)
-
-    outcome_of(verify, answer, monkeypatch)
+    outcome_of(calls_with(model), lambda model: model.register_forward_hook(lambda *args: None) and None, monkeypatch)
     assert list(model._forward_hooks.values()) == [grab]
 
 
@@ -105,13 +97,7 @@ def test_a_global_hook_registered_while_a_hook_runs_is_removed(monkeypatch):
     def answer(x):
         x.register_hook(lambda grad: torch_module.register_module_forward_hook(grab) and None)
 
-    def verify(trial):
-        x = torch.ones(2, requires_grad=True)
-        trial.call(x, may_hook=True)
-        x.sum().backward()
-        return "it ran"
-
-    outcome_of(verify, answer, monkeypatch)
+    outcome_of(hooks_a_tensor, answer, monkeypatch)
     assert not torch_module._global_forward_hooks
 
 
@@ -128,14 +114,10 @@ def test_a_global_hook_is_removed_even_when_the_answer_raises():
 def test_a_hook_left_on_an_optimizer_is_reported_and_removed(kind, monkeypatch):
     optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)])
 
-    def verify(trial):
-        trial.call(optimizer)
-        return "it ran"
-
     def answer(optimizer):
         getattr(optimizer, f"register_{kind}_hook")(grab)
 
-    outcome = outcome_of(verify, answer, monkeypatch)
+    outcome = outcome_of(calls_with(optimizer), answer, monkeypatch)
     assert f"{kind.replace('_p', ' p').replace('_', ' ')}-hook `grab` on the SGD optimizer" in str(outcome)
     assert not getattr(optimizer, f"_optimizer_{kind}_hooks")
 
@@ -144,7 +126,7 @@ def test_a_global_hook_on_optimizers_is_reported_and_removed(monkeypatch):
     def answer(x):
         register_optimizer_step_post_hook(grab)
 
-    outcome = outcome_of(lambda trial: trial.call(1) or "it ran", answer, monkeypatch)
+    outcome = outcome_of(calls_with(1), answer, monkeypatch)
     assert "global step post-hook `grab` on all optimizers (the check removed it)" in str(outcome)
 
 
@@ -165,28 +147,17 @@ def test_an_old_backward_hook_on_a_module_is_named_so(monkeypatch):
     assert "old-style backward hook `grab` on module '1'" in str(outcome_of(calls_with_model, answer, monkeypatch))
 
 
-def test_the_options_of_a_global_hook_left_behind_are_forgotten(monkeypatch):
-    def answer(model):
-        torch_module.register_module_forward_hook(grab, always_call=True, with_kwargs=True)
-
-    outcome_of(calls_with_model, answer, monkeypatch)
-    assert not torch_module._global_forward_hooks_always_called
-    assert not torch_module._global_forward_hooks_with_kwargs
-
-
-def test_the_options_of_a_modules_hook_left_behind_are_forgotten(monkeypatch):
+def test_the_options_of_a_hook_left_behind_are_forgotten(monkeypatch):
     model = nn.Linear(2, 2)
 
-    def verify(trial):
-        trial.call(model)
-        return "it ran"
-
     def answer(model):
-        model.register_forward_hook(grab, always_call=True, with_kwargs=True)
+        for register in (torch_module.register_module_forward_hook, model.register_forward_hook):
+            register(grab, always_call=True, with_kwargs=True)
 
-    outcome_of(verify, answer, monkeypatch)
-    assert not model._forward_hooks_always_called
-    assert not model._forward_hooks_with_kwargs
+    outcome_of(calls_with(model), answer, monkeypatch)
+    for name in ("always_called", "with_kwargs"):
+        assert not getattr(torch_module, f"_global_forward_hooks_{name}")
+        assert not getattr(model, f"_forward_hooks_{name}")
 
 
 def test_a_global_hook_of_an_earlier_cell_is_set_aside_and_noted():
@@ -210,29 +181,19 @@ def test_a_global_hook_of_an_earlier_cell_is_set_aside_and_noted():
 
 
 def test_a_global_hook_is_told_even_where_hooks_are_asked_for(monkeypatch):
-    def verify(trial):
-        trial.call(nn.Identity(), may_hook=True)
-        return "it ran"
-
     def answer(module):
         return torch_module.register_module_forward_pre_hook(grab)
 
-    outcome = outcome_of(verify, answer, monkeypatch)
+    outcome = outcome_of(calls_with(nn.Identity(), may_hook=True), answer, monkeypatch)
     assert "your hook runs for every module in this process: global forward pre-hook `grab`" in str(outcome)
 
 
 @pytest.mark.parametrize("may_hook", [False, True])
 def test_taking_away_somebody_elses_hook_is_a_fault(may_hook, monkeypatch):
-    def verify(trial):
-        model = nn.Sequential(nn.Identity())
-        model[0].register_forward_hook(grab)
-        trial.call(model, may_hook=may_hook)
-        return "it ran"
-
-    def answer(model):
-        model[0]._forward_hooks.clear()
-
-    outcome = outcome_of(verify, answer, monkeypatch)
+    model = nn.Sequential(nn.Identity())
+    model[0].register_forward_hook(grab)
+    check = calls_with(model, may_hook=may_hook)
+    outcome = outcome_of(check, lambda model: model[0]._forward_hooks.clear(), monkeypatch)
     assert "removed a hook that was already there: a forward hook on module '0'" in str(outcome)
 
 
@@ -246,11 +207,8 @@ def test_taking_away_somebody_elses_hook_is_a_fault(may_hook, monkeypatch):
     ],
 )
 def test_clearing_the_hooks_of_what_an_answer_is_given_is_always_a_fault(clear, says, monkeypatch):
-    def verify(trial):
-        trial.call(nn.Sequential(nn.Linear(1, 1)), torch.ones(1, requires_grad=True))
-        return "it ran"
-
-    assert f"removed a hook that was already there: a {says}" in str(outcome_of(verify, clear, monkeypatch))
+    check = calls_with(nn.Sequential(nn.Linear(1, 1)), torch.ones(1, requires_grad=True))
+    assert f"removed a hook that was already there: a {says}" in str(outcome_of(check, clear, monkeypatch))
 
 
 def test_somebody_elses_hooks_are_there_only_while_the_answer_runs(monkeypatch):
@@ -281,35 +239,21 @@ def test_a_second_hook_whose_handle_the_caller_does_not_get_is_told(monkeypatch)
 
 
 def test_a_parameter_that_an_answer_replaces_takes_its_hooks_along(monkeypatch):
-    def verify(trial):
-        trial.call(nn.Linear(1, 1), may_change=True)
-        return "it ran"
-
-    def answer(layer):
-        del layer.weight
-
-    assert outcome_of(verify, answer, monkeypatch).state == "correct"
+    check = calls_with(nn.Linear(1, 1), may_change=True)
+    assert outcome_of(check, lambda layer: delattr(layer, "weight"), monkeypatch).state == "correct"
 
 
 def test_a_model_left_in_evaluation_mode_is_a_fault_and_in_training_mode_again(monkeypatch):
     model = nn.Sequential(nn.Identity(), nn.Identity())
     model[0].eval()
-
-    def verify(trial):
-        trial.call(model)
-        return "it ran"
-
-    outcome = outcome_of(verify, lambda model: model.eval(), monkeypatch)
+    outcome = outcome_of(calls_with(model), lambda model: model.eval() and None, monkeypatch)
     assert "left the model in evaluation mode" in str(outcome)
     assert [module.training for module in model.modules()] == [True, False, True]
 
 
 def test_a_tensor_with_nan_in_it_that_nobody_touched_is_unchanged(monkeypatch):
-    def verify(trial):
-        trial.call(torch.tensor([1.0, float("nan")]))
-        return "it ran"
-
-    assert outcome_of(verify, lambda x: None, monkeypatch).state == "correct"
+    check = calls_with(torch.tensor([1.0, float("nan")]))
+    assert outcome_of(check, lambda x: None, monkeypatch).state == "correct"
 
 
 # --- functions of torch and hooklab that are replaced
@@ -345,21 +289,16 @@ def test_a_replaced_function_is_named_and_put_back(name, monkeypatch):
     assert (attribute in vars(owner)) == own
 
 
-def test_a_function_replaced_by_another_one_of_torchs_is_named(monkeypatch):
+def test_a_function_replaced_by_another_one_of_torchs_or_deleted_is_named_and_put_back(monkeypatch):
+    before = nn.Linear.forward
+
     def answer(x):
         nn.Linear.forward = nn.Identity.forward
-
-    outcome = outcome_of(calls_with_tensor, answer, monkeypatch)
-    assert "replaced torch.nn.Linear.forward" in outcome.summary
-
-
-def test_a_function_that_is_deleted_is_put_back(monkeypatch):
-    def answer(x):
         del torch.autograd.grad
 
-    outcome = outcome_of(calls_with_tensor, answer, monkeypatch)
-    assert "replaced torch.autograd.grad" in str(outcome)
-    assert callable(torch.autograd.grad)
+    text = str(outcome_of(calls_with_tensor, answer, monkeypatch))
+    assert "replaced torch.nn.Linear.forward" in text and "replaced torch.autograd.grad" in text
+    assert nn.Linear.forward is before and callable(torch.autograd.grad)
 
 
 def test_a_function_is_put_back_after_an_interrupt(monkeypatch):

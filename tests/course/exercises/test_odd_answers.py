@@ -8,7 +8,7 @@ import torch
 
 from hooklab.course.exercises import attempt
 from hooklab.course.exercises.trial import same, tensor_text
-from tests.course.exercises.made_up import calls_with_tensor, outcome_of
+from tests.course.exercises.made_up import calls_with_tensor, hooks_a_tensor, outcome_of
 
 
 class Own(BaseException):
@@ -51,13 +51,7 @@ def test_any_exception_is_an_outcome_with_its_line(error, says, in_a_hook, monke
     def answer_raises(grad):
         raise error
 
-    def verify(trial):
-        x = torch.ones(2, requires_grad=True)
-        trial.call(x, may_hook=True)
-        x.sum().backward()
-        return "it ran"
-
-    outcome = outcome_of(verify, answer, monkeypatch)
+    outcome = outcome_of(hooks_a_tensor, answer, monkeypatch)
     assert outcome.state == "not yet"
     assert says in str(outcome)
     assert "`raise error`" in str(outcome)

@@ -1,7 +1,6 @@
 """State of the process: a check runs in the usual one, and what an answer or an earlier cell has changed is told."""
 
 import random
-import signal
 import sys
 import warnings
 
@@ -83,7 +82,6 @@ ONLY_LEFT = [
     ),
     Deed("torch's random seed", lambda: torch.manual_seed(3), torch.initial_seed),
     Deed("trace function", lambda: sys.settrace(lambda *event: None), sys.gettrace),
-    Deed("SIGALRM", lambda: signal.signal(signal.SIGALRM, lambda *_: None), lambda: signal.getsignal(signal.SIGALRM)),
     Deed("sys.stdout", lambda: setattr(sys, "stdout", None), lambda: sys.stdout),
     Deed("sys.stdin, sys.stdout or sys.stderr", lambda: setattr(sys, "stderr", None), lambda: sys.stderr),
 ]
