@@ -8,7 +8,6 @@ drawn is kept in .cache until a source that it depends on changes.
 from __future__ import annotations
 
 import functools
-import gc
 import hashlib
 import html
 import importlib.metadata
@@ -111,8 +110,9 @@ def _draw(wanted: Wanted, ends_only: bool) -> str:
 
     torch.set_num_threads(1)
     matplotlib.rcParams.update({"svg.hashsalt": "hooklab", "svg.fonttype": "path", "axes.titley": 1.0})
-    # Pictures share most of their words: measure each once, not once a picture. With `titley`, that halves the time.
-    TextToPath.get_text_width_height_descent = functools.cache(TextToPath.get_text_width_height_descent)  # type: ignore[method-assign]
+    # Much of the time goes into placing titles and measuring words: pictures share most words, and a title stands at 1.
+    measure = functools.cache(TextToPath.get_text_width_height_descent)
+    TextToPath.get_text_width_height_descent = measure  # type: ignore[method-assign]
     lesson, name = wanted
     module = "one_call" if name == "moving_call" else f"lesson{lesson:02d}.explorer"
     explorer = getattr(importlib.import_module(f"hooklab.course.{module}"), name)()
@@ -120,7 +120,6 @@ def _draw(wanted: Wanted, ends_only: bool) -> str:
     controls = [_values(key, one, grid.get(key), ends_only) for key, one in explorer.controls.items()]
     parts: dict[str, int] = {}
     shown = []
-    gc.freeze()  # figures are circles of objects: looking for them among all of torch takes as long as drawing some
     for position in itertools.product(*(one["values"] for one in controls)):
         values = {one["name"]: one["meant"].get(value, value) for one, value in zip(controls, position, strict=True)}
         figure = explorer.draw(**values)
