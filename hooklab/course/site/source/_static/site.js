@@ -102,9 +102,10 @@ addEventListener("beforeprint", () => { onScreen = page.theme; page.theme = "lig
 addEventListener("afterprint", () => { page.theme = onScreen; });
 
 // --- what is wider than a phone is moved with the arrow keys, too
-const canMove = (part) => { if (part.scrollWidth > part.clientWidth) part.tabIndex = 0; };
-addEventListener("load", () => document.querySelectorAll(".bd-article :is(table, .cell_output)").forEach(canMove));
-
+const wide = () => document.querySelectorAll(".bd-article :is(table, .cell_output)").forEach((part) => {
+  if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+});
+["load", "resize"].forEach((event) => addEventListener(event, wide));
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll(".guess").forEach(setUpGuess);
   document.querySelectorAll(".explorer").forEach(setUpExplorer);
