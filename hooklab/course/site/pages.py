@@ -99,7 +99,7 @@ def page(file: str, cells: list[Cell], html_of: Mapping[str, str], said: Symptom
             shown.append(_code(cell, "The imports", "hide-input"))
         elif call != "progress":
             hidden = ["hide-output", f"after-{slug(asked)}"] if asked else []
-            below = cells[place + 1]["source"] if place + 1 < len(cells) else ""
+            below = next((one["source"] for one in cells[place + 1 :] if one["cell_type"] == "markdown"), "")
             shown.append(_code(cell, "What came out", *hidden, alt=_alt(cell, below)))
     shown.insert(2, _markdown(_HOW_TO_OPEN.format(file=f"{NOTEBOOKS}/{file}")))
     return shown
@@ -177,9 +177,9 @@ def _pictures(cell: Cell) -> list[bytes]:
 
 
 def _alt(cell: Cell, below: str) -> str:
-    """Return the alternative text of a cell's pictures: the stored one, what was printed, or the text below."""
+    """Return the alternative text of a cell's pictures: the stored one, the text below, or what was printed."""
     stored = [one.get("metadata", {}).get("image/png", {}).get("alt", "") for one in cell["outputs"]]
     printed = ["".join(one.get("text", "")) for one in cell["outputs"]]
     seen = re.findall(r"\*What to see:\*\s*(.+?)(?:\n\n|$)", below, re.S)
-    texts = (" ".join(_plain(" ".join(those)).split()) for those in (stored, printed, seen))
+    texts = (" ".join(_plain(" ".join(those)).split()) for those in (stored, seen, printed))
     return next((text for text in texts if text), "a figure: the text around it says what it shows")

@@ -8,13 +8,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 
 project = html_title = "PyTorch hooks"
-extensions = [
-    "myst_nb",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
-    "sphinx.ext.intersphinx",
-    "sphinx.ext.githubpages",
-]
+extensions = ["myst_nb", *(f"sphinx.ext.{one}" for one in ("autodoc", "napoleon", "intersphinx", "githubpages"))]
 nb_execution_mode = "off"
 nb_merge_streams = True
 myst_enable_extensions = ["dollarmath"]

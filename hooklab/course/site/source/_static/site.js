@@ -8,7 +8,6 @@ function setUpGuess(guess) {
   const meaning = document.querySelector(`[data-meaning="${id}"]`);
   const answers = [meaning, ...document.querySelectorAll(`.tag_after-${id} details.hide`)];
   answers.forEach((part) => { part.hidden = true; });
-
   const tell = (value) => {
     const items = [...meaning.querySelectorAll("li")];
     const own = items.find((item) => Math.abs(item.dataset.choice - value) < 1e-6) || items.at(-1);
@@ -102,6 +101,11 @@ let onScreen;
 addEventListener("beforeprint", () => { onScreen = page.theme; page.theme = "light"; });
 addEventListener("afterprint", () => { page.theme = onScreen; });
 
+// --- what is wider than a phone is moved with the arrow keys, too
+const wide = () => document.querySelectorAll(".bd-article :is(table, .cell_output)").forEach((part) => {
+  if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+});
+["load", "resize"].forEach((event) => addEventListener(event, wide));
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll(".guess").forEach(setUpGuess);
   document.querySelectorAll(".explorer").forEach(setUpExplorer);
