@@ -268,11 +268,23 @@ LAST_WORDS = {
 }
 
 
+def ten_times_the_loss() -> None:
+    """Let every backward pass of this process begin with ten times the loss, which no formula can know."""
+
+    def scaled(run: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda loss, *args, **kwargs: run(
+            10 * loss if isinstance(loss, torch.Tensor) else [10 * one for one in loss], *args, **kwargs
+        )
+
+    autograd: Any = torch.autograd  # Tensor.backward looks its function up there
+    autograd.backward, autograd.grad = scaled(autograd.backward), scaled(autograd.grad)
+
+
 @exercise(
     "11.4",
     "Fix it: the gradient of everybody",
-    worlds=(3,),  # it is written for two; each process is a new Python, which takes seconds
-    verified="with three processes, each returns the average over all of them",
+    worlds=(3, 1),  # it is written for two; each process is a new Python, which takes seconds
+    verified="with three processes and with one, each returns the average over all; it comes from the backward pass",
 )
 def the_gradient_of_everybody(trial: Trial, processes: int) -> Pairs:
     answer = trial.answer
@@ -287,7 +299,8 @@ def the_gradient_of_everybody(trial: Trial, processes: int) -> Pairs:
         return
     end = "does every process come to its end?"
     try:
-        results = launch(answer, processes=processes, seconds=SECONDS, show=False)
+        first = ten_times_the_loss if processes == 1 else None
+        results = launch(answer, processes=processes, seconds=SECONDS, show=False, first=first)
     except FileNotFoundError:
         yield end, Claim(False, "yes, with a result", "one ends before your function returns"), "exits"
     except OSError as error:
@@ -301,7 +314,10 @@ def the_gradient_of_everybody(trial: Trial, processes: int) -> Pairs:
     else:
         are_lists = all(isinstance(one, list) for one in results)
         yield "~what the processes return, as lists", [listed(one) for one in results]
-        yield "what the three processes return", results, None if are_lists else why_no_lists(results)
+        what = (
+            "what the three processes return" if processes > 1 else "what one process returns, if its loss is tenfold"
+        )
+        yield what, results, None if are_lists else why_no_lists(results)
 
 
 def listed(value: Any) -> Any:
