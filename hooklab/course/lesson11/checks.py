@@ -270,14 +270,10 @@ LAST_WORDS = {
 
 def ten_times_the_loss() -> None:
     """Let every backward pass of this process begin with ten times the loss, which no formula can know."""
-
-    def scaled(run: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda loss, *args, **kwargs: run(
-            10 * loss if isinstance(loss, torch.Tensor) else [10 * one for one in loss], *args, **kwargs
-        )
-
     autograd: Any = torch.autograd  # Tensor.backward looks its function up there
-    autograd.backward, autograd.grad = scaled(autograd.backward), scaled(autograd.grad)
+    for name in ("backward", "grad"):
+        usual = getattr(autograd, name)
+        setattr(autograd, name, lambda loss, *args, usual=usual, **options: usual(10 * loss, *args, **options))
 
 
 @exercise(
