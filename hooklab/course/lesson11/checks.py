@@ -279,8 +279,8 @@ def ten_times_the_loss() -> None:
 @exercise(
     "11.4",
     "Fix it: the gradient of everybody",
-    worlds=(3, 1),  # it is written for two; each process is a new Python, which takes seconds
-    verified="with three processes and with one, each returns the average over all; it comes from the backward pass",
+    worlds=(3,),  # it is written for two; each process is a new Python, which takes seconds
+    verified="with three processes, each returns the average over all of them, and it follows the loss",
 )
 def the_gradient_of_everybody(trial: Trial, processes: int) -> Pairs:
     answer = trial.answer
@@ -295,8 +295,7 @@ def the_gradient_of_everybody(trial: Trial, processes: int) -> Pairs:
         return
     end = "does every process come to its end?"
     try:
-        first = ten_times_the_loss if processes == 1 else None
-        results = launch(answer, processes=processes, seconds=SECONDS, show=False, first=first)
+        results = launch(answer, processes=processes, seconds=SECONDS, show=False, first=ten_times_the_loss)
     except FileNotFoundError:
         yield end, Claim(False, "yes, with a result", "one ends before your function returns"), "exits"
     except OSError as error:
@@ -310,9 +309,7 @@ def the_gradient_of_everybody(trial: Trial, processes: int) -> Pairs:
     else:
         are_lists = all(isinstance(one, list) for one in results)
         yield "~what the processes return, as lists", [listed(one) for one in results]
-        what = (
-            "what the three processes return" if processes > 1 else "what one process returns, if its loss is tenfold"
-        )
+        what = "what the three processes return, with ten times the loss"
         yield what, results, None if are_lists else why_no_lists(results)
 
 
