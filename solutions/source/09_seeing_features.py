@@ -310,7 +310,7 @@ def guided_backprop(
 check("9.2", guided_backprop)
 
 # %% [markdown]
-# Now ask every method **twice** about the same picture: what speaks for its own class, and what for another one?
+# Now ask every method **twice** about the same picture: what speaks for its own class, and what for a different class?
 #
 # A gradient has a sign, and a bright spot has none, so it's tempting to draw the gradient's *size*. Is that harmless?
 # The number below is the rank correlation of the two maps, the mean over 60 pictures: 1 if their pixels come in the

@@ -203,7 +203,7 @@ check("10.1", first_nan)
 # %%
 predict("10.a")
 
-# %% tags=["predict", "figure", "hook-node"]
+# %% tags=["predict", "figure"]
 print("What came out:")
 find = yours_or("10.1", first_nan, helpers.first_nan)
 a = torch.tensor([2.0, 0.0], requires_grad=True)

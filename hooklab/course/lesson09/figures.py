@@ -52,12 +52,12 @@ def maps(made: Pictures, rows: Mapping[str, Tensor], count: int = 6) -> Figure:
 def two_classes(
     made: Pictures, others: Tensor, found: Mapping[str, Sequence[Tensor]], alike: Mapping[str, float]
 ) -> Figure:
-    """Draw the first picture, and each method's map for its own class above the map for another one.
+    """Draw the first picture, and each method's map for its own class above the map for a different class.
 
     Args:
         made: the pictures.
         others: the other class of each.
-        found: method -> the maps for the pictures' own classes and those for the other ones, each (n, 32, 32).
+        found: method -> the maps for the pictures' own classes and those for the other classes, each (n, 32, 32).
         alike: method -> how much the two are alike, a rank correlation.
     """
     with style():
