@@ -67,20 +67,27 @@ class ProcessesFailed(RuntimeError):
         super().__init__(f"{how}\n{together(outputs)}".rstrip())
 
 
-def script(main: Callable[..., Any], *uses: Any) -> str:
+def script(main: Callable[..., Any], *uses: Any, first: Callable[[], Any] | None = None) -> str:
     """Return a script that runs `main`, a function without arguments, after the sources of all that it uses.
 
-    `main` may use the names in IMPORTS, and imports everything else itself.
+    `main` may use the names in IMPORTS, and imports everything else itself. `first` runs before it, in each process.
 
     Raises OSError if a function's source is missing, because it was typed into a plain Python prompt.
     """
-    sources = [textwrap.dedent(inspect.getsource(one)) for one in (*uses, main)]
+    sources = [textwrap.dedent(inspect.getsource(one)) for one in (*uses, *filter(None, [first]), main)]
+    if first:
+        sources.insert(-1, f"{first.__name__}()")
     name = "" if main.__name__ == "main" else f"\n\nmain = {main.__name__}\n"
     return "\n\n".join([IMPORTS, *sources]) + name + "\n" + ENTRY
 
 
 def launch(
-    main: Callable[[], Any], *uses: Any, processes: int = 2, seconds: float = 60, show: bool = True
+    main: Callable[[], Any],
+    *uses: Any,
+    processes: int = 2,
+    seconds: float = 60,
+    show: bool = True,
+    first: Callable[[], Any] | None = None,
 ) -> list[Any]:
     """Run a function in several processes and return what each returned, in the order of their ranks.
 
@@ -90,12 +97,13 @@ def launch(
         processes: how many.
         seconds: the time limit of each. A process that is not done by then prints where it stands, and ends.
         show: print what the processes print, each line after its process's number.
+        first: a function that each process runs before `main`.
 
     Raises ProcessesFailed if one ends with an error, dies, or is too slow. All have ended by then, whatever happened.
     """
     with tempfile.TemporaryDirectory(prefix="hooklab-") as folder:
         file = Path(folder, f"{main.__name__}.py")
-        file.write_text(script(main, *uses), encoding="utf-8")
+        file.write_text(script(main, *uses, first=first), encoding="utf-8")
         # Its port is one that the system chose, so two launches at once cannot meet each other.
         store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
         workers: list[Worker] = []

@@ -305,6 +305,12 @@ def with_a_rank(rank):
     return [[1.5, 3.0]]
 
 
+def by_a_formula():
+    dist.init_process_group("gloo")
+    size = dist.get_world_size()
+    return [[(size + 1) / 2, size + 1.0]]
+
+
 def written_down():
     return [[1.5, 3.0]]
 
@@ -481,6 +487,7 @@ MISCONCEPTIONS: dict[str, dict[str, Any]] = {
         "half-the-sum": adds_up_and_halves,
         "of-process-0": same_data,
         "written-down": written_down,
+        "no-backward-pass": by_a_formula,
         "two-passes": two_passes,
         "forgotten-return": returns_nothing,
         "not-in-every-process": in_the_first_only,

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10 · What can I hook when there is no module?
 #
-# **Time** 57 minutes, and 91 for the hardest exercise and what comes after the recap &nbsp;·&nbsp; **You need**
+# **Time** 58 minutes, and 91 for the hardest exercise and what comes after the recap &nbsp;·&nbsp; **You need**
 # lessons 2 and 5 (tensor hooks, `grad_input`)
 #
 # After this lesson you can
@@ -53,8 +53,8 @@ print("loss:", loss.item(), "  gradient:", a.grad.tolist())
 assert loss.item() == 0.0 and a.grad.isnan().all()
 
 # %% [markdown]
-# One more training step, and every weight would be NaN. Which operation made it? The loss has no layer that you could hook. But
-# autograd has recorded every operation as a **node**: `loss.grad_fn` is the node of the last one. Its
+# One step of an optimizer, and `a` would be NaN, too. Which operation made it? The loss has no layer that you could hook.
+# But autograd has recorded every operation as a **node**: `loss.grad_fn` is the node of the last one. Its
 # `next_functions` list where its gradients go: for each gradient the node that receives it, and a number (you can
 # ignore it: it counts the outputs of that node's operation). So you can walk through the whole graph:
 
@@ -198,28 +198,35 @@ def first_nan(loss: torch.Tensor) -> str | None:
 check("10.1", first_nan)
 
 # %% [markdown]
-# Now ask your function about the angle. (If 10.1 is still open, a ready one answers.) And look at what this node
-# receives and returns:
+# Now ask your function about the angle. (If 10.1 is still open, a ready one answers.) Bet first:
 
-# %% tags=["hook-node"]
+# %%
+predict("10.a")
+
+# %% tags=["predict", "figure"]
+print("What came out:")
 find = yours_or("10.1", first_nan, helpers.first_nan)
 a = torch.tensor([2.0, 0.0], requires_grad=True)
 b = torch.tensor([1.0, 0.0])
-print("the first NaN comes from", find(angle(a, b)))
-assert find(angle(a, b)) == "MulBackward0"
+culprit = find(angle(a, b))
+print("the first NaN comes from", culprit)
+flow = figures.down_the_graph(angle(a, b))  # each node, and what it returns
+figure = figures.made_a_nan(flow)
+plt.show()
 
-product = a / a.norm() * b
-flow = []
-with product.grad_fn.register_hook(lambda ins, outs: flow.extend([outs[0], ins[0]])):
-    product.sum().acos().backward()
-print("MulBackward0 receives", flow[0].tolist(), "and returns", flow[1].tolist())
-assert flow[0].tolist() == [float("-inf")] * 2
-assert flow[1][0] == float("-inf") and flow[1][1].isnan()
+# %%
+reveal("10.a", culprit)
+assert culprit == "MulBackward0", "On this page, the product's node makes the NaN."
+assert [(name, bool(made.isnan().any())) for name, made in flow] == [
+    ("Acos", False),
+    ("Sum", False),
+    ("Mul", True),
+    ("Div", True),
+] and flow[0][1] == float("-inf"), "On this page, acos makes −inf, and the product NaN."
 
 # %% [markdown]
-# The slope of `acos` at 1 is infinite, so its node returns −inf. That isn't a NaN yet. The node of the product
-# multiplies by `b`, which has a 0: and 0 · ∞ is NaN. The node that makes the NaN need not be the one to blame. To fix
-# it, keep the cosine away from 1. (Where `clamp` cuts something off, it passes back a gradient of 0.)
+# *What to see:* read from right to left. Each box is a node, and below each arrow is the gradient that flows there. (The
+# norm's branch isn't drawn. It adds a NaN to both numbers of `a.grad`.) To fix this loss, keep the cosine away from 1. (Where `clamp` cuts something off, it passes back a gradient of 0.)
 
 # %%
 a.grad = None
@@ -235,7 +242,7 @@ assert a.grad.tolist() == [0.0, 0.0]
 # a pre-hook and a hook.
 
 # %%
-predict("10.a")
+predict("10.b")
 
 # %% tags=["predict", "figure"]
 order = []
@@ -255,7 +262,7 @@ figure = figures.order(steps)
 plt.show()
 
 # %%
-reveal("10.a", order)
+reveal("10.b", order)
 assert (
     order
     == [step.what for step in steps[:3]]
@@ -289,7 +296,7 @@ assert [step.finds for step in steps] == [
 # new gradient to `w.grad`. You get it with `get_gradient_edge(w).node`. Put a hook on that node, and one on `w` itself.
 
 # %%
-predict("10.b")
+predict("10.c")
 
 # %% tags=["predict"]
 w = torch.tensor(2.0, requires_grad=True)
@@ -303,7 +310,7 @@ for hook in ("node hook", "tensor hook"):
     print(f"the {hook} ran {seen.count(hook)} times")
 
 # %%
-reveal("10.b", seen.count("node hook"))
+reveal("10.c", seen.count("node hook"))
 assert seen == ["tensor hook", "tensor hook"], (
     "In the page's two passes, only the tensor hook runs, twice."
 )
@@ -501,7 +508,7 @@ check("10.2", checkpoint)
 # of both passes?
 
 # %%
-predict("10.c")
+predict("10.d")
 
 # %% tags=["predict"]
 print("What came out:")
@@ -518,7 +525,7 @@ print(
 )
 
 # %%
-reveal("10.c", whole.peak / plain.peak)
+reveal("10.d", whole.peak / plain.peak)
 assert (plain.matmuls, whole.matmuls) == (16, 32), (
     "With the page's sixteen layers, one checkpoint makes 32 layers to compute."
 )
@@ -721,7 +728,7 @@ assert moved[0] != [1.0, 2.0]
 # | checkpointing | 激活检查点 | keep only a part's input, and compute its inside again in the backward pass |
 # | post-accumulate hook | 梯度累加后钩子 | called with the parameter when its `.grad` is complete |
 #
-# (↓ is shown below, in "If you want more".) The five documents end with the hooks of tensors and modules. PyTorch's
+# (↓ is shown below, in "If you want more".) PyTorch's
 # own page on this topic is [Autograd mechanics](https://docs.pytorch.org/docs/stable/notes/autograd.html).
 
 # %% [markdown] tags=["quiz"]

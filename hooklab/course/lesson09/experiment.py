@@ -23,10 +23,8 @@ CLAIMS: dict[str, tuple[float, float]] = {
     "tagged: right with random tags": (0.25, 0.45),
     "mended: right with random tags": (0.6, 1.0),
     "tagged, Grad-CAM: points at the shape": (0.0, 0.15),
-    "tagged, Grad-CAM: mass on the shape": (0.0, 0.12),
     "tagged, occlusion: points at the tag": ALWAYS,
     "mended, Grad-CAM: points at the shape": (0.8, 1.0),
-    "mended, Grad-CAM: mass on the shape": (0.2, 1.0),
     "chance, Grad-CAM: points at the shape": (0.0, 0.8),
     "chance, gradient × input: points at the shape": (0.6, 1.0),
     "chance, gradient: points at the shape": (0.1, 1.0),
@@ -93,7 +91,6 @@ def _of_shapes(seed: int, pictures: int) -> Numbers:
             made_maps = function(net, some.images, some.labels)
             found[f"{name}, {method}: points at the shape"] = maps.points_at(made_maps, some.masks)
             found[f"{name}, {method}: points at the tag"] = maps.points_at(made_maps, shapes.tag_masks(pictures))
-            found[f"{name}, {method}: mass on the shape"] = maps.mass_on(made_maps, some.masks)
     usual, chance = (found[f"{net}, gradient × input: points at the shape"] for net in ("mended", "chance"))
     found["gradient × input: points less often with random weights"] = usual - chance
     some = shapes.Pictures(*(part[:pictures] for part in tests["random"]))

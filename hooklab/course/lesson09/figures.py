@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
@@ -13,7 +15,7 @@ from torch import Tensor
 from hooklab.course.explorers import inches
 from hooklab.course.lesson09.maps import peaks
 from hooklab.course.lesson09.shapes import SHAPES, SIDE, Pictures
-from hooklab.course.plots import BACKWARD, CHANGED, FORWARD, INK, REST, style
+from hooklab.course.plots import BACKWARD, CHANGED, FORWARD, INK, REST, SIGNED, arrow, style
 
 MAP = "cividis"  # dark is nothing, yellow is most
 _TILE, _GAP = 1.25, 0.12
@@ -47,6 +49,34 @@ def maps(made: Pictures, rows: Mapping[str, Tensor], count: int = 6) -> Figure:
         return figure
 
 
+def two_classes(
+    made: Pictures, others: Tensor, found: Mapping[str, Sequence[Tensor]], alike: Mapping[str, float]
+) -> Figure:
+    """Draw the first picture, and each method's map for its own class above the map for a different class.
+
+    Args:
+        made: the pictures.
+        others: the other class of each.
+        found: method -> the maps for the pictures' own classes and those for the other classes, each (n, 32, 32).
+        alike: method -> how much the two are alike, a rank correlation.
+    """
+    with style():
+        left_edge, step, row_step = 2.45, 1.46, _TILE + _GAP
+        figure, axes = inches(left_edge + len(found) * step, 2 * row_step + 0.65)
+        picture(axes, made.images[0], (0.05, 0.35 + row_step / 2))
+        for label, height in ((made.labels[0], 1.5), (others[0], 0.5)):
+            name = f"for a\n{SHAPES[int(label)]}"
+            axes.text(left_edge - 0.1, 0.35 + height * row_step, name, ha="right", va="center", color=INK)
+        axes.text(left_edge - 0.1, 0.1, "correlation", ha="right", color=INK)
+        for column, (name, two) in enumerate(found.items()):
+            x = left_edge + column * step
+            for values, bottom in zip(two, (0.35 + row_step, 0.35), strict=True):
+                heat(axes, values[0], made.masks[0], (x, bottom), dot=False)
+            axes.text(x + _TILE / 2, 2 * row_step + 0.4, name, ha="center", color=INK)
+            axes.text(x + _TILE / 2, 0.1, f"{alike[name]:.1f}".replace("-", "−"), ha="center", color=INK)
+        return figure
+
+
 def picture(axes: Axes, image: Tensor, corner: tuple[float, float], side: float = _TILE) -> None:
     """Draw an image of shape (3, 32, 32) on axes whose units are inches."""
     x, y = corner
@@ -54,26 +84,32 @@ def picture(axes: Axes, image: Tensor, corner: tuple[float, float], side: float 
     axes.imshow(shown, extent=(x, x + side, y, y + side), interpolation="nearest")
 
 
-def heat(axes: Axes, values: Tensor, mask: Tensor, corner: tuple[float, float], side: float = _TILE) -> None:
-    """Draw a map of shape (32, 32), the outline of the shape on it in white, and a dot at its largest number."""
+def heat(
+    axes: Axes, values: Tensor, mask: Tensor, corner: tuple[float, float], side: float = _TILE, dot: bool = True
+) -> None:
+    """Draw a map of shape (32, 32), the outline of the shape on it, and a dot at its largest number.
+
+    A map with numbers below zero is blue where they are positive and vermilion where they are negative.
+    """
     x, y = corner
-    axes.imshow(values.numpy(), extent=(x, x + side, y, y + side), cmap=MAP, interpolation="nearest", vmin=0)
-    at = (torch.arange(SIDE) + 0.5) / SIDE * side
-    axes.contour((x + at).numpy(), (y + side - at).numpy(), mask.numpy(), levels=[0.5], colors="white", linewidths=1.2)
+    most, signed = values.abs().max().item(), bool((values < 0).any())
+    look: Any = {"cmap": SIGNED, "vmin": -most, "vmax": most} if signed else {"cmap": MAP, "vmin": 0}
+    axes.imshow(values.numpy(), extent=(x, x + side, y, y + side), interpolation="nearest", **look)
+    at, line = (torch.arange(SIDE) + 0.5) / SIDE * side, REST if signed else "white"
+    axes.contour((x + at).numpy(), (y + side - at).numpy(), mask.numpy(), levels=[0.5], colors=line, linewidths=1.2)
+    if not dot:
+        return
     row, column = ((peaks(values.unsqueeze(0))[0] + 0.5) / SIDE * side).tolist()
     axes.plot(x + column, y + side - row, "o", color=BACKWARD, markeredgecolor="white", markersize=7)
 
 
-def scoreboard(
-    scores: Mapping[str, Mapping[str, float]], xlabel: str, line: tuple[float, str], lowest: float = 0
-) -> Figure:
-    """Draw one line for each method, with a mark for each network or control.
+def scoreboard(scores: Mapping[str, Mapping[str, float]], xlabel: str, line: tuple[float, str]) -> Figure:
+    """Draw one line for each method, with a mark for each network.
 
     Args:
-        scores: method -> network -> a number from `lowest` to 1; at most three networks.
+        scores: method -> network -> a number from 0 to 1; at most three networks.
         xlabel: what the number is.
         line: the number to compare with, drawn as a thin line, and its name.
-        lowest: where the axis begins.
     """
     marks = [("o", BACKWARD), ("s", FORWARD), ("x", INK)]
     with style():
@@ -83,29 +119,35 @@ def scoreboard(
         for network, (mark, colour) in zip(names, marks, strict=False):
             at = [found[network] for found in scores.values()]
             axes.plot(at, range(len(scores)), mark, color=colour, label=network, markersize=9, markeredgewidth=2.5)
-        axes.set(xlim=(lowest - 0.03, 1.03), ylim=(len(scores) - 0.5, -0.5), xlabel=xlabel)
+        axes.set(xlim=(-0.03, 1.03), ylim=(len(scores) - 0.5, -0.5), xlabel=xlabel)
         axes.set_yticks(range(len(scores)), list(scores))
         axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
         figure.legend(loc="outside upper right", ncols=4, fontsize=10)
         return figure
 
 
-def attention(patterns: Tensor, tokens: Sequence[int]) -> Figure:
-    """Draw the attention of all heads on one sequence.
+def attention(patterns: Tensor, tokens: Tensor, period: int) -> Figure:
+    """Draw the attention of all heads on one sequence, with a line between its copies.
 
     Args:
         patterns: shape (layers, heads, to, from).
-        tokens: the sequence.
+        tokens: the sequence, shape (length,).
+        period: the length of a copy.
     """
     layers, heads = patterns.shape[:2]
+    names = [str(token) for token in tokens.tolist()]
+    lower = ["\n" * (place % 2) + name for place, name in enumerate(names)]  # every other one lower: they have room
     with style():
         figure, places = plt.subplots(layers, heads, figsize=(3.6 * heads, 3.6 * layers))
         for layer, head in ((layer, head) for layer in range(layers) for head in range(heads)):
             axes = places[layer][head]
             axes.imshow(patterns[layer, head].numpy(), cmap="Greens", vmin=0, vmax=1)
             axes.set_title(f"layer {layer}, head {head}")
-            axes.set_xticks(range(len(tokens)), tokens, fontsize=8)
-            axes.set_yticks(range(len(tokens)), tokens, fontsize=8)
+            axes.set_xticks(range(len(names)), lower, fontsize=8)
+            axes.set_yticks(range(len(names)), names, fontsize=8)
+            for first in range(period, len(names), period):
+                axes.axhline(first - 0.5, color=REST, linewidth=0.8)
+                axes.axvline(first - 0.5, color=REST, linewidth=0.8)
             axes.set(xlabel="looks at this token", ylabel="this token")
         return figure
 
@@ -128,6 +170,8 @@ def bars(shares: Mapping[str, float], xlabel: str, changed: Sequence[str] = ()) 
 def carried(found: Tensor, tokens: Sequence[int], broken: int) -> Figure:
     """Draw, for each place in the network and each position, how often a patch there brings the answer back.
 
+    An arrow leads from the best position of each depth to that of the next one; shares below 0.05 have no number.
+
     Args:
         found: shape (layers + 1, positions), shares from 0 to 1.
         tokens: of one of the clean sequences.
@@ -137,15 +181,19 @@ def carried(found: Tensor, tokens: Sequence[int], broken: int) -> Figure:
     with style():
         figure, axes = plt.subplots(figsize=(9.4, 2.6))
         axes.imshow(found.numpy(), cmap="Greens", vmin=0, vmax=1, aspect="auto")
-        for row, column in ((row, column) for row in range(len(found)) for column in range(found.shape[1])):
+        for row, column in (found >= 0.05).nonzero().tolist():
             share = found[row, column].item()
-            colour = "white" if share > 0.6 else REST
-            axes.text(column, row, f"{share:.1f}", ha="center", va="center", fontsize=8, color=colour)
+            colour = "white" if share > 0.6 else INK
+            axes.text(column, row, f"{share:.1f}", ha="center", va="center", fontsize=9, color=colour)
+        best = found.argmax(dim=1).tolist()
+        for layer, (start, end) in enumerate(pairwise(best)):
+            arrow(axes, (start + 0.3, layer + 0.3), (end - 0.3, layer + 0.75), CHANGED)
+            axes.text(end + 0.2, layer + 0.42, f"layer {layer} copies", ha="right" if layer else "left", color=CHANGED)
         axes.set_yticks(range(len(found)), names)
         axes.set_xticks(range(len(tokens)), [f"{token}\n{place}" for place, token in enumerate(tokens)], fontsize=8)
         axes.get_xticklabels()[broken].set_color(CHANGED)
         axes.get_xticklabels()[broken].set_fontweight("bold")
-        axes.set_xlabel("token of one of the sequences, and position; purple: replaced in the corrupted run")
+        axes.set_xlabel("token of one of the sequences, and position below it; purple: replaced in the corrupted run")
         axes.spines[:].set_visible(False)
         return figure
 

@@ -50,8 +50,7 @@ heads_off = prediction(
         lambda came: min(came[:2]) > 0.85 and came[2] < 0.3,
         "Each of the two does the whole job alone. If you had listed what is lost without each head, you would have "
         'called both useless. "It isn\'t needed" doesn\'t mean "it does nothing": if two parts do the same job, you '
-        "don't find them by switching off one at a time. The same holds for layer 0: either head can go, but without "
-        "both, most answers are lost.",
+        "don't find them by switching off one at a time.",
     ),
     Choice(
         "only one of the two matters: without it nearly all is lost",
@@ -84,7 +83,7 @@ where_after_layer_0 = prediction(
         "The picture shows the share of lost answers that a patch brings back. At each depth a single place is "
         "enough, and it moves: 10, 11, 22. The heads of layer 0 look one back, so after layer 0 position 11 knows "
         "which token comes before it. In layer 1, position 22 looks for a position that comes after its own token, "
-        "finds 11, and copies the token there.",
+        "finds 11, and copies the token at 11.",
     ),
     Choice(
         "22: that is where the answer is wanted",

@@ -20,14 +20,50 @@ from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, arrow, 
 
 __all__ = [
     "bits",
+    "down_the_graph",
     "fewer_bits",
     "gradient_memory",
+    "made_a_nan",
     "order",
     "order_at_two_nodes",
     "two_ways_to_step",
     "valley",
     "who_keeps_the_node",
 ]
+
+
+def down_the_graph(loss: Tensor) -> list[tuple[str, Tensor]]:
+    """Run the backward pass; return the name of each node on the way to the first leaf, and the first gradient that it
+    returns, in the order in which they run."""
+    found: list[tuple[str, Tensor]] = []
+    node: Any = loss.grad_fn
+    while node.next_functions:
+        name = node.name().removesuffix("Backward0")
+        node.register_hook(lambda ins, outs, name=name: found.append((name, ins[0])))
+        node = node.next_functions[0][0]
+    loss.backward()
+    return found
+
+
+def made_a_nan(flow: Sequence[tuple[str, Tensor]]) -> Figure:
+    """Draw the nodes of `down_the_graph` from right to left, and what each returns: infinities vermilion, NaN black."""
+    with style():
+        figure, axes = plt.subplots(figsize=(9.6, 1.4))
+        axes.set(xlim=(-1.7, 2 * len(flow) + 1.6), ylim=(0.4, 1.5))
+        axes.axis("off")
+        ends = [("loss", torch.tensor(1.0)), *flow, ("a.grad", torch.tensor(0.0))]
+        for place, (name, made) in enumerate(ends):
+            x = 2.0 * (len(flow) - place) + 1
+            words = name if name in ("loss", "a.grad") else f"{name}\nBackward0"
+            look: Any = {"boxstyle": "round", "fc": "white", "ec": INK, "lw": 1.5}
+            axes.text(x, 1.1, words, ha="center", va="center", fontsize=10, color=INK, bbox=look)
+            if name == "a.grad":
+                break
+            has_nan, colour = bool(made.isnan().any()), BACKWARD if made.isinf().any() else CAPTURED
+            value = str(made.tolist()).replace("-inf", "−∞").replace("nan", "NaN")
+            arrow(axes, (x - 0.6, 1.1), (x - 1.4, 1.1), INK if has_nan else colour)
+            axes.text(x - 1, 0.62, value, ha="center", va="center", color=INK if has_nan else colour, weight="bold")
+        return figure
 
 
 class Step(NamedTuple):
@@ -63,14 +99,14 @@ def order_at_two_nodes() -> list[Step]:
 def order(steps: Sequence[Step]) -> Figure:
     """Draw the hooks of `order_at_two_nodes` as stations, from right to left, with each node's work between them."""
     with style():
-        figure, axes = plt.subplots(figsize=(9.6, 2.7))
-        axes.set(xlim=(0, 12), ylim=(0.3, 3.6))
+        figure, axes = plt.subplots(figsize=(9.6, 2.4))
+        axes.set(xlim=(0, 12), ylim=(0.9, 3.5))
         axes.axis("off")
         for left, title in (
             (6.0, "the node of y = 3 · x: MulBackward0"),
             (0.3, "the node of the leaf x: AccumulateGrad"),
         ):
-            axes.add_patch(Rectangle((left, 0.75), 3.6, 2.25, fc="#F4F4F4", ec=REST, zorder=0))
+            axes.add_patch(Rectangle((left, 1.05), 3.6, 1.95, fc="#F4F4F4", ec=REST, zorder=0))
             axes.text(left + 1.8, 3.15, title, ha="center", color=INK)
         arrow(axes, (11.9, 2.0), (0.15, 2.0), BACKWARD)
         for x, value in ((11.85, "5"), (5.75, "15")):
@@ -82,7 +118,7 @@ def order(steps: Sequence[Step]) -> Figure:
             _station(axes, stations[number], number, step)
         axes.plot([10.2, 10.2], [1.75, 2.25], color=CAPTURED, lw=3)
         axes.text(10.2, 2.42, "retain_grad()", ha="center", va="bottom", fontsize=9, color=CAPTURED)
-        axes.text(10.2, 1.6, "keeps 5", ha="center", va="top", fontsize=8.5, color=CAPTURED)
+        axes.text(10.2, 1.6, "keeps 5", ha="center", va="top", fontsize=9, color=CAPTURED)
         return figure
 
 
@@ -101,7 +137,7 @@ def _station(axes: Axes, x: float, number: int, step: Step) -> None:
     name = step.what.replace(" ", "\n").replace("-acc", "-\nacc")
     axes.text(x, 2.42, name, ha="center", va="bottom", fontsize=9, color=INK)
     found = step.finds.replace(" is ", "\nis ")
-    axes.text(x, 1.6, found, ha="center", va="top", fontsize=8.5, color=REST)
+    axes.text(x, 1.6, found, ha="center", va="top", fontsize=9, color=INK)
 
 
 def who_keeps_the_node() -> Figure:
@@ -119,7 +155,7 @@ def who_keeps_the_node() -> Figure:
             box(axes, 2.6, 1.0, "w", FORWARD)
             axes.text(2.6, 0.55, "tensor hook", ha="center", fontsize=9, color=FORWARD)
             box(axes, 1.5, 1.0, "node", BACKWARD if keepers else REST)
-            hook = "your node hook" if keepers != ("3 · w",) else "no hook: it's new"
+            hook = "your node hook" if keepers != ("3 · w",) else "no hook"
             axes.text(1.5, 0.55, hook, ha="center", fontsize=9, color=BACKWARD if keepers else REST)
             for height, name in zip((1.45, 0.55) if len(keepers) > 1 else (1.0,), keepers, strict=False):
                 box(axes, 0.4, height, name, INK)
@@ -225,5 +261,6 @@ def bits(costs: Sequence[Cost]) -> Figure:
         ticks = [cost.share for cost in costs]
         axes.set(xlabel="memory of the saved values, compared with 32 bits", ylabel="error of the gradient")
         axes.set_xticks(ticks, [f"{share:.0%}" for share in ticks])
+        axes.yaxis.set_major_formatter(lambda error, place: f"{100 * error:g} %")
         axes.minorticks_off()
         return figure

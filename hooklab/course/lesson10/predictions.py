@@ -4,8 +4,36 @@ from __future__ import annotations
 
 from hooklab.course.exercises.predict import Choice, prediction
 
-order_at_one_place = prediction(
+who_makes_the_nan = prediction(
     "10.a",
+    "In the angle's backward pass, the nodes run in the order of the list above. Which of them is the first to return "
+    "a NaN?",
+    Choice(
+        "AcosBackward0",
+        lambda name: name == "AcosBackward0",
+        "You may have thought of the slope of `acos` at 1, and it is the cause: the slope is infinite. But the node "
+        "returns −inf, and an infinity isn't a NaN yet.",
+    ),
+    Choice(
+        "MulBackward0",
+        lambda name: name == "MulBackward0",
+        "The slope of `acos` at 1 is infinite, so its node returns −inf. MulBackward0 multiplies that by `b`, which "
+        "has a 0: and 0 · ∞ is NaN. The node that makes the NaN need not be the one to blame.",
+    ),
+    Choice(
+        "DivBackward0",
+        lambda name: name == "DivBackward0",
+        "You may have thought of a division by zero; but the norm of `a` is 2, and the NaN is there before.",
+    ),
+    Choice(
+        "LinalgVectorNormBackward0",
+        lambda name: name == "LinalgVectorNormBackward0",
+        "You may have thought of a norm's slope at the zero vector; but `a` is (2, 0), and the NaN is there before.",
+    ),
+)
+
+order_at_one_place = prediction(
+    "10.b",
     "They are registered in this order: node hook, node pre-hook, `retain_grad()`, tensor hook. In which order do the "
     "three hooks run?",
     Choice(
@@ -36,7 +64,7 @@ order_at_one_place = prediction(
 )
 
 hook_on_a_leafs_node = prediction(
-    "10.b",
+    "10.c",
     "`w` has a hook on its node and a tensor hook. Two backward passes follow, each through a new graph. How many "
     "times does the node's hook run?",
     Choice(
@@ -62,7 +90,7 @@ hook_on_a_leafs_node = prediction(
 )
 
 one_checkpoint_round_all = prediction(
-    "10.c",
+    "10.d",
     "With one checkpoint around all sixteen layers, how high is the peak of memory over both passes, compared with "
     "the peak without a checkpoint?",
     Choice(

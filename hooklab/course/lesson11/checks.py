@@ -268,11 +268,19 @@ LAST_WORDS = {
 }
 
 
+def ten_times_the_loss() -> None:
+    """Let every backward pass of this process begin with ten times the loss, which no formula can know."""
+    autograd: Any = torch.autograd  # Tensor.backward looks its function up there
+    for name in ("backward", "grad"):
+        usual = getattr(autograd, name)
+        setattr(autograd, name, lambda loss, *args, usual=usual, **options: usual(10 * loss, *args, **options))
+
+
 @exercise(
     "11.4",
     "Fix it: the gradient of everybody",
     worlds=(3,),  # it is written for two; each process is a new Python, which takes seconds
-    verified="with three processes, each returns the average over all of them",
+    verified="with three processes, each returns the average over all of them, and it follows the loss",
 )
 def the_gradient_of_everybody(trial: Trial, processes: int) -> Pairs:
     answer = trial.answer
@@ -287,7 +295,7 @@ def the_gradient_of_everybody(trial: Trial, processes: int) -> Pairs:
         return
     end = "does every process come to its end?"
     try:
-        results = launch(answer, processes=processes, seconds=SECONDS, show=False)
+        results = launch(answer, processes=processes, seconds=SECONDS, show=False, first=ten_times_the_loss)
     except FileNotFoundError:
         yield end, Claim(False, "yes, with a result", "one ends before your function returns"), "exits"
     except OSError as error:
@@ -301,7 +309,8 @@ def the_gradient_of_everybody(trial: Trial, processes: int) -> Pairs:
     else:
         are_lists = all(isinstance(one, list) for one in results)
         yield "~what the processes return, as lists", [listed(one) for one in results]
-        yield "what the three processes return", results, None if are_lists else why_no_lists(results)
+        what = "what the three processes return, with ten times the loss"
+        yield what, results, None if are_lists else why_no_lists(results)
 
 
 def listed(value: Any) -> Any:

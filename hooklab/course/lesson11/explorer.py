@@ -111,8 +111,8 @@ def draw(without: Exchange, remembering: Exchange, step: int) -> Figure:
             _this_step(now, one, f"{name}: step {step}")
             _so_far(so_far, one, f"all {step} steps" if step > 1 else "1 step")
             if one is without:  # its bars leave room
-                now.legend(fontsize=8, loc="upper right", handlelength=1.2)
-                so_far.legend(fontsize=8, loc="upper right", handlelength=1.2)
+                now.legend(fontsize=9, loc="upper right", handlelength=1.2)
+                so_far.legend(fontsize=9, loc="upper right", handlelength=1.2)
         return figure
 
 
@@ -145,8 +145,8 @@ def _so_far(axes: Axes, one: Exchange, title: str) -> None:
 def _dress(axes: Axes, title: str, limits: tuple[float, float]) -> None:
     axes.axhline(0, color=INK, lw=0.8)
     axes.set(title=title, ylim=limits, xticks=range(1, len(GRADIENT) + 1))
-    axes.tick_params(labelsize=8)
-    axes.set_xlabel("place in the gradient", fontsize=8, labelpad=1)
+    axes.tick_params(labelsize=9)
+    axes.set_xlabel("place in the gradient", fontsize=9, labelpad=1)
 
 
 def _owed(one: Exchange) -> str:

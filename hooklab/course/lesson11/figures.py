@@ -6,27 +6,29 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
-from hooklab.course.plots import BACKWARD, CAPTURED, INK, REST, style
+from hooklab.course.plots import BACKWARD, CAPTURED, CHANGED, FORWARD, INK, REST, arrow, box, style
 
 # Way of training -> the accuracies after each epoch, and how often each number was sent, by any process.
 Runs = Mapping[str, tuple[Sequence[float], Tensor]]
-_COLOURS = {"all": REST, "1 % with feedback": CAPTURED, "1 % without": BACKWARD}
+_COLOURS = {"all": REST, "1 % with a memory": CAPTURED, "1 % without": BACKWARD}
 
 
 def compressed(runs: Runs) -> Figure:
     """Draw the accuracy over the epochs for each way, and what share of the gradient's numbers was ever sent.
 
     Args:
-        runs: the ways "all", "1 % with feedback" and "1 % without".
+        runs: the ways "all", "1 % with a memory" and "1 % without".
     """
     with style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6), width_ratios=(3, 2))
         for way, colour in _COLOURS.items():
             accuracies = runs[way][0]
             left.plot(range(1, len(accuracies) + 1), accuracies, "o-", color=colour, label=way)
-        left.set(xlabel="epoch", ylabel="test digits read right", ylim=(0, 1.02), title="Accuracy")
+        left.set(xlabel="epoch", ylim=(0, 1.02), title="Test digits read right")
+        left.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
         left.set_xticks(range(1, len(accuracies) + 1))
         left.legend(loc="lower right")
         ways = [way for way in _COLOURS if way != "all"]
@@ -34,7 +36,53 @@ def compressed(runs: Runs) -> Figure:
         right.bar(ways, shares, color=[_COLOURS[way] for way in ways], width=0.6)
         for place, share in enumerate(shares):
             right.text(place, share + 2, f"{share:.0f} %", ha="center", color=INK)
-        right.set(ylim=(0, 110), ylabel="% of the numbers", title="Sent at least once")
+        right.set(ylim=(0, 102), yticks=[], title="Numbers sent at least once")
+        right.spines["left"].set_visible(False)
+    return figure
+
+
+def copied_hooks() -> Figure:
+    """Draw what the tables of hooks of a model and of its deep copy lead to, for a function and for a method."""
+    panels = {
+        "a function: one for both": ((1.0, "hook", FORWARD), (1.0, "hook", FORWARD)),
+        "a method: each has its own object": ((1.5, "your\ncounter", FORWARD), (0.5, "copied\ncounter", CHANGED)),
+    }
+    with style():
+        figure, both = plt.subplots(1, 2, figsize=(8.6, 2.2))
+        for axes, (title, ends) in zip(both, panels.items(), strict=True):
+            axes.set(xlim=(0, 3.6), ylim=(0, 2), title=title)
+            axes.axis("off")
+            for name, height, (end, _, _) in zip(("model", "copy"), (1.5, 0.5), ends, strict=True):
+                box(axes, 0.6, height, name, INK)
+                arrow(axes, (0.95, height), (2.05, end), INK)
+            for end, label, colour in dict.fromkeys(ends):
+                box(axes, 2.4, end, label, colour)
+    return figure
+
+
+def which_graph(sevens: Sequence[bool]) -> Figure:
+    """Draw which recorded graph serves each call of a compiled model: the first one, or a new one with the hook.
+
+    Args:
+        sevens: for the calls after the hook was registered, with batches of 1, 2, 1, and 1 under no_grad: did it run?
+    """
+    calls = list(zip(("1", "1", "2", "1", "1, no_grad"), (False, *sevens), (0.0, 1.8, 3.2, 4.6, 6.0), strict=True))
+    with style():
+        figure, axes = plt.subplots(figsize=(8.6, 2.5))
+        axes.set(xlim=(-1.9, 6.9), ylim=(-0.6, 1.75))
+        axes.axis("off")
+        axes.axvline(0.9, 0.1, 0.75, color=REST, linestyle=":")
+        axes.text(0.9, 1.3, "your hook\nis registered", ha="center", color=INK)
+        for name, height in (("batch of", 0.95), ("runs", 0.0)):
+            axes.text(-0.8, height, name, ha="right", va="center", color=INK)
+        for name, has_hook, x in calls:
+            colour = CAPTURED if has_hook else REST
+            look = {"boxstyle": "round", "facecolor": "white", "edgecolor": colour, "linewidth": 2}
+            axes.text(x, 0.95, name, ha="center", va="center", color=INK, bbox=look)
+            if has_hook or x == 0:
+                words = "a new graph\nwith the hook" if has_hook else "a graph\nwithout it"
+                axes.text(x, 0.0, words, ha="center", va="center", fontsize=10, color=INK, bbox=look)
+            arrow(axes, (x, 0.72), (x, 0.3) if has_hook or x == 0 else (0.58, 0.15), colour)
     return figure
 
 

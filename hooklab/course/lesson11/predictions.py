@@ -117,25 +117,25 @@ a_hundredth = prediction(
     "the next step. Which of them is far behind after five epochs?",
     Choice(
         "both that send a hundredth: the rest of the gradient is missing",
-        lambda came: _behind(came, "1 % with feedback") and _behind(came, "1 % without"),
+        lambda came: _behind(came, "1 % with a memory") and _behind(came, "1 % without"),
         "You may have thought that what isn't sent is lost; but with a memory it's only sent later.",
     ),
     Choice(
         "none: only the largest numbers matter",
-        lambda came: not _behind(came, "1 % with feedback") and not _behind(came, "1 % without"),
+        lambda came: not _behind(came, "1 % with a memory") and not _behind(came, "1 % without"),
         "You may have thought that the largest numbers are enough; but the same few are the largest in every step, "
         "and the other weights never move.",
     ),
     Choice(
         "only the one that forgets",
-        lambda came: not _behind(came, "1 % with feedback") and _behind(came, "1 % without"),
+        lambda came: not _behind(came, "1 % with a memory") and _behind(came, "1 % without"),
         "With a memory, what isn't sent adds up until it is among the largest, so the network gets as far as with all "
         "numbers, some epochs later. The right picture shows why the other one stays behind: without a memory, more "
         "than three in four numbers are never among a process's 38 largest, so their weights never move.",
     ),
     Choice(
         "most of all the one that keeps the rest, because it steps along old gradients",
-        lambda came: came["1 % with feedback"] < came["1 % without"] - 0.02,
+        lambda came: came["1 % with a memory"] < came["1 % without"] - 0.02,
         "You may have thought that an old gradient is a wrong one; but within a few steps the weights hardly change, "
         "and neither do the gradients.",
     ),

@@ -82,7 +82,13 @@ def test_the_other_figures_show_what_they_are_given():
     doses = figures.doses({"up": torch.tensor([0.0, 1.0]), "no": torch.tensor([0.0, 0.0])}, [0.0, 2.0], "share")
     assert [list(line.get_ydata()) for line in doses.axes[0].lines] == [[0.0, 1.0], [0.0, 0.0]]
     carried = figures.carried(torch.eye(3, 23), list(range(23)), broken=1)
-    assert sum(text.get_text() == "1.0" for text in carried.axes[0].texts) == 3
+    assert [text.get_text() for text in carried.axes[0].texts].count("1.0") == 3
+    assert "0.0" not in [text.get_text() for text in carried.axes[0].texts]
     pattern = heads.patterns(copying.trained_copier(), copying.sequences(1, seed=0).inputs)[:, 0]
-    assert len(figures.attention(pattern, list(range(23))).axes) == 4
+    assert len(figures.attention(pattern, torch.arange(23), 8).axes) == 4
+    signed = torch.linspace(-1, 2, 32 * 32).reshape(1, 32, 32)
+    pairs = {"signed": (signed, -signed), "size": (signed.abs(), signed.abs())}
+    two = figures.two_classes(shapes.pictures(1, seed=0), torch.tensor([1]), pairs, {"signed": -1.0, "size": 1.0})
+    assert [image.get_clim() for image in two.axes[0].images[1:]] == [(-2.0, 2.0), (-2.0, 2.0), (0.0, 2.0), (0.0, 2.0)]
+    assert {"−1.0", "1.0"} <= {text.get_text() for text in two.axes[0].texts}
     plt.close("all")

@@ -3,6 +3,7 @@
 import functools
 
 import pytest
+import torch
 from matplotlib.colors import to_hex
 
 from hooklab.course.lesson10 import figures
@@ -29,6 +30,14 @@ def test_the_order_is_drawn_from_right_to_left_with_what_each_hook_found():
     assert places["2"] > places["works:\n5 · 3"] > places["3"]  # the node's work stands between its two hooks
     assert places["5"] > places["works:\n+ 15"] > places["6"]
     assert texts(axes).count("y.grad\nis 5") == 2 and texts(axes).count("x.grad\nis 15") == 2
+
+
+def test_the_nan_is_drawn_where_it_is_made():
+    x, y = torch.tensor([1.0, 1.0], requires_grad=True), torch.tensor([1.0, 0.0])
+    flow = figures.down_the_graph((x * y).sum().acos())
+    assert [name for name, _ in flow] == ["Acos", "Sum", "Mul"]
+    (axes,) = figures.made_a_nan(flow).axes
+    assert {"1.0", "−∞", "[−∞, NaN]"} <= set(texts(axes))
 
 
 def test_an_arrow_leads_to_the_leafs_node_from_all_that_keep_it():

@@ -15,7 +15,7 @@ from hooklab.course.lesson11.helpers import load, replace_weight, saved_bytes, s
 def test_the_figure_has_a_curve_for_each_way_and_a_bar_for_what_was_ever_sent():
     runs = {
         "all": ([0.5, 0.9], torch.zeros(4)),
-        "1 % with feedback": ([0.4, 0.8], torch.tensor([1, 2, 0, 3])),
+        "1 % with a memory": ([0.4, 0.8], torch.tensor([1, 2, 0, 3])),
         "1 % without": ([0.1, 0.2], torch.tensor([5, 0, 0, 0])),
     }
     figure = figures.compressed(runs)
@@ -23,6 +23,16 @@ def test_the_figure_has_a_curve_for_each_way_and_a_bar_for_what_was_ever_sent():
     assert [list(line.get_ydata()) for line in left.lines] == [accuracies for accuracies, _ in runs.values()]
     assert [bar.get_height() for bar in right.patches] == [75.0, 25.0]
     plt.close(figure)
+
+
+def test_the_graphs_are_drawn_for_what_was_seen_and_the_tables_lead_to_one_hook_or_to_two():
+    (axes,) = figures.which_graph([False, True, False, True]).axes
+    texts = [text.get_text() for text in axes.texts]
+    assert texts.count("a graph\nwithout it") == 1 and texts.count("a new graph\nwith the hook") == 2
+    shared, own = figures.copied_hooks().axes
+    assert {"your\ncounter", "copied\ncounter"} <= {text.get_text() for text in own.texts}
+    assert "hook" in {text.get_text() for text in shared.texts}
+    plt.close("all")
 
 
 def test_a_hook_on_a_weight_fires_as_long_as_the_weight_is_the_same_object():
