@@ -11,7 +11,7 @@ from hooklab.course.exercises.predict import predictions_of
 
 ROOT = Path(__file__).parents[3]
 LESSONS = ["index", *(one.stem for one in sorted((ROOT / "lessons").glob("*.ipynb"))[1:])]
-OFTEN = ("index", "01_intermediate_grad", "05_backward_hooks", "reference", "search")  # the others: `-m long`
+OFTEN = ("index", "01_intermediate_grad", "reference", "search")  # the others: `-m long`
 PAGES = [
     pytest.param(name, marks=[] if name in OFTEN else pytest.mark.long) for name in [*LESSONS, "reference", "search"]
 ]

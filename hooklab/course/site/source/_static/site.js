@@ -105,7 +105,7 @@ addEventListener("afterprint", () => { page.theme = onScreen; });
 const wide = () => document.querySelectorAll(".bd-article :is(table, .cell_output)").forEach((part) => {
   if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
 });
-["load", "resize"].forEach((event) => addEventListener(event, wide));
+["load", "resize", "toggle"].forEach((event) => addEventListener(event, wide, true));
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll(".guess").forEach(setUpGuess);
   document.querySelectorAll(".explorer").forEach(setUpExplorer);
