@@ -83,8 +83,8 @@ plt.show()
 #
 # **Guess first.** A question comes with a few choices, or asks for a number. Pick one, even if you aren't sure: a wrong guess
 # makes the answer stick, and nobody keeps score. Then, in JupyterLab, run the next two cells. The first shows what happens; the
-# second (its code is often folded) tells you whether you were right, and why. Try it: above, both hooks only read. What if one
-# of them **returns** something?
+# second (its code is often folded) tells you whether you were right, and why. Try it: above, both hooks only read. What if we
+# add one that **returns** something?
 
 # %%
 predict("0.a")
@@ -117,7 +117,7 @@ assert seen == {"output": 7.0, "gradient": 140.0} and y.item() == 70.0, (
 # ●○○ · 2 minutes
 #
 # Write a hook that doubles: `twice_as_large(x)` receives a tensor and returns a **new** tensor, twice as large. Don't change `x`
-# itself. (Below the check, you put it on `y`.)
+# itself. (Below the check, your function becomes a hook on `y`.)
 #
 # <details><summary>Hint: the check says "not attempted"</summary>
 #
@@ -177,7 +177,8 @@ progress()
 # | `module.register_full_backward_pre_hook` | `hook(module, grad_output)` | when the gradient of the output arrives | the gradient of the output | a tuple replaces it |
 # | `module.register_full_backward_hook` | `hook(module, grad_input, grad_output)` | when the gradient of the input is ready | the gradient of the input | a tuple replaces it |
 #
-# Lessons 2 to 5 explain them. Here each doubles what it may change, on a layer that multiplies 3 by 2:
+# Lessons 2 to 5 explain them. Here each doubles what it may change, on a layer that multiplies 3 by 2. Watch `weight.grad` in
+# the last row: when that hook runs, the weight's gradient has been computed already.
 
 # %% tags=["claim-S2.9"]
 def double(register_name: str, hook) -> list[float]:
@@ -321,6 +322,7 @@ for kind in ("forward pre-hook", "forward hook", "full backward pre-hook"):
 assert names.index("global full backward hook") + 1 == full
 
 # %% [markdown]
-# *What to see:* the forward pass goes from left to right (blue), the backward pass from right to left (orange). Because the
-# input requires grad here, the weight's own hooks run before the layer's full backward hook; without that, the order is
-# reversed (lesson 5). A *global* hook (grey) is called for every module, right before the module's own hook of that kind.
+# *What to see:* follow the numbers. The forward pass goes from left to right (blue), the backward pass from right to left, in
+# two rows (orange). Because the input requires grad here, the weight's own hooks run before the layer's full backward hook;
+# without that, the order is reversed (lesson 5). A *global* hook (grey) is called for every module, right before the module's
+# own hook of that kind.

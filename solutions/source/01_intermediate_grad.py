@@ -232,11 +232,11 @@ assert seen == [9.0] and x.grad.item() == 9.0, (
 #
 # Below is an autograd for single numbers. Only its most important method is missing. `backward` calls `value.arrive(gradient,
 # arriving)` for each value, once its gradient is complete. A value's `made_from` lists pairs: a value that it was computed from,
-# and the derivative with respect to that one. `arriving` is a dictionary: it holds, for each value that is still to come, the sum of
-# the pieces that have arrived there so far. Write `arrive`:
+# and the derivative with respect to that one. `arriving` is a dictionary: for each value whose turn hasn't come yet, it holds
+# the sum of the pieces that have arrived there so far. Write `arrive`:
 #
 # 1. Call each of the value's `hooks` with the gradient, in order. If a hook returns something other than `None`, that replaces
-#    the gradient.
+#    the gradient, for the next hook as well.
 # 2. If the value is a leaf (its `made_from` is empty), **add** the gradient to its `grad`.
 # 3. Otherwise, add a piece to `arriving` for each value in `made_from`: the gradient times the derivative.
 #
@@ -720,7 +720,7 @@ assert weight.grad.shape == (2, 2)
 # %% [markdown]
 # ### "My parameter's `.grad` is None"
 #
-# A parameter is a leaf, so it keeps any gradient that reaches it. If its `.grad` is None, look for one of five causes:
+# A parameter is a leaf, so it keeps any gradient that reaches it. If its `.grad` is None, look for the five usual causes:
 # `backward()` hasn't run yet; the parameter is frozen (`requires_grad_(False)`); the loss doesn't depend on it; a `detach()`
 # or `no_grad()` comes in between; or `zero_grad()` has set it to None, its default since 2.0.
 

@@ -78,8 +78,8 @@ assert found["second"] == [1.0, 1.0, 1.0, 1.0], (
 )
 
 # %% [markdown]
-# S3 draws the same conclusion: write `return`. And don't use `*=` in a hook. It works **in place**: it writes into memory that
-# other tensors may share. ("If you want more" shows how it changes another tensor's gradient, and how it fails.)
+# Two of them work. S3 concludes: write `return`. It's right: don't use `*=` in a hook. It works **in place**: it writes into
+# memory that other tensors may share. ("If you want more" shows how it changes another tensor's gradient, and how it fails.)
 
 # %% [markdown]
 # ## A hook that reads
@@ -323,8 +323,8 @@ assert y.grad.flatten().tolist() == x.grad.flatten().tolist() == [6.0, 10.0], (
 # S4 says it in one sentence: a tensor hook's result becomes the tensor's own final gradient. (Which value `retain_grad()` keeps
 # was decided in [this pull request](https://github.com/pytorch/pytorch/pull/85849).)
 #
-# Now choose up to three hooks for `y` yourself. In the menus, `in place` is the first hook from the top of this lesson, and `forget`
-# is the second one.
+# Now choose up to three hooks for `y` yourself. In the menus, `in place` is the first hook from the top of this lesson,
+# `forget` is the second one, and `look` appends each gradient to a list.
 
 # %% tags=["explorer"]
 explorer.hooks_in_a_row()
@@ -524,8 +524,8 @@ assert [stored for hook, _, stored in log if hook == "post-accumulate"] == [3.0,
 # %% [markdown]
 # ## Why doesn't this network learn?
 #
-# Scikit-learn's digits are 1797 pictures of 8x8 pixels. Pixel values go from 0 to 16, and they weren't scaled. The network has
-# three layers, `64 → 32 → 32 → 10`, with a ReLU after the first and after the second. The step size is 1.0, which is large. After
+# Scikit-learn's digits are 1,797 pictures of 8x8 pixels. Pixel values go from 0 to 16, and they weren't scaled. The network
+# has three layers, `64 → 32 → 32 → 10`, with a ReLU after the first and second. The step size is 1.0, which is large. After
 # a hundred steps the network gets one picture in ten right, no better than guessing. What do its gradients tell you?
 #
 # `training.run` trains the network. It calls each function that you pass, here `watch`, with every parameter and its name, so that
@@ -573,8 +573,8 @@ assert large["neurons"][-1] == 0, (
 )
 
 # %% [markdown]
-# What would have helped? Many people use **clipping**: it keeps each number of a gradient within a limit. One hook does that.
-# Another hook, registered before it, notes which numbers get cut.
+# What would have helped? Many people use **clipping**: it keeps a gradient within a limit. Here, one hook limits each of its
+# numbers (exercise 2.6 limits its norm). Another hook, registered before it, notes which numbers get cut.
 
 # %% tags=["field", "field-clip"]
 def clip(name, parameter):
@@ -613,8 +613,9 @@ assert small["right"] > clipped["right"] > large["right"]
 
 # %% [markdown]
 # *What to see:* with a step of 1.0 (orange), the gradient shoots up within a few steps and then drops to exactly zero. The panel
-# below shows why: soon hardly any of the 32 neurons gets a gradient. At each later bump one of them does, and in the end none. The
-# clipped gradients (purple) stay near the most that clipping allows. A step of 0.03 (blue) needs no hook, and does best.
+# below shows why: soon hardly any of the 32 neurons gets a gradient. At each later bump one of them does, and in the end none.
+# (A step sees 64 pictures. A neuron that is off for these may still be on for another.) The clipped gradients (purple) stay
+# near the most that clipping allows. A step of 0.03 (blue) needs no hook, and does best.
 #
 # So the hooks show two things that the loss doesn't. A layer **died**: that's why more steps didn't help. And clipping wasn't a
 # safety net for rare moments: it cut **about half of all numbers**, until the end. The fault is a step size that is too large for
@@ -625,7 +626,8 @@ assert small["right"] > clipped["right"] > large["right"]
 #
 # A tensor hook receives a tensor's gradient in the backward pass. If it returns `None`, the gradient stays the same; if it
 # returns a tensor, that replaces the gradient, here and for every tensor it was computed from. Hooks run in the order of
-# registration. `.grad` and `retain_grad()` keep the gradient that is left after the last one. Use `with`, or keep the handle, so that every hook is removed.
+# registration. `.grad` and `retain_grad()` keep the gradient that is left after the last one. Use `with`, or keep the handle,
+# so that every hook is removed.
 #
 # PyTorch's own page: [`Tensor.register_hook`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_hook.html).
 # What holds of S0, S2 and S3 today, step by step, is on [the start page](00_start_here.ipynb#documents).

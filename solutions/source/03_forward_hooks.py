@@ -142,7 +142,7 @@ assert torch.equal(norm_output, a[1](a[0](x)))
 assert (norm_output < 0).any() and (a[0](x) < 0).any()  # before the ReLU
 
 # %% [markdown]
-# There's one mistake in S1. It says that a layer's output is what comes *after the activation*. It isn't: the convolution and the
+# Here S1 makes a mistake. It says that a layer's output is what comes *after the activation*. It isn't: the convolution and the
 # norm return negative numbers, because the ReLU is a layer of its own and runs later.
 
 # %% [markdown] tags=["exercise"]
@@ -241,8 +241,8 @@ assert one.tolist() == two.tolist() == [20.0, 0.0], (
 
 # %% [markdown]
 # S1 warns you of this case: whatever the hook returns overwrites the result, so a hook must return nothing. The first half is
-# right, and the second is only advice. S4 says that a forward hook only looks. That was so before PyTorch 1.2, whose source it
-# prints: a hook that returned something raised an error.
+# right, and the second is only advice. S4 says that a forward hook only looks. That was so before PyTorch 1.2: in the old
+# source that S4 prints, a hook that returns something raises an error.
 #
 # Today, one `return` can also do harm that no number shows. If a hook ends with `return output.detach()`, every output is right,
 # and there's no error. But the new output isn't connected to the graph. **This layer stops learning, and so does everything
@@ -341,7 +341,8 @@ check("3.2", switch_off)
 # ## What is each channel worth?
 #
 # The output of a convolution is a stack of images, one for each channel, called **feature maps**. Here's a small network that
-# reads handwritten digits. The next cell trains it, and the picture shows what two of its layers return for a 3.
+# reads handwritten digits: `conv1`, `relu1`, `conv2`, `relu2`, `pool`, and a linear layer. The next cell trains it, and the
+# picture shows what its first two layers return for a 3.
 
 # %% tags=["claim-S0.7"]
 data = digits()
@@ -504,6 +505,9 @@ assert torch.equal(both["detach()"], both["clone()"].relu())  # overwritten by t
 
 # %% [markdown]
 # *What to see:* one hook stored both rows at the same moment. Only the clone still has its negative values (orange).
+#
+# Now choose a digit and a layer yourself. At `relu1`, where it starts, the rows are equal: nothing writes into this
+# output later.
 
 # %% tags=["explorer"]
 explorer.feature_maps()
@@ -680,8 +684,8 @@ assert nested(torch.tensor([1.0, -3.0])).tolist() == [6.0, -18.0]
 # %% [markdown]
 # ## The same with hooklab
 #
-# You've built most of what the course's package calls `capture`. It finds modules by name, pattern or type. It registers its hooks
-# at the start of the block and removes them at the end, even if the block raises an exception.
+# You've built the core of what the course's package calls `capture`. It finds modules by name, pattern or type. It registers
+# its hooks at the start of the block and removes them at the end, even if the block raises an exception (3.5 builds that).
 
 # %% tags=["field", "field-layer-output"]
 with capture(cnn, "conv*", nn.ReLU) as seen:
@@ -693,7 +697,8 @@ assert not any(module._forward_hooks for module in cnn.modules())
 
 # %% [markdown]
 # It knows this lesson's traps and reports them: a module that was used twice, a value that was changed in place, a module that
-# stayed silent. (Without names, it takes every layer. A container such as `blocks` isn't one.) `edit` replaces an output.
+# stayed silent. (Without names, it takes every layer. A container such as `blocks` isn't one.) `edit` replaces an output with
+# what your function returns. The function gets the output and a record of the call (its name, its arguments).
 
 # %%
 with capture(twice) as seen:

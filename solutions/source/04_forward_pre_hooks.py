@@ -91,8 +91,9 @@ assert abs(corrected - accuracy(cnn, images, labels)) < 0.01
 # %% [markdown]
 # ## What the hook gets, and what it may return
 #
-# Small numbers now: a layer that multiplies by 3. `args` is a **tuple**, even when there's only one argument. S3
-# unpacks the tuple, changes the tensor, and packs a tuple again. That still works:
+# Small numbers now: a layer that multiplies by 3. `args` is a **tuple**, even when there's only one argument. One of the
+# course's documents, [S3](00_start_here.ipynb#documents), unpacks the tuple, changes the tensor, and packs a tuple again. That
+# still works:
 
 # %% tags=["claim-S3.10", "claim-S3.15", "hook-forward-pre"]
 triple = nn.Linear(1, 1, bias=False)
@@ -139,7 +140,7 @@ assert "missing 1 required" in complaint(lambda module, args, kwargs: None)
 
 # %% [markdown]
 # - A **list** counts as one value, so it gets wrapped: the layer receives one argument, a list.
-# - `(x,) * 2` is `(x, x)`. That doubles the tuple, not the tensor.
+# - `(x,) * 2` is `(x, x)`. That doubles the tuple, not the tensor. (The message counts `self`, too: 3 instead of 2.)
 #
 # The number of parameters matters too: PyTorch calls this hook with `(module, args)`. If yours takes a different number, the call
 # fails.
@@ -321,8 +322,9 @@ assert counted == [1, 0] and results == [20.0, 10.0], (
 )
 
 # %% [markdown]
-# With `with_kwargs=True`, the hook also gets the keyword arguments, as a dictionary. It then returns both: `(args, kwargs)`.
-# A forward hook has the same option, and is then called with `(module, args, kwargs, output)`.
+# In the second call, `args` was empty: it holds only what is passed by position. With `with_kwargs=True`, the hook also gets
+# the keyword arguments, as a dictionary. It then returns both, `(args, kwargs)`, or `None`. A forward hook has the same
+# option, and is then called with `(module, args, kwargs, output)`.
 # ([The change that added it](https://github.com/pytorch/pytorch/pull/89389))
 
 # %% tags=["claim-S3.10", "claim-S1.12", "field", "field-30", "field-186"]
@@ -525,10 +527,10 @@ assert last_four[1] > 0.6 > 0.3 > last_four[0]  # and here the other one
 assert by_rows[2] - 0.1 > first_four[2] > at_the_end[2]  # a third digit: more rarely
 
 # %% [markdown]
-# At `conv2`, half of the rows leave it open who wins. Half of the channels decide it: the last four carry the answer, and the
-# first four don't. (That is true of this network. Others may spread the answer evenly.) And a third digit becomes rarer towards
-# the end of the network. You couldn't have found this by cutting up pictures: channels exist only inside the network, and there only
-# a hook can exchange them.
+# At `conv2`, half of the rows leave it open who wins. Half of the channels mostly decide it: with the last four, the other
+# digit usually wins, and with the first four, the first digit does. (That is true of this network. Others may spread the
+# answer evenly.) And a third digit becomes rarer towards the end of the network. You couldn't have found this by cutting up
+# pictures: channels exist only inside the network, and there only a hook can exchange them.
 
 # %% [markdown]
 # ## The same with `hooklab`
@@ -627,7 +629,7 @@ assert order_of(prepend=True) == ["new", "old"]
 # ### The first pre-hooks: weight norm
 #
 # S2 names "Norm layers" as the main use of pre-hooks. Layers such as BatchNorm or LayerNorm have no pre-hook. Weight
-# normalisation did ([Salimans and Kingma, 2016](https://arxiv.org/abs/1602.07868), equation 2). It writes a row of the
+# normalisation had one ([Salimans and Kingma, 2016](https://arxiv.org/abs/1602.07868), equation 2). It writes a row of the
 # weight as a direction $v$ and a length $g$,
 #
 # $$w = g \, \frac{v}{\lVert v \rVert}$$
@@ -762,11 +764,11 @@ assert fired == ["original0"]
 # %% [markdown]
 # ### "None of the inputs have requires_grad=True. Gradients will be None"
 #
-# *Checkpointing* saves memory: it discards a part's intermediate values and computes them again in the backward pass. Say
-# your model has a frozen embedding and, after it, trainable layers in a checkpoint. PyTorch 2.13's default kind of
+# *Checkpointing* saves memory: it discards a part's intermediate values and computes them again in the backward pass. Say your
+# model has a frozen embedding and, after it, a trainable layer (the *adapter*) in a checkpoint. PyTorch 2.13's default kind of
 # checkpoint (`use_reentrant=True`) records a gradient only if an **input** of the checkpoint requires grad, and the frozen
-# embedding's output doesn't. A pre-hook on the adapter runs inside the checkpoint, which is too late. A forward hook on
-# the embedding works: it makes the output require grad before the checkpoint starts.
+# embedding's output doesn't. A pre-hook on the adapter runs inside the checkpoint, which is too late. A forward hook on the
+# embedding works: it makes the output require grad before the checkpoint starts.
 # ([The thread](https://github.com/huggingface/transformers/pull/21598))
 
 # %% tags=["field", "field-54"]
@@ -819,9 +821,10 @@ assert mean.tolist() == [6.0, 8.0, 9.0] != kept[0].mean(dim=1).tolist()
 # %% [markdown]
 # ### "At the last block of a ViT, the gradients of all patch tokens are zero"
 #
-# After the last block, the head reads the class token alone, so the other tokens have no influence on the score, and their
-# gradients are zero. In the block's *input*, they still have one, because attention mixes the tokens. So for Grad-CAM, hook
-# what goes into the last block. ([A thread](https://github.com/jacobgil/pytorch-grad-cam/issues/513))
+# A vision transformer (ViT) turns each patch of the image into a token, and adds one more, the *class token*. After the last
+# block, the head reads the class token alone, so the other tokens have no influence on the score, and their gradients are
+# zero. In the block's *input*, their gradients aren't zero, because attention mixes the tokens. So for Grad-CAM (lesson 9),
+# hook what goes into the last block. ([A thread](https://github.com/jacobgil/pytorch-grad-cam/issues/513))
 
 # %% tags=["field", "field-zero-tokens"]
 class MixesTokens(nn.Module):
@@ -847,8 +850,9 @@ assert grads == {"output": [1.0, 0.0, 0.0, 0.0], "input": [1.25, 0.25, 0.25, 0.2
 # %% [markdown]
 # ### "My block returns (hidden, residual), and neither is the hidden state"
 #
-# Some inference engines add the residual late: a block gets and returns a pair, and the hidden state is the **sum** of the two.
-# So read the sum, and steer by changing one of the two. If you add a vector to both, it's added twice.
+# A transformer's block adds its result to its input, the *residual*. Some inference engines do this addition late: a block
+# gets and returns a pair, and the hidden state is the **sum** of the two. So read the sum, and steer by changing one of the
+# two. If you add a vector to both, it's added twice.
 
 # %% tags=["field", "field-pair"]
 class PairBlock(nn.Module):

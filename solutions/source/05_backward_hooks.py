@@ -101,6 +101,10 @@ assert torch.equal(layer.bias.grad, grad_output[0].sum(dim=0)), (
 )
 
 # %% [markdown]
+# *What to see:* both names refer to the forward pass. `grad_output` is the gradient of the output: it arrives from the loss.
+# `grad_input` is the gradient of the input: the module computes it and passes it on. The gradients of the weight and the bias
+# (green) are in neither tuple.
+#
 # Is `grad_input` the same as `x.grad`? Here `x` goes through a layer with weight 5, and also past it:
 
 # %%
@@ -232,7 +236,8 @@ assert without_hook.grad is None and with_hook.grad.tolist() == [[0.0]], (
 )
 
 # %% [markdown]
-# So a full backward hook can turn `None` into zero. And a zero that the hook itself gets can be wrong:
+# So a full backward hook can turn `None` into zero. AdamW skips a weight whose `.grad` is `None`, but not one whose `.grad` is
+# zero. And a zero that the hook itself gets can be wrong:
 
 # %% tags=["field", "field-182"]
 class TwoAPlusB(nn.Module):
@@ -299,8 +304,9 @@ assert nodes[1:-1] == ["AddmmBackward0", "ReluBackward0", "AddmmBackward0"]
 assert nodes[0] == nodes[-1] == "BackwardHookFunctionBackward"
 
 # %% [markdown]
-# In the backward pass, the gradient reaches the output border first. That's where `grad_output` is stored. The gradient
-# leaves at the input border, and there PyTorch calls the hook with both tuples. Every step below was recorded in a run.
+# In the backward pass, the gradient reaches the output border first. That's where `grad_output` is stored. The gradient leaves
+# at the input border, and there PyTorch calls the hook with both tuples. Every step below was recorded in a run.
+# (`AddmmBackward0` is the node of a linear layer: a matrix product plus a sum.)
 
 # %% tags=["explorer"]
 explorer.border()
@@ -318,8 +324,8 @@ assert usual[6].hook and usual[6].kept == {"weight": [1.0, 4.0], "bias": [1.0]}
 assert usual[7].kept == usual[6].kept | {"x": [-2.0, -3.0]}
 
 # %% [markdown]
-# *What to see:* a hook has returned minus `grad_input`. It ran at the input border, when the layer's own gradients (green) were
-# already in `.grad`. So it has changed only what leaves the layer (purple).
+# *What to see:* a hook has returned minus `grad_input`. It ran at the input border, when the gradients of the weight and the
+# bias were already in `.grad` (green). So it has changed only what leaves the layer (purple), and with it `x.grad`.
 #
 # The second picture shows a first layer, whose input is data that doesn't require grad. Then the input border is missing, so
 # the hook runs at the output border, with `grad_input = (None,)`, and PyTorch warns. If you want that gradient, call
@@ -590,8 +596,8 @@ assert seen == [[[3.0, 0.0]]]  # the ReLU's second input was negative: gradient 
 # ## S2's example: three hooks around one module
 #
 # In seven pictures, [S2](00_start_here.ipynb#documents) lets a tensor hook, a forward hook and a backward hook store what they
-# receive. Here are its steps, with numbers that you can check by hand. What will `z` be, and what are the gradients of `y`, `x`
-# and `w`?
+# receive. Here are its steps, with numbers that you can check by hand: `z`, and the gradients of `y`, `x` and `w`. The last
+# lines of the cell say where each of them comes from.
 
 # %% tags=["claim-S2.7"]
 class Weigh(nn.Module):  # 1. a module with a parameter of size 3x1
@@ -677,8 +683,9 @@ assert model.w.grad.flatten().tolist() == [2.0, 4.0, 6.0]  # nor does a paramete
 #
 # <details><summary>Answer</summary>
 #
-# Yes. `grad_input` is what leaves the layer. Its own weight and bias get their gradients from `grad_output`. The layers
-# before it get zeros and don't change (unless their optimizer uses weight decay, as you've seen).
+# Yes. `grad_input` is what leaves the layer. Its own weight and bias get their gradients from `grad_output`. The layers before
+# it get zeros and don't change (unless their optimizer uses weight decay, as you've seen, or still has momentum from earlier
+# steps).
 # </details>
 #
 # **2.** A colleague adds a full backward hook to a block, right before `loss.backward()`. It never runs, and there's no
@@ -1139,8 +1146,9 @@ assert (first, second) == (1, 0)
 assert frozen.grad_fn is None
 
 # %% [markdown]
-# S4's example has a hook that returns ones for all gradients, and prints `a.grad`: all ones, as expected. It didn't look at the
-# weight. With a batch of three rows of twos, the weight's true gradient is 2 + 2 + 2 = 6 everywhere, and the bias's is 3.
+# S4's example has a hook that returns ones for all gradients, and prints `a.grad`: all ones, as expected. It doesn't print the
+# weight's gradient. With a batch of three rows of twos, the weight's true gradient is 2 + 2 + 2 = 6 everywhere, and the bias's
+# is 3.
 
 # %% tags=["claim-S4.4"]
 def ones(module, grad_in, grad_out):
@@ -1160,10 +1168,11 @@ assert values["register_full_backward_hook"] == [[1.0], [6.0], [3.0]]
 assert values[legacy] == [[1.0], [1.0], [1.0]]  # a training step would use these
 
 # %% [markdown]
-# S4's hook has overwritten the weight's gradient, so the layer would learn something else. That's why PyTorch warns about such
-# hooks. If you then register a full hook instead, you may meet **"Cannot use both regular backward hooks and full backward
-# hooks."** A module that has ever had a legacy hook refuses a full one, even after `remove()`. Make a new module and load the old
-# weights. ([A thread about wrong legacy gradients](https://github.com/pytorch/pytorch/issues/598))
+# S4's hook has overwritten the weight's gradient, so the layer would learn something else. PyTorch warns about something
+# different: a hook on the last node alone misses some of the module's inputs. If you then register a full hook instead, you
+# may meet **"Cannot use both regular backward hooks and full backward hooks."** A module that has ever had a legacy hook
+# refuses a full one, even after `remove()`. Make a new module and load the old weights. ([A thread about wrong legacy
+# gradients](https://github.com/pytorch/pytorch/issues/598))
 
 # %% tags=["field", "field-46"]
 layer, x = linear([[1.0]]), torch.ones(1, 1, requires_grad=True)

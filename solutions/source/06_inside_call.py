@@ -82,7 +82,8 @@ assert nn.Module.__call__ is nn.Module._wrapped_call_impl, (
 )
 
 # %% [markdown]
-# The lines that run hooks are in `nn.Module`. Without hooks, it would need only these:
+# Python takes `__call__` from the class, never from the object, so the one that you set on the layer isn't used. The class has
+# it from `nn.Module`, and the lines that run hooks are there. Without hooks, it would need only these:
 
 # %%
 class Bare:
@@ -269,7 +270,8 @@ reveal("6.b", len(runs))
 assert runs == ["second"], "With the page's two calls, the second hook runs once."
 
 # %% [markdown]
-# This is the first program in which your class and PyTorch differ (if there is one):
+# This is the first program in which your class and PyTorch differ (if there is one). After it come the two logs: lines marked
+# `both` are the same in both, and those marked `yours` and `torch` differ:
 
 # %%
 print(duel.first_difference())
@@ -319,8 +321,8 @@ plots.show(figures.border(), figures.BORDER)
 # gradients meet the output border first. At the input border, `grad_input` and `grad_output` are both known, so the backward
 # hooks run there.
 #
-# `border.cross` makes such a node for you. It sends the tensors of a tuple through the node. In the backward pass, it calls your
-# function with their gradients, and what the function returns replaces them.
+# `border.cross` makes such a node for you. It sends the tensors of a tuple through the node. In the backward pass, it calls
+# your function with their gradients, and what the function returns replaces them (`None` changes nothing).
 
 # %%
 x = torch.tensor([2.0], requires_grad=True)
@@ -426,8 +428,8 @@ reveal("6.c", got)
 assert got == [[0.0, 5.0]], "With the page's input, the hook gets 0 and 5."
 
 # %% [markdown]
-# An `always_call` hook is for cleaning up. It doesn't rescue the call: the error still reaches the caller. A ready class does that
-# below. If you'd like to write it, Exercise 6.4 comes after the recap.
+# An `always_call` hook is for cleaning up. It doesn't rescue the call: the error still reaches the caller. Below, a ready
+# class adds such hooks to yours. If you'd like to write it yourself, Exercise 6.4 comes after the recap.
 
 # %% [markdown]
 # ## The grid, with your classes
@@ -460,8 +462,9 @@ assert filled(duels[1], "raise") < 0.5 and filled(duels[2], "raise") == 1
 display(figures.draw_duels(duels))
 
 # %% [markdown]
-# *What to see:* the border clears most of *go back*, and the hooks that always run clear *raise*. In the last row, some squares
-# are still dark, under *go back* and under *everything*. What is the difference?
+# *What to see:* the border clears most of *go back*, and the hooks that always run clear *raise*. (Dark squares under *come
+# and go*? Then the loops of your 6.2 have no `list(…)` yet. The ready class in the last row has it.) In the last row, some
+# squares are still dark, under *go back* and under *everything*. What is the difference?
 
 # %%
 print(duels[-1].first_difference())
@@ -505,8 +508,8 @@ for part in (WithHooks, WithBorder):
 reading.show(1, 2, 3)
 
 # %% [markdown]
-# 1 is your `Bare`. 2 is your first loop: the tuple, and `is not None`. 3 is your `self.cross`, written right there instead of as
-# a pre-hook.
+# 1 is your `Bare` (`forward_call` is `self.forward`). 2 is your first loop: the tuple, and `is not None`. 3 is your
+# `self.cross`, written right there instead of as a pre-hook.
 
 # %%
 reading.show(4, 5, 6, 7)
@@ -516,7 +519,8 @@ reading.show(4, 5, 6, 7)
 # aren't registered on a module, and they run for all modules. 6 is your second loop, and 7 sends the output through the border.
 
 # %% [markdown]
-# And the last three, for the legacy hook of lesson 5 and for the hooks that always run:
+# And the last three, for the legacy hook of lesson 5 (`var` is the first tensor of the output) and for the hooks that always
+# run:
 
 # %%
 reading.show(8, 9, 10)
@@ -650,9 +654,9 @@ reading.show_whole()
 # %% [markdown]
 # ### Three eras
 #
-# You have written PyTorch as of 2019. Before that, hooks were only allowed to read. S4 prints that version of `__call__`: what a
-# pre-hook returns is ignored, and a forward hook that returns anything **raises**. Release 1.2 reversed the rule: a returned value
-# **replaces**. The third era is today's.
+# Your class of exercise 6.2 does what PyTorch did in 2019. Before that, hooks were only allowed to read. S4 prints that
+# version of `__call__`: what a pre-hook returns is ignored, and a forward hook that returns anything **raises**. Release 1.2
+# reversed the rule: a returned value **replaces**. The third era is today's, with the border and `always_call`.
 
 # %% tags=["claim-S4.1"]
 class FirstEra(ReadyTables):

@@ -488,9 +488,9 @@ assert (mixed_net(points).argmax(dim=1) == arms).float().mean() > 0.98
 assert sure[1] < sure[0] - 0.05 and flat[1] < 0.5 * flat[0]
 
 # %% [markdown]
-# *What to see:* both networks classify their own points correctly. With your mixup, there's a wide undecided band between the
-# classes. In the hidden layer, each class is now nearly a line: its width is less than half of what it was. (This is seed 0;
-# try others.)
+# *What to see:* both networks classify (nearly) all points correctly. With your mixup, there's a wide undecided band between
+# the classes. In the hidden layer, each class is now nearly a line: its width is less than half of what it was. (This is seed
+# 0; try others.)
 
 # %% [markdown]
 # ## The same with `hooklab`
@@ -527,8 +527,8 @@ print("places:", mixup.choices, "  hooks left:", len(hooklab.leftover_hooks(mode
 # - **shapes in noise**: 500 generated images of discs, rings, squares, triangles and crosses.
 #
 # Look at the second task first. We trained for 600 steps, without mixup and with it (α = 2), and measured the error on other
-# examples, which we used for choosing settings (**validation examples**). With mixup, the error was five to almost seven points
-# lower, depending on the place of the mixing. That looks like a great method!
+# examples, which we used for choosing settings (**validation examples**). With mixup, the error was 5.1 to 6.6 points lower,
+# depending on the place of the mixing. That looks like a great method!
 #
 # But is it fair? 600 steps may suit one method and not the other. So give each of the two its own best number of steps.
 
@@ -566,8 +566,9 @@ assert lowest(wrong, places=[], steps=150) == without, (
 # %% [markdown]
 # *What to see:* compare the two circles, the lowest error without mixup (grey) and with it. At 600 steps, the distance is much
 # larger: there the network without mixup has learned the wrong labels by heart, and mixup slows that down. (Each point is the
-# mean of four trainings of that many steps. Each colour is a set of places: 0 is the input, 1 and 2 are the network's two
-# convolutional blocks, and 3 is its hidden layer.)
+# mean of four trainings of that many steps. One in five validation labels is wrong, too, so even a perfect network has an
+# error of 20 %. Each colour is a set of places: 0 is the input, 1 and 2 are the network's two convolutional blocks, and 3 is
+# its hidden layer. The circle with mixup is the best of all five sets.)
 #
 # We made this mistake ourselves: most of the gain of our first comparison came from a rival that was trained for too long. **If
 # you compare two methods at settings that suit one of them, you learn about the settings.**
@@ -600,9 +601,9 @@ assert tried == {"no mixup": 6, "input mixup": 24, "manifold mixup": 96}
 # %% [markdown] tags=["recap"]
 # ## Recap
 #
-# A forward hook that returns `lam * out + (1 - lam) * out[indices]` mixes a batch anywhere in a model. The loss is the mixture of
-# two losses with the same `lam` and `indices`. Whether that helps depends on the task, so each method needs its own settings
-# before you compare.
+# A forward hook that returns `lam * out + (1 - lam) * out[indices]` mixes a batch anywhere in a model. The loss is the mixture
+# of two losses with the same `lam` and `indices`. Whether that helps depends on the task. To find out, give each method its
+# own best settings before you compare.
 #
 # | the documents say | today |
 # |---|---|
@@ -995,9 +996,9 @@ assert hooklab.leftover_hooks(model) == []
 # %% [markdown]
 # ### Targets and batches in other forms
 #
-# More questions from public threads. **"Does mixing labels equal mixing losses with class weights as well?"** For each example,
-# yes. For the weighted *mean*, no: PyTorch divides by the summed weights of the targets, and a soft target sums over both
-# partners' weights.
+# More questions from public threads. **"Does mixing labels equal mixing losses with class weights as well?"** For each
+# example, yes. For the weighted *mean*, no: with class numbers, PyTorch divides by the summed weights of the targets, and with
+# soft targets by the number of examples.
 
 # %% tags=["field", "field-120"]
 model = nn.Sequential(nn.Linear(4, 3))
@@ -1231,9 +1232,9 @@ for steps in results["settings"]["steps"]:
 # *What to see:* with few labels and 600 steps, input mixup with α = 2 is worse than none, and with α = 0.2 it's better. With the
 # shapes, no mixup has the lowest error at every number of steps.
 #
-# Then the test results. For each seed, all three methods got the same examples, wrong labels, initial weights and order of batches,
-# so we compare them on the same seed. **NLL** is the cross entropy on the test examples, in *nats*. It punishes a network that is
-# sure and wrong.
+# Then the test results. For each seed, all three methods got the same examples, wrong labels, initial weights and order of
+# batches, so we compare them on the same seed. **NLL** is the cross entropy on the test examples, in *nats* (the unit if you
+# take natural logarithms, as PyTorch does). It punishes a network that is sure and wrong.
 
 # %% tags=["figure"]
 plots.show(
@@ -1249,11 +1250,11 @@ plots.show(
 # - **Wrong labels**: both ways gain. Between the two, the difference in error may be chance; in NLL, manifold mixup is ahead.
 # - **Shapes in noise**: both ways cost error, input mixup 1.6 points and manifold mixup 1.7.
 #
-# With 18 comparisons, about one would look significant by chance. So **p** is corrected for their number (Holm's method), and a
-# difference with p below 0.05 is called significant. The intervals aren't corrected. So an interval can exclude zero while the
-# difference isn't "significant"; that happens three times here. Thirty seeds were planned, and cut to twenty for time. Then the
-# tables of the first three seeds were seen by accident, while the others ran; nothing was changed after that.
-# `results["notes"]` tells this too, and what was tried before.
+# If no method made any difference, about one of 18 comparisons would still look significant by chance. So **p** is corrected
+# for their number (Holm's method), and a difference with p below 0.05 is called significant. The intervals aren't corrected.
+# So an interval can exclude zero while the difference isn't "significant"; that happens three times here. Thirty seeds were
+# planned, and cut to twenty for time. Then the tables of the first three seeds were seen by accident, while the others ran;
+# nothing was changed after that. `results["notes"]` tells this too, and what was tried before.
 
 # %%
 for scenario in (few, wrong, shapes):

@@ -125,11 +125,12 @@ for name in ("fc2", "act1", "fc1"):
     assert shares[3] == (24 / 2048 if name == "act1" else 0)
 
 # %% [markdown]
-# It began one step earlier, in the backward pass: 24 values of the gradient of `act1`'s output aren't finite. The
-# gradient of a module's output is computed by what comes *after* it in the forward pass, here by `fc2`.
+# The first ones came one step earlier, in the backward pass: 24 values of the gradient of `act1`'s output aren't finite.
+# The gradient of a module's output is computed by what comes *after* it in the forward pass, here by `fc2`.
 #
 # At `fc1` the gradient is finite again. So those 24 values belong to units that are off: for these, the ReLU passes
-# on 0. A forward hook could not have seen any of this. That is worth remembering: **look at both directions.**
+# on 0. They do no harm, but they are the first warning, and no forward hook could have seen it. That is worth
+# remembering: **look at both directions.**
 
 # %% [markdown]
 # ## One curve, three illnesses
@@ -521,7 +522,7 @@ print("how far its weights had moved until then:", seen.moved[:wakes, 15].sum().
 assert wakes > 0 and seen.moved[:wakes, 15].sum() == 0
 
 # %% [markdown]
-# Was channel 0 one unlucky case? `python -m hooklab experiment deaths` tries twenty. Here they gave 22 dead channels: 4
+# Was channel 0 one unlucky case? `python -m hooklab experiment deaths` tries 20 seeds. Here they gave 22 dead channels: 4
 # were born dead, 16 fired for the last time in one of the first ten steps, and 2 later. So the network did not
 # *learn* that it could do without them. Its first steps were too large, as for patient A. That's one reason why
 # people warm the learning rate up. (And what do a dead channel's weights do? See "The weights of a dead channel" below.)
@@ -537,7 +538,7 @@ assert wakes > 0 and seen.moved[:wakes, 15].sum() == 0
 # |---|---|---|
 # | the first loss is far above the logarithm of the number of classes | the first scores are too large | smaller initial weights, smaller inputs |
 # | a module's inputs are finite, its output isn't | the value was made in this module | its inputs show how: overflow, log, 0 / 0 |
-# | outputs are finite, a gradient arrives as nan | the nan was made by what comes after | a harmless number in the unused branch; eps under a root |
+# | outputs are finite, a gradient arrives as nan | the nan was made by what comes after | keep that operation away from its edge, with an eps under a root, say |
 # | outputs are zero for every picture | dead units | smaller first steps, warm-up, normalisation |
 # | outputs at the ends of the range | saturated | smaller inputs or initial weights, normalisation |
 # | the gradient shrinks layer by layer | vanishing | ReLU with a fitting spread, normalisation |
@@ -761,14 +762,14 @@ assert explorer.trained(0.1, 4.0, False).losses[0] > 100 * 2.3
 # %% [markdown]
 # *What to see:* with a learning rate of 3 the values grow until they aren't finite. With batch normalisation the same
 # rate works, because each batch is brought back to the same spread. With a gain of 0.1, the spread of the very first
-# outputs (lower picture, left edge) shrinks tenfold in each layer, and the digits can hardly be distinguished at the end. Now
-# try a gain of 4, and read the first loss: it should be 2.3.
+# outputs (lowest picture, left edge) shrinks tenfold in each layer, and the digits can hardly be distinguished at the end.
+# Now try a gain of 4, and read the first loss. (In a healthy network it's near 2.3.)
 
 # %% [markdown]
 # ### The weights of a dead channel
 #
-# How far does Adam move a weight? It divides the gradient by a running mean of the gradient's size. So in the **first
-# step** every weight moves by the whole learning rate, however small its gradient is:
+# How far does Adam move a weight? In its **first step** it divides the gradient by the gradient's own size. So every
+# weight moves by the whole learning rate, however small its gradient is:
 
 # %%
 model = nn.Linear(3, 1)
@@ -808,6 +809,8 @@ assert moved.min() > 0 and seen.gradient[last + 1 :, dead[0]].max() == 0.0, (
 )
 
 # %% [markdown]
+# *What to see:* right of the dashed line the gradient (orange) is 0. The weights (purple) move on, less in each step.
+#
 # ### All values of a layer, in every step
 #
 # A mean and a spread are two numbers for thousands of values. A **histogram** shows them all: count the values of each
@@ -849,7 +852,7 @@ assert far[0] > 0.3 and far[-1] < 0.01 and near.min() > 0.3
 # %% [markdown]
 # ### Four other starts, and a smaller step
 #
-# With a tenth of the learning rate, no busy channel dies.
+# With a tenth of the learning rate, no busy channel dies in these four starts, which are few.
 
 # %% tags=["nbval-ignore-output"]
 starts = [first_passes(seed, steps=25) for seed in range(1, 5)]

@@ -158,9 +158,9 @@ print(f"right with random tags, after this training: {earned:.0%}")
 assert 0.75 < earned < 0.98
 
 # %% [markdown]
-# *What to see:* the same pictures in both rows, and the fixed network looks at the shapes. It is right less often
-# than the first one seemed to be, but it has earned its score. The map is coarse: one place of the 8×8 map stands for
-# 16 pixels, so the yellow reaches beyond the shape.
+# *What to see:* the same pictures in both rows, and the fixed network looks at the shapes. ("points" is the score of the
+# pointing game, over 100 pictures.) It is right less often than the first one seemed to be, but it has earned its score.
+# The map is coarse: one place of the 8×8 map stands for 16 pixels, so the yellow reaches beyond the shape.
 
 # %% [markdown]
 # ## Is a map that points at the shape a good map?
@@ -171,7 +171,7 @@ assert 0.75 < earned < 0.98
 # - **gradient**: how strongly does each *pixel* change the score?
 # - **gradient × input**: the same, multiplied by the pixel.
 # - **guided backprop**: the gradient, but every ReLU passes back only the positive part. A backward hook does this.
-# - **occlusion**: how much does the network lose if a square of the picture is painted over? This one uses no
+# - **occlusion**: how far does the class's probability fall if a square of the picture is painted over? This one uses no
 #   gradient.
 #
 # Let all of them play the pointing game. But first: how well does a network play that knows *nothing*?
@@ -338,12 +338,13 @@ assert max(alike["Grad-CAM"], alike["occlusion"]) < 0.3 and alike["gradient"] < 
 assert min(alike["gradient's size"], alike["guided backprop"]) > 0.4
 
 # %% [markdown]
-# *What to see:* compare each upper map with the one below it. Blue speaks for the class, orange against it. The
-# gradient changes with the question: many pixels turn from blue to orange. Draw its size, and you get nearly the same
-# map twice. **Throw the sign away, and the map forgets the class.**
+# *What to see:* compare each upper map with the one below it. In the white maps, blue speaks for the class and orange
+# against it; in the dark ones, yellow speaks for it. The gradient changes with the question: many pixels turn from blue
+# to orange. Draw its size, and you get nearly the same map twice. **Throw the sign away, and the map forgets the class.**
 #
 # Guided backprop keeps the sign, and its two maps are much alike all the same. So what it draws depends on the picture
-# more than on the question. In large networks, the sanity checks found that it works like an **edge detector**.
+# more than on the question. The paper on sanity checks found that in large
+# networks it works like an **edge detector**.
 #
 # Grad-CAM and occlusion do change with the class. Still, they may point at the shape with random weights. No map
 # without its controls.
@@ -509,8 +510,8 @@ assert min(came[:2]) > 0.85 and came[2] < 0.3, (
 # corrupted    …   1    3    5   15   …    1   11    ?
 # ```
 #
-# Position 22 finds no earlier copy of its token any more, and about half of the answers are lost. From here on we only
-# look at the lost ones.
+# Position 22 finds no earlier copy of its token any more, and about half of the answers are lost. (We didn't examine how
+# the model still gets the others.) From here on we only look at the lost ones.
 #
 # Can you bring an answer back? **Activation patching** (lesson 4) runs the corrupted sequence, but takes *one*
 # vector, at one depth and one position, from the clean run. If the answer comes back, that vector carries what was
@@ -600,6 +601,10 @@ assert back.max(dim=1).values.min() > 0.9 and rest.max() < 0.3, (
     "In the page's model, one place at each depth carries nearly all of it."
 )
 
+# %% [markdown]
+# *What to see:* each row is a depth, each column a position. The number is the share of lost answers that a patch there
+# brings back (dark: all). Follow the arrows from 10 to 11 to 22.
+
 # %% [markdown] tags=["recap"]
 # ## Recap
 #
@@ -608,7 +613,7 @@ assert back.max(dim=1).values.min() > 0.9 and rest.max() < 0.3, (
 #
 # | what you might believe | what we found here |
 # |---|---|
-# | right in 100 of 100 pictures, so it has learned shapes | it read the tag; with random tags it guesses |
+# | right in (nearly) 100 % of new pictures, so it has learned shapes | it read the tag; with random tags it guesses |
 # | a map that points at the object shows what was learned | gradient × input does so with random weights, brightness without any network |
 # | a map explains *this* class | without its sign, the gradient's map is much alike for another class; guided backprop's is, even with the sign |
 # | a head isn't needed if nothing is lost without it | either induction head can go; without both, nearly everything is lost |
@@ -843,7 +848,7 @@ assert said["towards the token"][0] < 0.05 and said["towards the token"][-1] > 0
 assert said["random"].max() < 0.1
 
 # %% [markdown]
-# *What to see:* between doses of 0.5 and 2, the answers tip over. A random push of the same length does nothing: the
+# *What to see:* between doses of 0.5 and 1.5, the answers tip over. A random push of the same length does nothing: the
 # direction matters, not the push.
 
 # %% [markdown]

@@ -55,8 +55,8 @@ assert loss.item() == 0.0 and a.grad.isnan().all()
 # %% [markdown]
 # One step of an optimizer, and `a` would be NaN, too. Which operation made it? The loss has no layer that you could hook.
 # But autograd has recorded every operation as a **node**: `loss.grad_fn` is the node of the last one. Its
-# `next_functions` list where its gradients go: for each gradient the node that receives it, and a number (you can
-# ignore it: it counts the outputs of that node's operation). So you can walk through the whole graph:
+# `next_functions` say where its gradients go. Each entry is a pair: the node that receives the gradient, and a number,
+# which you can ignore here. So you can walk through the whole graph:
 
 
 # %%
@@ -225,8 +225,10 @@ assert [(name, bool(made.isnan().any())) for name, made in flow] == [
 ] and flow[0][1] == float("-inf"), "On this page, acos makes −inf, and the product NaN."
 
 # %% [markdown]
-# *What to see:* read from right to left. Each box is a node, and below each arrow is the gradient that flows there. (The
-# norm's branch isn't drawn. It adds a NaN to both numbers of `a.grad`.) To fix this loss, keep the cosine away from 1. (Where `clamp` cuts something off, it passes back a gradient of 0.)
+# *What to see:* read from right to left. Each box is a node, and below each arrow is the gradient that flows there. The
+# first NaN is left of Mul. (The norm's branch isn't drawn. It adds a NaN to both numbers of `a.grad`.)
+#
+# To fix this loss, keep the cosine away from 1. (Where `clamp` cuts something off, it passes back a gradient of 0.)
 
 # %%
 a.grad = None
@@ -316,8 +318,8 @@ assert seen == ["tensor hook", "tensor hook"], (
 )
 
 # %% [markdown]
-# How long does a node live? This code keeps a node in a variable, uses it in two graphs, and then deletes all three. Its
-# picture shows what keeps what alive:
+# How long does a node live? This code keeps a node in a variable and uses it in two graphs. Then it deletes the variable
+# and both graphs. The picture shows what keeps what alive:
 
 # %% tags=["field", "field-160", "hook-node", "folded", "figure"]
 print("What came out:")
@@ -662,7 +664,7 @@ assert 8_000 < inside - one_layer < 8_500
 # %% [markdown]
 # *What to see:* the kB in use at each operation. With a step after the backward pass, the gradients of sixteen layers
 # pile up. With the step in the hook, there is one layer's gradient at a time, a sixteenth. Both also hold 8 kB of saved
-# inputs when the backward pass begins; so the green peak is a little higher, and the factor is 11 instead of 16.
+# inputs when the backward pass begins; so the green peak is 25 kB instead of 17, and the factor is 11 instead of 16.
 #
 # The price: a hook that steps at once breaks **accumulation** over several backward passes, because the next gradient
 # is computed at weights that have already moved. Let the hook count the passes, and step in the last one. **Clipping
@@ -1317,7 +1319,8 @@ assert (
 # average (EMA) of the weights in such a hook is updated four times instead of once, three times before the weights have
 # moved. Count there, or use `optimizer.register_step_post_hook`. And one call of `backward()` can be **several passes**:
 # the reentrant way of checkpointing starts a pass of its own inside. A tied embedding, used inside the checkpoint and
-# outside, then gets its gradient in two parts, and so do its hooks. Today's way (`use_reentrant=False`) adds them first.
+# outside, then gets its gradient in two parts, and its hooks run twice. Today's way (`use_reentrant=False`) adds them up
+# first.
 
 
 # %% tags=["field", "field-post-accumulate-twice", "hook-post-accumulate"]

@@ -156,7 +156,7 @@ assert error_of(saved_bytes, layer) == "no error"  # a tensor's hooks are not wr
 # written either: they are lost without a warning.
 #
 # A file that is far too large is worse than an error. If a hook has put a tensor on the module, the tensor is saved
-# along with it. Even if you kept only one row: a row is a view, and the whole memory behind it is saved. And if the
+# along with it. Keeping only one row doesn't help: a row is a view, and the whole memory behind it is saved. And if the
 # tensor is part of a graph, the model can't even be copied:
 
 # %% tags=["field", "field-38", "field-171"]
@@ -261,7 +261,8 @@ assert late == [False, True, False, True], (
 )
 
 # %% [markdown]
-# *What to see:* a grey call runs the graph that was recorded before the hook came; a green call recorded a new one.
+# *What to see:* a grey call runs the graph that was recorded before the hook came. A green call found no graph that fits
+# (another size, or `no_grad`), so it recorded a new one.
 # `torch.compiler.reset()` discards every graph, so the next call records a new one:
 
 # %%
@@ -386,7 +387,7 @@ assert in_time == ["0", "1", "2", "backward"]
 #
 # Below is a whole program for them. `init_process_group` connects the processes, and `"gloo"` carries messages
 # between CPUs. Each process has a number, its **rank**. Process 0 has the data 1 and process 1 has the data 3, so
-# these are also their gradients.
+# these are also their gradients. Below, `launch` writes the function into a script and starts it twice.
 
 # %%
 def two_gradients():
@@ -439,8 +440,6 @@ plt.show()
 # How does DDP know when to average? It divides the parameters into **buckets**, groups whose gradients are sent
 # together. It has its own hook on the node that writes a parameter's `.grad`, and once all gradients of a bucket are
 # there, it averages the bucket ([DDP's design](https://docs.pytorch.org/docs/stable/notes/ddp.html)).
-#
-# `launch` writes the function into a script and starts it twice.
 
 # %% [markdown] tags=["exercise"]
 # ### Exercise 11.4 · Fix it: the gradient of everybody
@@ -506,6 +505,9 @@ check("11.4", everybodys_gradient)
 # The hook doesn't wait for the other processes. It returns a `Future`, which stands for a value that will come, and
 # `future.then(f)` adds a step to it: once the value is there, `f` receives the future, reads its `.value()`, and returns
 # the final result. (The hook's second argument must be called `bucket`: DDP checks the name.)
+#
+# Two calls let the processes talk: `dist.all_reduce` adds up the tensors of all of them, and `dist.all_gather` collects
+# them in a list, one from each. After `all_reduce` the value of the future is a list with one tensor, hence the `[0]`.
 
 # %% tags=["field", "field-163", "hook-ddp-comm"]
 def by_hand(state, bucket):
@@ -614,8 +616,8 @@ assert trained["1 % with a memory"][0][1] < trained["all"][0][1], (
 )
 
 # %% [markdown]
-# *What to see:* left, the green curve is late and then arrives; the orange one stays behind. Right, how many of the
-# 3,818 numbers were ever sent.
+# *What to see:* left, the green curve is late and then arrives; the orange one stays behind. Right, the share of the
+# 3,818 numbers that was sent at least once: even with a memory, only about half.
 #
 # Here is the same on a small scale: eight numbers, and two of them are sent in each step.
 
@@ -626,8 +628,9 @@ what_is_owed()
 # *What to see:* left, a green frame marks the numbers that this step sends. Without a memory they are the same two in
 # every step. With one, what wasn't sent is kept (grey) and added to the new gradient (orange), until it is among the
 # largest: a small number arrives late, or is still waiting at the end, but nothing is lost. Number 8 changes its sign in
-# each step, so it cancels out in the memory. So a compression that is far off in *every single* step can be good enough,
-# and all it takes is one line.
+# each step, so it cancels out in the memory. Right, the sums over all steps so far: where green fills the light bar, all
+# has arrived. So a compression that is far off in *every single* step can be good enough, if one line of code keeps the
+# rest.
 
 # %% [markdown] tags=["recap"]
 # ## Recap
@@ -643,7 +646,7 @@ what_is_owed()
 # | `load_state_dict` | it stays (↓ and state dicts have their own hooks) |
 # | `torch.compile` | it runs if it was there when the graph was recorded: at the first call, after a reset, for the second batch size (from then on one graph fits nearly every size); on the compiled module itself it always runs |
 # | checkpointing | it runs again in the backward pass |
-# | DDP | it runs in each process, with that process's values and gradients; the average comes after all of your hooks |
+# | DDP | it runs in each process, with that process's values and gradients; the average comes after all hooks of the backward pass |
 #
 # | term | 中文 | in a sentence |
 # |---|---|---|
@@ -1054,12 +1057,12 @@ assert (
 # %% [markdown]
 # ### "DDP doesn't average my gradients": a loss from a captured feature, `model.module(x)`
 #
-# DDP prepares to average in **its own forward**, from what that returns. Two ways around it: the loss is made from a
-# feature that a hook has kept, so the model's output has no part in it. Then the first step isn't averaged, and the
+# DDP prepares to average in **its own forward**, from what that returns. There are two ways to miss that. The loss is made from
+# a feature that a hook has kept, so the model's output has no part in it. Then the first step isn't averaged, and the
 # second raises "Expected to have finished reduction in the prior iteration"; with `static_graph=True` nothing is
-# averaged in any step, and nothing raises. Or the training loop calls `model.module(x)`, or `unwrap_model(model)(x)`: nothing is averaged,
-# and the processes drift apart without a word. So call the wrapped model, and let its output take part, if only with
-# weight 0. ([A report](https://github.com/pytorch/pytorch/issues/97030))
+# averaged in any step, and nothing raises. Or the training loop calls `model.module(x)`, or `unwrap_model(model)(x)`:
+# nothing is averaged, and the processes drift apart without a word. So call the wrapped model, and let its output take part, if
+# only with weight 0. ([A report](https://github.com/pytorch/pytorch/issues/97030))
 
 # %% tags=["field", "field-222"]
 def averaged_or_not():

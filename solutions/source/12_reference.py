@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 12 · Facts to look up
 #
-# **Time** 31 minutes for all of it, two or three for a section &nbsp;·&nbsp; **You need** lessons 3 and 5
+# **Time** 31 minutes for all of it, two or three for a section &nbsp;·&nbsp; **You need** lessons 3 and 5; for parts, 7 and 11
 #
 # What happens to your hooks when the model is exported, split over several processes, or trained by a library's loop? You don't
-# have to read this page in order. Find your case in the table, run the next cell, and then the section that you came for.
+# have to read this page in order. Run the next cell, find your case in the table below it, and then run that section.
 
 # %% tags=["setup"]
 import copy
@@ -48,8 +48,8 @@ torch.set_num_threads(1)
 # as a list, won't happen again.
 #
 # With `fx.symbolic_trace`, it depends on the depth. PyTorch's own layers, such as `nn.Linear`, are kept with their hooks, so these
-# still run. The hooks of a block around them run once, with a `Proxy` instead of a tensor, and are recorded. The hooks of the whole
-# model are lost.
+# still run. The hooks of a block around them run once, with a `Proxy` (a stand-in that notes what is done to it) instead of a
+# tensor, and are recorded. The hooks of the whole model are lost.
 
 # %% tags=["field", "field-export"]
 one = torch.ones(1, 1)
@@ -90,8 +90,8 @@ assert found["fx"] == [("never", 0), ("for good", 1), ("until removed", 1)]
 
 # %% [markdown]
 # `torch.jit.script` compiles a hook's *source code*, so a lambda raises an error, and a scripted module accepts no new hooks.
-# `torch.jit.trace` refuses a module with backward hooks. Both are TorchScript, which is deprecated: hook the eager model instead.
-# ([A thread about it](https://github.com/pytorch/pytorch/issues/53421))
+# `torch.jit.trace` refuses a module with backward hooks. Both belong to TorchScript, PyTorch's older compiler, which is
+# deprecated: hook the original model instead. ([A thread about it](https://github.com/pytorch/pytorch/issues/53421))
 
 # %% tags=["field", "field-59"]
 with_backward, with_a_lambda, plain = nn.Linear(1, 1), nn.Linear(1, 1), torch.ones(1, 1)
@@ -110,9 +110,10 @@ assert (
 )
 
 # %% [markdown]
-# Quantization *fuses* a convolution, its normalisation and its ReLU into one module, which replaces the first; the
-# other two become identities. Forward hooks of the middle one are lost, and pre-hooks of the first are moved *and*
-# copied. Fuse first, then register. ([A thread about it](https://github.com/pytorch/pytorch/issues/37151))
+# Before a model is quantized (stored in short integers), `fuse_modules` *fuses* a convolution, its normalisation and its ReLU
+# into one module, which replaces the first; the other two become identities. Forward hooks of the middle one are lost, and
+# pre-hooks of the first are moved *and* copied. Fuse first, then register.
+# ([A thread about it](https://github.com/pytorch/pytorch/issues/37151))
 
 # %% tags=["field", "field-67"]
 def fused(register):
@@ -203,8 +204,8 @@ for rank, (log, shape) in enumerate(launch(in_pieces)):
 # %% [markdown]
 # A **communication hook** decides what the processes send each other (lesson 11). In the older `FullyShardedDataParallel`, it
 # receives the whole gradient, and a tensor into which it writes this process's piece of the average. With `fully_shard`, the hook of
-# `set_all_reduce_hook` comes later: it receives the piece of the average, and may change it in place. If there are several copies of
-# the sharded model, they have been averaged by then, too.
+# `set_all_reduce_hook` comes later: it receives the piece of the average, and may change it in place. If there are several
+# copies of the sharded model, the average is over all of them by then.
 
 # %% tags=["hook-fsdp-comm", "hook-fully-shard-all-reduce"]
 def two_kinds_of_fsdp():
@@ -337,8 +338,9 @@ assert noted == []  # unlike a module's, an optimizer's hooks are not copied
 # The closure runs inside `step`, after the pre-hooks, so they see the previous step's gradient: a hook that clips
 # there clips the wrong one. ([A thread about it](https://github.com/pytorch/pytorch/issues/88446))
 #
-# An optimizer has hooks around its state dict as well. Its load pre-hook may **return** another state dict. (What a module's load
-# pre-hook returns is ignored.) And it receives a shallow copy, so what it writes into a group changes the caller's dictionary too:
+# An optimizer has hooks around its state dict as well. Its load pre-hook receives a shallow copy of the state dict, so what it
+# writes into a group changes the caller's dictionary too. And it may **return** another state dict. (What a module's load
+# pre-hook returns is ignored.)
 
 # %% tags=["hook-optimizer-state-dict-pre", "hook-optimizer-state-dict-post", "hook-optimizer-load-state-dict-pre", "hook-optimizer-load-state-dict-post"]
 order, optimizer = [], torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
@@ -526,7 +528,7 @@ assert read_later == [2.0, 2.0] and answers == {"first": 1.0, "second": 2.0}
 # |---|---|---|---|---|
 # | mixes at | input | input | input | input and any layer |
 # | CutMix | yes, may alternate | `v2.CutMix` | `CutMix` | no |
-# | λ for each example | `mode="elem"`, `"pair"` | no | yes, folded to ½ … 1 | no |
+# | λ for each example | `mode="elem"`, `"pair"` | no | yes; below ½, it takes 1 − λ | no |
 # | probability of mixing | `prob=` | `v2.RandomApply` around it | no | no: an `if` around the block |
 # | targets become | soft, smoothed if you like | soft | two losses | two losses, or `soft_targets(…)` |
 # | the same draw for two views or models | no | no | no | `mix(x2, y, like=mixed)` |

@@ -46,7 +46,7 @@ def fork(x: Tensor, y: Tensor, parts: Mapping[str, Tensor], z: Tensor) -> Figure
             axes.text(2.12, 1.0 + 2.9 * lean, f"{piece.item():g}", ha="center", va="center", color=BACKWARD)
             arrow(axes, (2.94, up), (3.56, 1.0 + 3 * lean), FORWARD)
             arrow(axes, (3.58, 1.0 + lean), (2.94, up - 2 * lean), BACKWARD)
-            axes.text(3.36, 1.0 + 7.2 * lean, "1", ha="center", va="center", color=BACKWARD)
+            axes.text(3.12, 1.0 + 2.9 * lean, "1", ha="center", va="center", color=BACKWARD)
         total = " + ".join(f"{piece.item():g}" for piece in pieces)
         axes.text(1.3, 0.42, f"{total} = {to_y.item():g}", ha="center", color=BACKWARD, weight="bold")
         axes.text(1.3, 0.1, "passed on" if not y.retains_grad else "kept in .grad", ha="center", color=INK, fontsize=9)

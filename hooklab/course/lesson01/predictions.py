@@ -61,8 +61,8 @@ gradients_at_once = number(
         2: "You may have counted the two paths back, through the layer and through its skip; but many skips wait at "
         "the same time.",
         20: "Each of the last twenty layers sends a gradient back through its skip, and it waits there. In the middle "
-        "of the pass, 19 gradients are waiting and one has just arrived. From then on, each layer uses up the one that "
-        "waits for it.",
+        "of the pass (the top of the orange curve), 19 gradients are waiting and one has just arrived. From then on, "
+        "each layer uses up the one that waits for it.",
         21: "You may have counted twenty gradients that wait and one that has just arrived. You're close; but the "
         "innermost skip leads to the very next layer, so the gradient that has just arrived is the twentieth.",
         40: "You may have thought that all gradients are kept until `backward()` returns; but each is freed as soon as "

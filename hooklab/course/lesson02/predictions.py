@@ -100,8 +100,9 @@ gradient_in_the_end = prediction(
     Choice(
         "exactly zero",
         lambda came: came == 0.0,
-        "One of the layers outputs zero for every picture of the data set: that's what the other lines say. A few "
-        "giant steps have pushed all of its neurons below zero. A ReLU that is off passes no gradient, so nothing can "
-        "switch it on again. This network isn't slow. It is dead, and no further step can help.",
+        "One of the layers outputs zero for every picture of the data set: that's what the other lines say. Giant "
+        "steps have pushed more and more of its neurons below zero, and now all are off. A ReLU that is off for every "
+        "picture passes no gradient, so nothing can switch it on again. This network isn't slow. It is dead, and no "
+        "further step can help.",
     ),
 )
