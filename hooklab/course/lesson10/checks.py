@@ -189,6 +189,8 @@ def one_use(kind: str, asks: bool, trial: Trial) -> Pairs:
         why = "detached" if function.seen and function.seen[0][0] else "not-recorded"
         yield "does the result have a graph?", Claim(y.requires_grad, "yes", "no"), why
         yield f"how often {of} ran before the backward pass", len(function.seen), "runs-at-once"
+        if meter.alive > y.nbytes + x.nbytes:
+            gc.collect()  # what only a cycle of references holds isn't kept for the backward pass
         kept = max(0, meter.alive - y.nbytes - x.nbytes)  # a copy of x would be no crime
         yield "bytes of inner values that are kept until the backward pass", kept, "keeps-values"
         yield from sent_back(trial, function, y.sum())

@@ -99,6 +99,7 @@ def use_every_control(explorer: Explorer, name: str) -> None:
 def test_a_slider_follows_the_arrow_keys_and_the_mouse(notebook: Notebook, names: list[str]) -> None:
     mixing = explorer(notebook, 1 + names.index("mixing"))
     for slider in range(mixing.sliders.count()):
+        mixing.settle()
         before = mixing.picture()
         mixing.press(slider, "ArrowRight")
         assert mixing.picture_after(before) != before

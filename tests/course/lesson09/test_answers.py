@@ -256,7 +256,7 @@ def with_run_until_for_the_width(model, layer, images, labels):
     return torch.tensor(lost) / len(labels)
 
 
-@wrong("9.5", "`x *= 2` and", "your code changed the parameter")
+@wrong("9.5", "`x *= 2` and", "your code changed, in place, the parameter")
 def erases_the_weights(model, layer, images, labels):
     scores = with_run_until_for_the_width(model, layer, images, labels)
     with torch.no_grad():
