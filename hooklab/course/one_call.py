@@ -14,7 +14,6 @@ import ipywidgets as widgets
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 from torch import Tensor, nn
 
 from hooklab.course import plots
@@ -139,7 +138,8 @@ def _draw(axes: Axes, record: Record, step: int, boxes: Sequence[int], left: flo
             text = f"({value:g},)" if place < 2 else f"{value:g}"
             if both and value != (first := record.values[place][place]):
                 text = f"{first:g} → {value:g}"
-            _box(axes, x, text, plots.CHANGED if record.is_changed(place, step) else plots.FORWARD)
+            colour = plots.CHANGED if record.is_changed(place, step) else plots.FORWARD
+            plots.box(axes, x, 1.55, text, colour, 0.66, 0.48, fontsize=12)
             axes.text(x, 1.02, f"memory {letters[record.memory[place]]}", ha="center", fontsize=9, color=plots.INK)
     _same_memory(axes, memory, left)
     for nth, place in enumerate(box - 1 for box in boxes[1:]):
@@ -196,12 +196,6 @@ def positions(
 
 def _nothing(_: Tensor) -> None:
     """Return None, as a hook does that only writes in place."""
-
-
-def _box(axes: Axes, x: float, text: str, colour: str) -> None:
-    patch = FancyBboxPatch((x - 0.31, 1.33), 0.62, 0.44, boxstyle="round,pad=0.05", fc="white", ec=colour, lw=1.8)
-    axes.add_patch(patch)
-    axes.text(x, 1.55, text, ha="center", va="center", fontsize=12, color=plots.INK)
 
 
 def _same_memory(axes: Axes, memory: Sequence[str], start: float) -> None:

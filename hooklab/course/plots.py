@@ -56,12 +56,13 @@ def show(figure: Figure, alt: str) -> None:
     plt.close(figure)
 
 
-def box(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
-    """Draw a labelled box, 0.6 wide, around (x, y) in data units; `colour` is its edge."""
-    axes.add_patch(
-        FancyBboxPatch((x - 0.28, y - 0.26), 0.56, 0.52, boxstyle="round,pad=0.03", fc="white", ec=colour, lw=2)
-    )
-    axes.text(x, y, text, ha="center", va="center", color=INK)
+def box(
+    axes: Axes, x: float, y: float, text: str, colour: str, width: float = 0.56, height: float = 0.52, **look: Any
+) -> None:
+    """Draw a labelled box around (x, y), in data units; `colour` is its edge, and `look` is the text's."""
+    corner = (x - width / 2, y - height / 2)
+    axes.add_patch(FancyBboxPatch(corner, width, height, boxstyle="round,pad=0.03", fc="white", ec=colour, lw=2))
+    axes.text(x, y, text, ha="center", va="center", **{"color": INK} | look)
 
 
 def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:

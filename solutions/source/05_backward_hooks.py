@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 5 · What do `grad_input` and `grad_output` mean, and which backward hook do I use?
 #
-# **Time** 57 minutes, and 49 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 2 (tensor hooks) and lesson 3 (forward hooks)
+# **Time** 60 minutes, and 47 for the extras after the recap &nbsp;·&nbsp; **You need** lesson 2 (tensor hooks) and lesson 3 (forward hooks)
 #
 # After this lesson you can
 #

@@ -1017,6 +1017,8 @@ by_mean = torch.allclose(mixed.loss(mean, logits), mean(logits, soft), atol=1e-2
 print("the same for each example:   ", by_example)
 print("the same for a weighted mean:", by_mean)
 assert by_example and not by_mean
+assert torch.allclose(mean(logits, soft), each(logits, soft).mean())  # by 4, the number
+assert torch.allclose(mean(logits, y), each(logits, y).sum() / weight[y].sum())
 
 # %% [markdown]
 # **"My labels are maps, with a class for each pixel."** `mixed.loss` takes them unchanged. Soft targets have the classes in

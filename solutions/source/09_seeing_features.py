@@ -510,8 +510,8 @@ assert min(came[:2]) > 0.85 and came[2] < 0.3, (
 # corrupted    …   1    3    5   15   …    1   11    ?
 # ```
 #
-# Position 22 finds no earlier copy of its token any more, and about half of the answers are lost. (We didn't examine how
-# the model still gets the others.) From here on we only look at the lost ones.
+# Position 22 finds no earlier copy of its token any more, and about half of the answers are lost. (We haven't
+# looked into how the model still gets the others right.) From here on we only look at the lost ones.
 #
 # Can you bring an answer back? **Activation patching** (lesson 4) runs the corrupted sequence, but takes *one*
 # vector, at one depth and one position, from the clean run. If the answer comes back, that vector carries what was

@@ -9,7 +9,6 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 
 from hooklab.course import plots
 from hooklab.course.explorers import canvas
@@ -50,7 +49,7 @@ def hook_chain(
             if place:
                 _arrow(axes, (x + SPACING - 0.45, 0), (x + 0.45, 0), numbers(value))
             does, colour = ("reads", plots.REST) if torch.equal(value, after) else ("changes it", plots.CHANGED)
-            _box(axes, x, 0, name, colour)
+            plots.box(axes, x, 0, name, colour, 0.74, 0.44)
             axes.text(x, -0.47, "no hook" if name == NO_HOOK else does, ha="center", color=colour, fontsize=9.5)
             value = after
         _arrow(axes, (left - 0.05, 0), (left - 1.7, 0), f"{numbers(value)} goes on")
@@ -103,16 +102,10 @@ def norms_over_steps(trainings: Mapping[str, Mapping[str, Any]], ceiling: float,
         return figure
 
 
-def _box(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
-    box = FancyBboxPatch((x - 0.37, y - 0.22), 0.74, 0.44, boxstyle="round,pad=0.03", fc="white", ec=colour, lw=2)
-    axes.add_patch(box)
-    axes.text(x, y, text, ha="center", va="center", color=plots.INK)
-
-
 def _arrow(
     axes: Axes, start: tuple[float, float], end: tuple[float, float], text: str, colour: str = plots.BACKWARD
 ) -> None:
-    axes.annotate("", xy=end, xytext=start, arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.6})
+    plots.arrow(axes, start, end, colour)
     axes.text((start[0] + end[0]) / 2, start[1] + 0.12, text, ha="center", color=colour, fontsize=9.5)
 
 

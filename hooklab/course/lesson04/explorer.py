@@ -11,9 +11,7 @@ from typing import Any
 
 import ipywidgets as widgets
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 from torch import Tensor, nn
 
 from hooklab.course import plots
@@ -101,21 +99,22 @@ def draw_call(came: Call) -> Figure:
         figure, axes = canvas(9.2, 2.0)
         axes.set(xlim=(0, 9.2), ylim=(0.2, 2.2))
         is_written = came.x != 2
-        _box(axes, 1.0, came.call, plots.CHANGED if is_written else plots.FORWARD)
+        look: Any = {"family": "monospace", "fontsize": 9.5}
+        plots.box(axes, 1.0, 1.25, came.call, plots.CHANGED if is_written else plots.FORWARD, 1.74, 0.54, **look)
         holds = f"x holds 2 → {came.x:g}" if is_written else "x holds 2"
         axes.text(1.0, 0.72, holds, ha="center", fontsize=10, color=plots.CHANGED if is_written else plots.INK)
         plots.arrow(axes, (1.95, 1.25), (2.5, 1.25), plots.FORWARD)
-        _box(axes, 4.45, "", plots.INK, half_width=1.85, half_height=0.47)
+        plots.box(axes, 4.45, 1.25, "", plots.INK, 3.74, 0.98)
         given = "   ".join(f"{name} = {value}" for name, value in came.given.items())
-        axes.text(4.45, 1.47, given, ha="center", va="center", family="monospace", fontsize=9.5)
-        axes.text(4.45, 1.05, came.hook, ha="center", va="center", family="monospace", fontsize=9.5, weight="bold")
+        axes.text(4.45, 1.47, given, ha="center", va="center", **look)
+        axes.text(4.45, 1.05, came.hook, ha="center", va="center", weight="bold", **look)
         titles = ("you call", f"hook(module, {', '.join(came.given)})", "forward gets" if came.forward else "")
         for x, title in zip((1.0, 4.45, 7.75), titles, strict=True):
             axes.text(x, 1.98, title, ha="center", fontsize=9.5, color=plots.REST)
         if came.forward:
             plots.arrow(axes, (6.4, 1.25), (6.75, 1.25), plots.FORWARD)
             is_new = came.forward not in ("forward(2)", "forward(input=2)") or is_written
-            _box(axes, 7.75, came.forward, plots.CHANGED if is_new else plots.FORWARD)
+            plots.box(axes, 7.75, 1.25, came.forward, plots.CHANGED if is_new else plots.FORWARD, 1.74, 0.54, **look)
             axes.text(7.75, 0.72, "" if came.error else f"returns {came.result:g}", ha="center", fontsize=10)
         else:
             axes.text(7.75, 1.25, "forward isn't called", ha="center", va="center", fontsize=10, color=plots.REST)
@@ -167,10 +166,3 @@ def _kwargs(given: Mapping[str, Any]) -> Any:
 
 def _nothing(_: Tensor) -> None:
     """Return None, as a hook does that only writes in place."""
-
-
-def _box(axes: Axes, x: float, text: str, colour: str, half_width: float = 0.85, half_height: float = 0.25) -> None:
-    corner = (x - half_width, 1.25 - half_height)
-    size = (2 * half_width, 2 * half_height)
-    axes.add_patch(FancyBboxPatch(corner, *size, boxstyle="round,pad=0.05", fc="white", ec=colour, lw=1.8))
-    axes.text(x, 1.25, text, ha="center", va="center", family="monospace", fontsize=9.5, color=plots.INK)

@@ -16,7 +16,6 @@ import ipywidgets as widgets
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
@@ -179,7 +178,7 @@ def draw_border(steps: Sequence[Step], number: int) -> Figure:
         figure, axes = canvas(9.0, 3.3)
         axes.set(xlim=(0, 9), ylim=(0, 3.3))
         at_work = step.active == "layer"
-        _box(axes, 4.5, 1.85, 1.0, 0.55, plots.INK if at_work else plots.REST)
+        plots.box(axes, 4.5, 1.85, "", plots.INK if at_work else plots.REST, 2.0, 1.1)
         axes.text(4.5, 1.98, "the layer", ha="center", va="center", weight="bold" if at_work else "normal")
         axes.text(4.5, 1.7, "AddmmBackward0", ha="center", va="center", fontsize=9, color=plots.REST)
         for name, x, is_there in zip(("input border", "output border"), (2.35, 6.65), step.borders, strict=True):
@@ -256,13 +255,6 @@ def _node(axes: Axes, x: float, label: str, is_there: bool, is_active: bool) -> 
         axes.text(x, 2.74, BORDER_NODE, ha="center", fontsize=7.5, color=plots.REST)
     else:
         axes.plot([x, x], [1.1, 2.6], color=plots.REST, linewidth=1, linestyle=":")
-
-
-def _box(axes: Axes, x: float, y: float, half_width: float, half_height: float, edge: str) -> None:
-    corner = (x - half_width, y - half_height)
-    axes.add_patch(
-        FancyBboxPatch(corner, 2 * half_width, 2 * half_height, boxstyle="round,pad=0.03", fc="white", ec=edge, lw=2)
-    )
 
 
 def _plain(tensor: Tensor) -> list[float]:

@@ -9,14 +9,13 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
 from hooklab.course.lesson05.comparing import Comparison, Report, compare_hooks, nodes_inside
 from hooklab.course.lesson05.transfer import Network, domain_readable
 from hooklab.course.lesson05.transfer import two_domains as _two_domains
-from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, style
+from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, arrow, box, style
 
 __all__ = [
     "Comparison",
@@ -56,7 +55,7 @@ def around(layer: nn.Linear, x: Tensor, grad_input: Tensor, grad_output: Tensor)
         figure, axes = plt.subplots(figsize=(9.6, 3.7))
         axes.set(xlim=(0, 12), ylim=(0.2, 4.8))
         axes.axis("off")
-        _box(axes, 6, 3.05, 1.75, 0.95, "white", INK)
+        box(axes, 6, 3.05, "", INK, 3.5, 1.9)
         axes.text(6, 3.55, f"{type(layer).__name__}", ha="center", weight="bold", color=INK)
         axes.text(6, 2.95, f"weight {_numbers(layer.weight)}\nbias {_numbers(layer.bias)}", ha="center", va="center")
         with torch.no_grad():
@@ -66,9 +65,9 @@ def around(layer: nn.Linear, x: Tensor, grad_input: Tensor, grad_output: Tensor)
         for place, name, values in ((2.1, "grad_input[0]", grad_input), (9.9, "grad_output[0]", grad_output)):
             axes.text(place, 1.85, f"{name} =\n{_numbers(values)}", ha="center", va="top", color=BACKWARD)
         for start, end in ((0.3, 4.0), (8.0, 11.7)):
-            _arrow(axes, (start, 3.6), (end, 3.6), FORWARD)
-            _arrow(axes, (end, 2.4), (start, 2.4), BACKWARD)
-        _arrow(axes, (6, 1.95), (6, 1.3), BACKWARD)
+            arrow(axes, (start, 3.6), (end, 3.6), FORWARD)
+            arrow(axes, (end, 2.4), (start, 2.4), BACKWARD)
+        arrow(axes, (6, 1.95), (6, 1.3), BACKWARD)
         kept = f"weight.grad = {_numbers(layer.weight.grad)}\nbias.grad = {_numbers(layer.bias.grad)}"
         axes.text(6, 1.15, kept, ha="center", va="top", color=CAPTURED)
         return figure
@@ -88,13 +87,12 @@ def edges(node: Node, arriving: Tensor, leaving: Mapping[str, Tensor]) -> Figure
         figure, axes = plt.subplots(figsize=(9.0, 0.85 * len(after) + 0.3))
         axes.set(xlim=(0, 9), ylim=(-0.55, top + 0.6))
         axes.axis("off")
-        _box(axes, 6.0, top / 2, 1.0, 0.3, "white", INK)
-        axes.text(6.0, top / 2, type(node).__name__, ha="center", va="center")
-        _arrow(axes, (8.7, top / 2), (7.1, top / 2), BACKWARD)
+        box(axes, 6.0, top / 2, type(node).__name__, INK, 2.0, 0.6)
+        arrow(axes, (8.7, top / 2), (7.1, top / 2), BACKWARD)
         axes.text(7.9, top / 2 + 0.14, _numbers(arriving), ha="center", color=BACKWARD, fontsize=9.5)
         for place, ((name, grad), follower) in enumerate(zip(leaving.items(), after, strict=True)):
             y, start = top - place, top / 2 + 0.25 * (1 - place)
-            _arrow(axes, (4.9, start), (2.3, y), BACKWARD)
+            arrow(axes, (4.9, start), (2.3, y), BACKWARD)
             axes.text(2.2, y + 0.12, f"[{place}]  {name}", ha="right", va="center", color=INK, weight="bold")
             axes.text(2.2, y - 0.18, f"goes on to {follower}", ha="right", va="center", color=REST, fontsize=9)
             look = {"fc": "white", "ec": "none", "pad": 1.5}  # the number sits on its arrow
@@ -113,14 +111,13 @@ def two_domains_and_three_parts() -> Figure:
         right.set(xlim=(0, 10), ylim=(0, 5))
         right.axis("off")
         for at, y, name, told in ((2.6, 2.5, "features", ""), *_HEADS):
-            _box(right, at, y, 1.15, 0.45, "white", INK)
-            right.text(at, y, name, ha="center", va="center", weight="bold")
+            box(right, at, y, name, INK, 2.3, 0.9, weight="bold")
             right.text(at, y - 0.85, told, ha="center", va="center", color=REST, fontsize=9)
-        _arrow(right, (0.2, 2.5), (1.3, 2.5), FORWARD)
+        arrow(right, (0.2, 2.5), (1.3, 2.5), FORWARD)
         for _, y, _, _ in _HEADS:
             lift = 0.3 if y > 2.5 else -0.3
-            _arrow(right, (3.9, 2.5 + lift), (5.8, y), FORWARD)
-            _arrow(right, (5.8, y - lift), (3.9, 2.5), BACKWARD)
+            arrow(right, (3.9, 2.5 + lift), (5.8, y), FORWARD)
+            arrow(right, (5.8, y - lift), (3.9, 2.5), BACKWARD)
         right.text(4.8, 4.6, "values", ha="center", color=FORWARD)
         right.text(4.1, 0.3, "gradients", ha="center", color=BACKWARD)
         return figure
@@ -221,7 +218,7 @@ def _entries(axes: Axes, start: float, row: int, report: Report | None) -> None:
         kind = entry.of.replace(",", " ").split()[0]
         colour = BACKWARD if kind == "input" else REST if kind in ("output", "inside", "nothing") else CAPTURED
         x = start + 0.76 + _STEP * place
-        _box(axes, x, row, 0.7, 0.3, "white", colour)
+        box(axes, x, row, "", colour, 1.4, 0.6)
         label = entry.of.replace(" transposed", "ᵀ")
         axes.text(x, row - 0.13, label, ha="center", va="center", fontsize=8.5, color=colour)
         axes.text(x, row + 0.16, str(entry.shape or ""), ha="center", va="center", fontsize=8.5)
@@ -232,15 +229,3 @@ def _numbers(tensor: Tensor | None) -> str:
         return f"[{', '.join(map(text, value))}]" if isinstance(value, list) else f"{value:g}"
 
     return "None" if tensor is None else text(tensor.detach().tolist())
-
-
-def _box(axes: Axes, x: float, y: float, half_width: float, half_height: float, face: str, edge: str) -> None:
-    corner = (x - half_width, y - half_height)
-    axes.add_patch(
-        FancyBboxPatch(corner, 2 * half_width, 2 * half_height, boxstyle="round,pad=0.03", fc=face, ec=edge, lw=1.6)
-    )
-
-
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:
-    arrow = {"arrowstyle": "-|>", "color": colour, "lw": 1.6, "shrinkA": 0, "shrinkB": 0}
-    axes.annotate("", xy=end, xytext=start, arrowprops=arrow)

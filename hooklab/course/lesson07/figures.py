@@ -18,10 +18,9 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 from torch import Tensor, nn
 
-from hooklab.course.plots import BACKWARD, CAPTURED, CHANGED, FORWARD, INK, REST, arrow, style
+from hooklab.course.plots import BACKWARD, CAPTURED, CHANGED, FORWARD, INK, REST, arrow, box, style
 
 # Two classes need two colours that mean nothing else in the course: Okabe-Ito's orange and sky blue.
 CLASSES = ("#E69F00", "#56B4E9")
@@ -211,17 +210,20 @@ def method() -> Figure:
         figure, axes = plt.subplots(figsize=(9.4, 3.3))
         axes.set(xlim=(-0.5, 9.4), ylim=(-1.15, 2.1))
         axes.axis("off")
-        _box(axes, 0.0, 0.4, 0.6, "x", FORWARD)
-        _box(axes, 1.5, 0.4, 1.1, "layer 1", FORWARD)
-        _box(axes, 3.7, 0.4, 1.9, "λ · out +\n(1 − λ) · out[partners]", CHANGED)
-        _box(axes, 5.75, 0.4, 1.1, "layer 2", FORWARD)
-        _box(axes, 7.9, 0.95, 2.1, "λ · loss(logits, y)", INK)
-        _box(axes, 7.9, -0.15, 2.1, "(1 − λ) · loss(logits,\ny[partners])", INK)
+        for x, y, width, text, colour in (
+            (0.0, 0.4, 0.6, "x", FORWARD),
+            (1.5, 0.4, 1.1, "layer 1", FORWARD),
+            (3.7, 0.4, 1.9, "λ · out +\n(1 − λ) · out[partners]", CHANGED),
+            (5.75, 0.4, 1.1, "layer 2", FORWARD),
+            (7.9, 0.95, 2.1, "λ · loss(logits, y)", INK),
+            (7.9, -0.15, 2.1, "(1 − λ) · loss(logits,\ny[partners])", INK),
+            (3.7, 1.7, 3.6, "drawn once for each batch:\nplace (here layer 1), λ, partners", CHANGED),
+        ):
+            box(axes, x, y, text, colour, width, 0.62, fontsize=10)
         for start, end in ((0.35, 0.9), (2.1, 2.65), (4.75, 5.15)):
             arrow(axes, (start, 0.4), (end, 0.4), FORWARD)
         for height in (0.95, -0.15):
             arrow(axes, (6.35, 0.4), (6.8, height), FORWARD)
-        _box(axes, 3.7, 1.7, 3.6, "drawn once for each batch:\nplace (here layer 1), λ, partners", CHANGED)
         arrow(axes, (3.7, 1.34), (3.7, 0.8), CHANGED)
         axes.plot([5.55, 9.25, 9.25], [1.7, 1.7, -0.15], color=CHANGED, lw=1.6)
         for height in (0.95, -0.15):
@@ -229,12 +231,6 @@ def method() -> Figure:
         arrow(axes, (7.9, -0.85), (0.0, -0.85), BACKWARD)
         axes.text(3.7, -0.72, "gradients flow back, to both parts of each mixture", ha="center", color=BACKWARD)
         return figure
-
-
-def _box(axes: Axes, x: float, y: float, width: float, text: str, colour: str) -> None:
-    corner, size = (x - width / 2, y - 0.3), (width, 0.6)
-    axes.add_patch(FancyBboxPatch(corner, *size, boxstyle="round,pad=0.04", fc="white", ec=colour, lw=2))
-    axes.text(x, y, text, ha="center", va="center", color=INK, fontsize=10)
 
 
 def by_steps(validation: Sequence[Mapping[str, Any]], places: Sequence[str]) -> Figure:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from hooklab.course.exercises.predict import predictions_of
 
@@ -38,8 +38,6 @@ FOUND = {  # what somebody types, most of it as torch prints it -> the lesson th
     "one layer does not learn": "08",
 }
 
-HAS_AXE = find_spec("axe_playwright_python") is not None  # axe-core comes with it
-
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_fits_and_answers_and_axe_finds_nothing_serious(name, open_page):
@@ -56,8 +54,7 @@ def test_a_page_fits_and_answers_and_axe_finds_nothing_serious(name, open_page):
     for theme in ("dark", "light"):
         page.emulate_media(color_scheme=theme)
         page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
-        if HAS_AXE:
-            assert serious(page, colours_alone=theme == "dark") == [], theme
+        assert serious(page, colours_alone=theme == "dark") == [], theme
 
 
 def use_guess(page, guess):
@@ -93,8 +90,6 @@ def use_explorer(page, explorer):
 
 def serious(page, colours_alone):
     """Return what axe-core finds that shuts somebody out: the rule and the first place."""
-    from axe_playwright_python.sync_playwright import Axe
-
     rules = {"runOnly": ["color-contrast"]} if colours_alone else {}
     options = {"preload": False, "resultTypes": ["violations"], **rules}  # no preload: axe asks for no files itself
     found = Axe().run(page, options=options).response["violations"]
