@@ -3,8 +3,8 @@
     results = launch(main, processes=2, seconds=60)
 
 writes the function into a script, which `torchrun` could start as well, and gives each process what torchrun would: its
-RANK, WORLD_SIZE and the place to meet. Each process is a new Python. It takes seconds until that has imported torch, so
-a launch leaves two more behind, which wait for the next one. All end with this process: their standard input closes.
+RANK, WORLD_SIZE and the place to meet. Each process is a Python of its own. It takes seconds until that has imported
+torch, so those that did well wait for the next launch. All end with this process: their standard input closes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import inspect
 import json
 import os
 import pickle
+import queue
 import re
 import runpy
 import signal
@@ -31,9 +32,12 @@ from subprocess import PIPE
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore  # torch.distributed exports it too, but not for mypy
 
 IMPORTS = """\
+from __future__ import annotations
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -67,18 +71,16 @@ class ProcessesFailed(RuntimeError):
         super().__init__(f"{how}\n{together(outputs)}".rstrip())
 
 
-def script(main: Callable[..., Any], *uses: Any, first: Callable[[], Any] | None = None) -> str:
+def script(main: Callable[..., Any], *uses: Any, around: Callable[..., Any] | None = None) -> str:
     """Return a script that runs `main`, a function without arguments, after the sources of all that it uses.
 
-    `main` may use the names in IMPORTS, and imports everything else itself. `first` runs before it, in each process.
+    `main` may use the names in IMPORTS, and imports everything else itself. `around` is a decorator for it.
 
     Raises OSError if a function's source is missing, because it was typed into a plain Python prompt.
     """
-    sources = [textwrap.dedent(inspect.getsource(one)) for one in (*uses, *filter(None, [first]), main)]
-    if first:
-        sources.insert(-1, f"{first.__name__}()")
-    name = "" if main.__name__ == "main" else f"\n\nmain = {main.__name__}\n"
-    return "\n\n".join([IMPORTS, *sources]) + name + "\n" + ENTRY
+    sources = [textwrap.dedent(inspect.getsource(one)) for one in (*uses, *filter(None, [around]), main)]
+    name = f"main = {around.__name__}({main.__name__})" if around else f"main = {main.__name__}"
+    return "\n\n".join([IMPORTS, *sources, *[name + "\n"] * (name != "main = main")]) + "\n" + ENTRY
 
 
 def launch(
@@ -87,7 +89,7 @@ def launch(
     processes: int = 2,
     seconds: float = 60,
     show: bool = True,
-    first: Callable[[], Any] | None = None,
+    around: Callable[..., Any] | None = None,
 ) -> list[Any]:
     """Run a function in several processes and return what each returned, in the order of their ranks.
 
@@ -97,13 +99,15 @@ def launch(
         processes: how many.
         seconds: the time limit of each. A process that is not done by then prints where it stands, and ends.
         show: print what the processes print, each line after its process's number.
-        first: a function that each process runs before `main`.
+        around: a decorator for `main`, in each process.
 
-    Raises ProcessesFailed if one ends with an error, dies, or is too slow. All have ended by then, whatever happened.
+    Raises ProcessesFailed if one ends with an error, dies, or is too slow. All have ended by then. After any other
+    launch they wait for the next one, which they begin with torch's first random numbers and without a process group.
     """
     with tempfile.TemporaryDirectory(prefix="hooklab-") as folder:
         file = Path(folder, f"{main.__name__}.py")
-        file.write_text(script(main, *uses, first=first), encoding="utf-8")
+        file.write_text(script(main, *uses, around=around), encoding="utf-8")
+        results = [file.with_name(f"{rank}.pickle") for rank in range(processes)]
         # Its port is one that the system chose, so two launches at once cannot meet each other.
         store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
         workers: list[Worker] = []
@@ -111,18 +115,22 @@ def launch(
             while len(workers) < processes:
                 workers.append(_spares.pop() if _spares else Worker())
             for rank, worker in enumerate(workers):
-                worker.begin({"file": str(file), "seconds": seconds, "place": _place(rank, processes, store.port)})
-            ends = _ends(workers, time.monotonic() + STARTING + seconds)
+                place = _place(rank, processes, store.port)
+                worker.begin({"file": str(file), "result": str(results[rank]), "seconds": seconds, "place": place})
+            ends = _ends(workers, results, time.monotonic() + STARTING + seconds)
         finally:  # also after Ctrl-C
-            outputs = [worker.end().replace(f"{folder}{os.sep}", "") for worker in workers]
+            if not all(result.exists() for result in results):
+                for worker in workers:
+                    worker.end()
+        outputs = [worker.said().replace(f"{folder}{os.sep}", "") for worker in workers]
         if any(ends):
             late = any(re.search(r"^Timeout \(\d", output, re.M) for output in outputs)  # faulthandler's words
             raise ProcessesFailed([STOPPED if end and late else end for end in ends], outputs)
-        results = [pickle.loads(file.with_name(f"{rank}.pickle").read_bytes()) for rank in range(processes)]
-    _spares.extend(Worker() for _ in range(2 - len(_spares)))
+        returned = [pickle.loads(result.read_bytes()) for result in results]
+    _spares.extend(workers)
     if show and any(outputs):
         print(together(outputs))
-    return results
+    return returned
 
 
 def by_torchrun(main: Callable[[], Any], *uses: Any, processes: int = 2, seconds: float = 120) -> str:
@@ -178,10 +186,10 @@ def _place(rank: int, processes: int, port: int) -> dict[str, str]:
 
 
 class Worker(subprocess.Popen[bytes]):
-    """A new Python that has imported torch, waits for what to do, does that alone, and ends."""
+    """A new Python that has imported torch, waits for what to do, does that, and waits for more."""
 
     def __init__(self) -> None:
-        self.output = tempfile.TemporaryFile()  # noqa: SIM115
+        self.output, self.told = tempfile.TemporaryFile(), 0  # noqa: SIM115
         command = [sys.executable, "-m", "hooklab.course.processes"]
         streams: dict[str, Any] = {"stdin": PIPE, "stdout": self.output, "stderr": subprocess.STDOUT}
         super().__init__(command, env=_environment(), start_new_session=True, **streams)  # Ctrl-C is not for it
@@ -191,22 +199,25 @@ class Worker(subprocess.Popen[bytes]):
         self.stdin.write(json.dumps(request).encode() + b"\n")
         self.stdin.flush()
 
-    def end(self) -> str:
-        """End it, if it is still there, and return what it printed."""
+    def said(self) -> str:
+        """Return what it has printed since this was asked last."""
+        file = self.output.fileno()
+        new = os.pread(file, os.fstat(file).st_size, self.told)  # the place in the file is the worker's too
+        self.told += len(new)
+        return new.decode(errors="replace")
+
+    def end(self) -> None:
         self.kill()
         self.communicate()
-        with self.output:
-            self.output.seek(0)
-            return self.output.read().decode(errors="replace")
 
 
 _spares: list[Worker] = []
 
 
-def _ends(workers: list[Worker], until: float) -> list[int | str]:
-    """Wait for the end of all, or for two seconds after the first failure; return how each ended."""
+def _ends(workers: list[Worker], results: list[Path], until: float) -> list[int | str]:
+    """Wait for the results of all, or for two seconds after the first failure; return how each ended."""
     while True:
-        ends = [worker.poll() for worker in workers]
+        ends = [0 if result.exists() else worker.poll() for worker, result in zip(workers, results, strict=True)]
         if any(ends):
             until = min(until, time.monotonic() + GRACE)
         if None not in ends or time.monotonic() > until:
@@ -214,39 +225,52 @@ def _ends(workers: list[Worker], until: float) -> list[int | str]:
         time.sleep(0.005)
 
 
-def _end_with(lifeline: int) -> None:
-    os.read(lifeline, 1)
+def _read(lifeline: int, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
+    with open(lifeline, encoding="utf-8") as lines:
+        for line in lines:
+            requests.put(json.loads(line))
     os._exit(1)
 
 
 def _work() -> None:
-    """Be one of the processes: read what to do, leave in a file what the function returns, and end."""
+    """Be one of the processes: do what is asked for, leave in a file what it returned, and wait for more."""
     importlib.import_module("torch._dynamo")  # DistributedDataParallel would, and the time limit begins below
-    if not (line := sys.stdin.readline()):
-        return
-    request, lifeline = json.loads(line), os.dup(0)
+    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=[os.dup(0), requests], daemon=True).start()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    threading.Thread(target=_end_with, args=[lifeline], daemon=True).start()
-    faulthandler.dump_traceback_later(request["seconds"], exit=True)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is printed before a crash is kept
-    os.environ |= request["place"]
     # A process group that main's model still holds when main returns would be destroyed there, which now and then waits
     # forever for a thread that waits for Python's lock. So groups live as long as the process.
-    torch.distributed.destroy_process_group = lambda group=None: None
-    code = 1
-    try:
-        result = runpy.run_path(request["file"])["main"]()
-        Path(request["file"]).with_name(f"{os.environ['RANK']}.pickle").write_bytes(pickle.dumps(result))
-        code = 0
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-        if isinstance(ended.code, str):
-            print(ended.code, file=sys.stderr)
-    except BaseException:
-        traceback.print_exc()
-    finally:
+    destroy, groups = dist.destroy_process_group, []
+    dist.destroy_process_group = lambda group=None: None
+    numbers = torch.get_rng_state()
+    while True:
+        request = requests.get()
+        faulthandler.dump_traceback_later(request["seconds"], exit=True)
+        os.environ |= request["place"]
+        torch.set_rng_state(numbers)
+        result = Path(request["result"])
+        try:
+            result.with_suffix(".part").write_bytes(pickle.dumps(runpy.run_path(request["file"])["main"]()))
+            if dist.is_initialized():
+                groups.extend(dist.distributed_c10d._world.pg_map)
+                destroy()
+        except BaseException as error:
+            os._exit(_exit_code(error))
         sys.stdout.flush()
-        os._exit(code)
+        faulthandler.cancel_dump_traceback_later()
+        result.with_suffix(".part").rename(result)
+
+
+def _exit_code(error: BaseException) -> int:
+    """Return what Python would end with, and print what it would print."""
+    code = error.code if isinstance(error, SystemExit) else 1
+    if not isinstance(error, SystemExit):
+        traceback.print_exception(error)
+    elif isinstance(code, str):
+        print(code, file=sys.stderr)
+    sys.stdout.flush()
+    return code if isinstance(code, int) else int(code is not None)
 
 
 if __name__ == "__main__":

@@ -268,18 +268,26 @@ LAST_WORDS = {
 }
 
 
-def ten_times_the_loss() -> None:
-    """Let every backward pass of this process begin with ten times the loss, which no formula can know."""
-    autograd: Any = torch.autograd  # Tensor.backward looks its function up there
-    for name in ("backward", "grad"):
-        usual = getattr(autograd, name)
-        setattr(autograd, name, lambda loss, *args, usual=usual, **options: usual(10 * loss, *args, **options))
+def ten_times_the_loss(main: Callable[[], Any]) -> Callable[[], Any]:
+    """Let every backward pass in `main` begin with ten times the loss, which no formula can know."""
+
+    def run() -> Any:
+        autograd: Any = torch.autograd  # Tensor.backward looks its function up there
+        usual = {name: getattr(autograd, name) for name in ("backward", "grad")}
+        for name, function in usual.items():
+            setattr(autograd, name, lambda loss, *args, of=function, **options: of(10 * loss, *args, **options))
+        try:
+            return main()
+        finally:
+            vars(autograd).update(usual)
+
+    return run
 
 
 @exercise(
     "11.4",
     "Fix it: the gradient of everybody",
-    worlds=(3,),  # it is written for two; each process is a new Python, which takes seconds
+    worlds=(3,),  # it is written for two; a third process takes seconds to start
     verified="with three processes, each returns the average over all of them, and it follows the loss",
 )
 def the_gradient_of_everybody(trial: Trial, processes: int) -> Pairs:
@@ -295,7 +303,7 @@ def the_gradient_of_everybody(trial: Trial, processes: int) -> Pairs:
         return
     end = "does every process come to its end?"
     try:
-        results = launch(answer, processes=processes, seconds=SECONDS, show=False, first=ten_times_the_loss)
+        results = launch(answer, processes=processes, seconds=SECONDS, show=False, around=ten_times_the_loss)
     except FileNotFoundError:
         yield end, Claim(False, "yes, with a result", "one ends before your function returns"), "exits"
     except OSError as error:
