@@ -1,7 +1,7 @@
 """The explorers in the page: every control with the keyboard and the mouse, both themes, nothing left behind.
 
-They stand in a notebook made here, so that these tests do not depend on where the lessons show them. Three of them have
-nearly every kind of control; the others are used with `-m long`.
+They stand in a notebook made here, so that these tests do not depend on where the lessons show them. A small one with
+every kind of control is used always, the lessons' own with `-m long`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,33 @@ from tests.course.browser.reading import errors
 HOME = {"backward_steps": "01", "call_order": "06", "feature_maps": "03", "border": "05", "mixing": "07"}
 HOME |= {"what_it_looks_at": "09", "heads_at_work": "09", "going_wrong": "08", "over_time": "10", "what_is_owed": "11"}
 HOME |= {"hooks_in_a_row": "02", "at_the_door": "04"}
-FEW = ["backward_steps", "feature_maps", "mixing"]
-OTHERS = [name for name in HOME if name not in FEW]
-SETUP = "import torch\ntorch.set_num_threads(1)\n"
+SETUP = """
+import ipywidgets as widgets
+import torch
+from hooklab.course.explorers import inches, panel, stepper
+
+torch.set_num_threads(1)
+
+def every_kind():
+    slider, play, _ = stepper(4)
+    controls = {
+        "step": slider,
+        "weight": widgets.FloatSlider(value=0.5, min=0, max=1, step=0.05, description="weight"),
+        "layer": widgets.Dropdown(options=["conv1", "relu1", "conv2"], description="layer"),
+        "pre": widgets.Checkbox(False, description="a pre-hook", indent=False),
+    }
+
+    def say(**values):
+        return " ".join(map(str, values.values()))
+
+    def draw(**values):
+        figure, axes = inches(4, 1)
+        axes.text(0.1, 0.5, say(**values))
+        return figure
+
+    first, *others = controls.values()
+    return panel(draw, say, controls, intro="Try this.", rows=[[play, first], others])
+"""
 LEFT = f"""
 import gc
 from matplotlib.figure import Figure
@@ -36,7 +60,9 @@ print(len(figures), "figures,", len(hooks), "hooks on modules, global hooks:", {
 """
 
 
-@pytest.fixture(scope="module", params=[FEW, pytest.param(OTHERS, marks=pytest.mark.long)], ids=["few", "others"])
+@pytest.fixture(
+    scope="module", params=[["every_kind"], pytest.param([*HOME], marks=pytest.mark.long)], ids=["made", "lessons"]
+)
 def names(request: pytest.FixtureRequest) -> list[str]:
     """The explorers of the notebook, in the order of its cells; the cell before them imports them."""
     of_these: list[str] = request.param
@@ -46,7 +72,9 @@ def names(request: pytest.FixtureRequest) -> list[str]:
 @pytest.fixture(scope="module")
 def notebook(lab: Lab, server: Server, names: list[str]) -> Iterator[Notebook]:
     """A notebook with the explorers, and a cell that tells what they left behind; all of it has run."""
-    imports = "".join(f"from hooklab.course.lesson{HOME[name]}.explorer import {name}\n" for name in names)
+    imports = "".join(
+        f"from hooklab.course.lesson{HOME[name]}.explorer import {name}\n" for name in names if name in HOME
+    )
     made = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(code) for code in (SETUP + imports, *(f"{name}()" for name in names), LEFT)],
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
@@ -58,6 +86,9 @@ def notebook(lab: Lab, server: Server, names: list[str]) -> Iterator[Notebook]:
         yield notebook
     finally:
         notebook.close()
+
+
+with_every_kind = pytest.mark.parametrize("names", [["every_kind"]], indirect=True, ids=["made"])
 
 
 def explorer(notebook: Notebook, index: int) -> Explorer:
@@ -95,29 +126,28 @@ def use_every_control(explorer: Explorer, name: str) -> None:
     assert len(sizes) == 1, name
 
 
-@pytest.mark.parametrize("names", [FEW], indirect=True, ids=["few"])
-def test_a_slider_follows_the_arrow_keys_and_the_mouse(notebook: Notebook, names: list[str]) -> None:
-    mixing = explorer(notebook, 1 + names.index("mixing"))
-    for slider in range(mixing.sliders.count()):
-        mixing.settle()
-        before = mixing.picture()
-        mixing.press(slider, "ArrowRight")
-        assert mixing.picture_after(before) != before
-        mixing.press(slider, "ArrowLeft")
-        assert mixing.wait_for(before)
+@with_every_kind
+def test_a_slider_follows_the_arrow_keys_and_the_mouse(notebook: Notebook) -> None:
+    shown = explorer(notebook, 1)
+    for slider in range(shown.sliders.count()):
+        shown.settle()
+        before = shown.picture()
+        shown.press(slider, "ArrowRight")
+        assert shown.picture_after(before) != before
+        shown.press(slider, "ArrowLeft")
+        assert shown.wait_for(before)
 
-        last, first = mixing.picture_at(slider, "End"), mixing.picture_at(slider, "Home")
-        mixing.drag(slider, 1, 0, 1, 0, 0.5, 1)  # quickly: the picture is that of the last position
-        mixing.settle()
-        assert mixing.picture() == last
-        mixing.drag(slider, 0)
-        assert mixing.wait_for(first)
-        mixing.press(slider, *["ArrowRight"] * slider)
+        last, first = shown.picture_at(slider, "End"), shown.picture_at(slider, "Home")
+        shown.drag(slider, 1, 0, 1, 0, 0.5, 1)  # quickly: the picture is that of the last position
+        shown.settle()
+        assert shown.picture() == last
+        shown.drag(slider, 0)
+        assert shown.wait_for(first)
 
 
-@pytest.mark.parametrize("names", [FEW], indirect=True, ids=["few"])
-def test_the_play_button_goes_through_the_steps(notebook: Notebook, names: list[str]) -> None:
-    steps = explorer(notebook, 1 + names.index("backward_steps"))
+@with_every_kind
+def test_the_play_button_goes_through_the_steps(notebook: Notebook) -> None:
+    steps = explorer(notebook, 1)
     last, first = steps.picture_at(0, "End"), steps.picture_at(0, "Home")
     assert first != last
     steps.cell.locator(".widget-play button").first.click()

@@ -1,7 +1,6 @@
 """Links to a cell, in JupyterLab as the launcher starts it: a click opens the lesson and shows the cell.
 
-A lesson is opened by one link of the start page, the deepest, and gets a second one, the first, once it is open.
-That every link has its cell is tested in lesson00/test_index.py.
+With `-m long` every link of the start page is clicked, into a lesson that is closed and into one that is open.
 """
 
 from __future__ import annotations
@@ -42,21 +41,24 @@ def follow(lab: Lab, start: str, link: tuple[str, str, str]) -> Notebook:
     return Notebook(lab.page)
 
 
-@pytest.mark.parametrize("chosen", [[0], pytest.param([*range(1, 12)], marks=pytest.mark.long)])
-def test_a_link_of_the_start_page_shows_its_cell_whether_the_lesson_is_open_or_not(lab: Lab, chosen: list[int]) -> None:
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)], ids=["few", "every"])
+def test_a_link_of_the_start_page_shows_its_cell_whether_the_lesson_is_open_or_not(lab: Lab, every: bool) -> None:
+    """Of one lesson the deepest link opens it, the first one finds it open; or each link of all lessons does both."""
     start = lab.open(f"lessons/{START}")
     lab.page.wait_for_function(IS_LAID_OUT, polling=LOOK_EVERY)
-    by_lesson: dict[str, list[tuple[str, str, str]]] = {}
-    for link in (one for one in links(start) if one[1] != START):
-        by_lesson.setdefault(link[1], []).append(link)
-    assert len(by_lesson) == 12 and sum(map(len, by_lesson.values())) > 100
-    for name, found in (list(by_lesson.items())[number] for number in chosen):
-        text = (lab.server.folder / "lessons" / name).read_text(encoding="utf-8")
-        found.sort(key=lambda link: text.index(f'"id": "{link[2]}"'))
-        follow(lab, START, found[-1])
-        follow(lab, START, found[0]).close()
+    found = [link for link in links(start) if link[1] != START]
+    assert len({file for _, file, _ in found}) == 12 and len(found) > 100
+    if every:
+        pairs = [(link, link) for link in found]
+    else:
+        text = (lab.server.folder / "lessons" / found[0][1]).read_text(encoding="utf-8")
+        first, *_, last = sorted((one for one in found if one[1] == found[0][1]), key=lambda one: text.index(one[2]))
+        pairs = [(last, first)]
+    for closed, opened in pairs:
+        follow(lab, START, closed)
+        follow(lab, START, opened).close()
         is_closed = "name => !window.jupyterapp.shell.currentWidget.context.path.endsWith(name)"
-        lab.page.wait_for_function(is_closed, arg=name)
+        lab.page.wait_for_function(is_closed, arg=opened[1])
     start.close()
 
 

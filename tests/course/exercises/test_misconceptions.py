@@ -21,9 +21,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 COURSE = Course(Path(__file__).parents[3])
 EXERCISES = [one for number in lesson_numbers() for one in exercises_of(number)]
-SLOW = {"11.4": [pytest.mark.long]}  # three new Pythons each; test_answers of lesson 11 has some
 PROGRAMS = [
-    pytest.param(one.id, label, program, id=f"{one.id}-{label}", marks=SLOW.get(one.id, []))
+    pytest.param(one.id, label, program, id=f"{one.id}-{label}")
     for one in EXERCISES
     for label, program in misconceptions(COURSE, one.lesson).get(one.id, {}).items()
 ]

@@ -104,3 +104,11 @@ def test_a_claim_is_one_of_the_documents_and_asserted(path: Path) -> None:
     bare = [cell["source"] for cell in claims if not re.search(r"^\s*assert ", cell["source"], re.M)]
     assert bare == []
     assert {cell["cell_type"] for cell in claims} <= {"code"}
+
+
+@each_notebook
+def test_every_figure_and_explorer_is_stored_as_a_picture(path: Path) -> None:
+    shown = [cell for cell in cells_of(path) if {"figure", "explorer"} & set(cell["tags"])]
+    pictures = [any("image/png" in output.get("data", {}) for output in cell["outputs"]) for cell in shown]
+
+    assert [cell["source"] for cell, there in zip(shown, pictures, strict=True) if not there] == []
