@@ -465,7 +465,7 @@ plt.show()
 #     return seen[0].tolist()
 # ```
 #
-# Your function runs in new processes. They know `torch`, `dist`, `nn`, `DistributedDataParallel` and `hooklab`, and
+# Your function runs in other processes. They know `torch`, `dist`, `nn`, `DistributedDataParallel` and `hooklab`, and
 # nothing else of this notebook.
 #
 # <details><summary>Hint: "Connection closed by peer", "Read error"</summary>

@@ -21,6 +21,7 @@ SEES = """([file, id]) => {
     const screen = content.node.getBoundingClientRect();
     return cell.height > 0 && cell.top < screen.bottom - 20 && cell.bottom > screen.top + 20;
 }"""
+PATH = "() => window.jupyterapp.shell.currentWidget?.context?.path"
 IS_LAID_OUT = "() => window.jupyterapp.shell.currentWidget.content.widgets.every(cell => !cell.isPlaceholder())"
 
 
@@ -41,6 +42,12 @@ def follow(lab: Lab, start: str, link: tuple[str, str, str]) -> Notebook:
     return Notebook(lab.page)
 
 
+def close(notebook: Notebook) -> None:
+    path = notebook.page.evaluate(PATH)
+    notebook.close()
+    notebook.page.wait_for_function(f"path => ({PATH})() !== path", arg=path, polling=LOOK_EVERY)
+
+
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)], ids=["few", "every"])
 def test_a_link_of_the_start_page_shows_its_cell_whether_the_lesson_is_open_or_not(lab: Lab, every: bool) -> None:
     """Of one lesson the deepest link opens it, the first one finds it open; or each link of all lessons does both."""
@@ -56,10 +63,8 @@ def test_a_link_of_the_start_page_shows_its_cell_whether_the_lesson_is_open_or_n
         pairs = [(last, first)]
     for closed, opened in pairs:
         follow(lab, START, closed)
-        follow(lab, START, opened).close()
-        is_closed = "name => !window.jupyterapp.shell.currentWidget.context.path.endsWith(name)"
-        lab.page.wait_for_function(is_closed, arg=opened[1])
-    start.close()
+        close(follow(lab, START, opened))
+    close(start)
 
 
 def test_a_link_from_one_lesson_to_a_cell_of_another_shows_it(lab: Lab) -> None:
@@ -70,6 +75,6 @@ def test_a_link_from_one_lesson_to_a_cell_of_another_shows_it(lab: Lab) -> None:
     )
     first = lab.open(f"lessons/{name}")
     lab.page.wait_for_function(IS_LAID_OUT, polling=LOOK_EVERY)
-    follow(lab, name, links(first)[0]).close()
+    close(follow(lab, name, links(first)[0]))
     lab.activate(f"lessons/{name}")
-    first.close()
+    close(first)
