@@ -318,7 +318,7 @@ def the_gradient_of_everybody(trial: Trial, processes: int) -> Pairs:
         are_lists = all(isinstance(one, list) for one in results)
         yield "~what the processes return, as lists", [listed(one) for one in results]
         what = "what the three processes return, with ten times the loss"
-        yield what, results, None if are_lists else why_no_lists(results)
+        yield what, results, "not-the-average" if are_lists else why_no_lists(results)
 
 
 def listed(value: Any) -> Any:
