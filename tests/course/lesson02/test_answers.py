@@ -26,17 +26,6 @@ def sent(tensor, hook, losses):
 
 
 @right("2.1")
-def asks_y_alone(y, losses):
-    gradients = []
-    for loss in losses:
-        y.grad = None
-        loss.backward(inputs=[y])
-        gradients.append(y.grad)
-    y.grad = None
-    return gradients
-
-
-@right("2.1")
 def by_multi_grad_hook(y, losses):
     gradients = []
     with torch.autograd.graph.register_multi_grad_hook((y,), lambda grads: gradients.append(grads[0])):
@@ -55,12 +44,6 @@ def a_hook_for_each_that_hands_it_on(y, losses):
 
 
 @wrong("2.1", "Your list still holds gradients of an earlier call")
-def a_default_argument(y, losses, seen=[]):  # noqa: B006
-    sent(y, seen.append, losses)
-    return seen
-
-
-@wrong("2.1", "Your list still holds gradients of an earlier call")
 def a_global_list_that_is_cleared(y, losses):
     from_earlier_calls.clear()
     sent(y, from_earlier_calls.append, losses)
@@ -74,14 +57,6 @@ def backwards_and_sorted_again(y, losses):
     return gradients[::-1]
 
 
-@wrong("2.1", None)
-def a_hook_for_the_last_loss_alone(y, losses):
-    gradients = []
-    [loss.backward() for loss in losses[:-1]]
-    sent(y, gradients.append, losses[-1:])
-    return gradients
-
-
 # --- 2.2
 
 
@@ -91,19 +66,8 @@ def by_partial(tensor, factor):
 
 
 @right("2.2")
-def into_a_copy(tensor, factor):
-    return torch.Tensor.register_hook(tensor, lambda grad: grad.clone().mul_(factor))
-
-
-@right("2.2")
 def adds_nothing(tensor, factor):
     return tensor.register_hook(lambda grad: torch.zeros_like(grad).add(grad, alpha=factor))
-
-
-@wrong("2.2", None, "after handle.remove() another of your hooks")
-def looks_as_well(tensor, factor):
-    tensor.register_hook(lambda grad: None)
-    return tensor.register_hook(lambda grad: factor * grad)
 
 
 @wrong("2.2", "Your hook writes into the gradient in place")
@@ -116,11 +80,6 @@ def writes_and_takes_back(tensor, factor):
     return tensor.register_hook(hook)
 
 
-@wrong("2.2", None, "a very large number")
-def bounded(tensor, factor):
-    return tensor.register_hook(lambda grad: (grad * factor).clamp(-100, 100))
-
-
 @wrong("2.2", "A handle's remove() takes off your own hook")
 def takes_the_place_of_the_others(tensor, factor):
     if tensor._backward_hooks:
@@ -129,15 +88,6 @@ def takes_the_place_of_the_others(tensor, factor):
 
 
 # --- 2.3
-
-
-@right("2.3")
-def two_hooks(tensor, losses):
-    arrived = []
-    with tensor.register_hook(arrived.append), tensor.register_hook(lambda grad: grad / 2):
-        for loss in losses:
-            loss.backward()
-    return arrived
 
 
 @right("2.3")
@@ -155,23 +105,10 @@ def a_hook_for_each(tensor, losses):
     return arrived
 
 
-@wrong("2.3", "Your list still holds gradients of an earlier call")
-def a_list_for_all_calls(tensor, losses, arrived=[]):  # noqa: B006
-    sent(tensor, lambda grad: arrived.append(grad) or grad / 2, losses)
-    return arrived
-
-
 @wrong("2.3", None, "a.grad")
 def half_of_the_loss(tensor, losses):
     arrived = []
     sent(tensor, lambda grad: arrived.append(2 * grad), [loss / 2 for loss in losses])
-    return arrived
-
-
-@wrong("2.3", None, "x.grad")
-def only_the_positive_half(tensor, losses):
-    arrived = []
-    sent(tensor, lambda grad: arrived.append(grad) or torch.where(grad > 0, grad / 2, grad), losses)
     return arrived
 
 
@@ -241,16 +178,6 @@ def a_dictionary_that_is_cleared(named, z, seen={}):  # noqa: B006
     return collected(named, z, dict.__setitem__, seen)
 
 
-@wrong("2.4", None, "your dictionary")
-def absolute_values(named, z):
-    return collected(named, z, lambda seen, name, grad: dict.__setitem__(seen, name, grad.abs()), {})
-
-
-@wrong("2.4", None, "the names")
-def without_gradients_of_zero(named, z):
-    return {name: grad for name, grad in collected(named, z, dict.__setitem__, {}).items() if grad.any()}
-
-
 # --- 2.5
 
 
@@ -269,18 +196,6 @@ class Base:
 
     def __exit__(self, *exception):
         self.handle.remove()
-
-
-@right("2.5")
-class WithAStack(Base):
-    def __enter__(self):
-        self.stack = ExitStack()
-        self.stack.enter_context(self.tensor.register_hook(lambda grad: self.keep(grad)))
-        self.norms = []
-        return self
-
-    def __exit__(self, kind, error, trace):
-        return self.stack.__exit__(kind, error, trace)
 
 
 @right("2.5")
@@ -313,12 +228,6 @@ class OneListForAll(Base):
         self.tensor = tensor
 
 
-@wrong("2.5", "A handle's remove() takes off your own hook")
-class ClearsEverything(Base):
-    def __exit__(self, *exception):
-        self.tensor._backward_hooks.clear()
-
-
 @wrong("2.5", None, "a second block on the same object")
 class OneBlockOnly(Base):
     done = False
@@ -329,15 +238,6 @@ class OneBlockOnly(Base):
     def __exit__(self, *exception):
         self.done = True
         super().__exit__()
-
-
-@wrong("2.5", None, "the type of log.norms")
-class KeepsATuple(Base):
-    def __init__(self, tensor):
-        self.tensor, self.norms = tensor, ()
-
-    def keep(self, grad):
-        self.norms += (grad.norm().item(),)
 
 
 # --- 2.6
@@ -357,11 +257,6 @@ def run_with(model, train, hook, parameters=None):
 
 
 @right("2.6")
-def a_minimum_of_one_and_infinity(model, limit, train):
-    return run_with(model, train, lambda grad: grad * min(1.0, limit / grad.norm()))
-
-
-@right("2.6")
 def by_finally(model, limit, train):
     handles = []
     try:
@@ -372,18 +267,6 @@ def by_finally(model, limit, train):
         for handle in handles:
             handle.remove()
     return result
-
-
-@right("2.6")
-def after_accumulation(model, limit, train):
-    def hook(parameter):
-        nn.utils.clip_grad_norm_(parameter, limit)
-
-    with ExitStack() as handles:
-        for parameter in model.parameters():
-            with contextlib.suppress(RuntimeError):
-                handles.enter_context(parameter.register_post_accumulate_grad_hook(hook))
-        return train()
 
 
 @right("2.6")
@@ -405,29 +288,6 @@ def thaws_them_for_a_moment(model, limit, train):
     finally:
         for parameter in frozen:
             parameter.requires_grad_(False)
-
-
-@wrong("2.6", "Some parameters have a hook")
-def the_childrens_own(model, limit, train):
-    own = [parameter for child in model.children() for parameter in child.parameters()]
-    return run_with(model, train, lambda grad: clipped(grad, limit), own)
-
-
-@wrong("2.6", None, "clipped to 5")
-def a_limit_of_one(model, limit, train):
-    return run_with(model, train, lambda grad: clipped(grad, 1.0))
-
-
-@wrong("2.6", None)
-def only_the_first_of_each_shape(model, limit, train):
-    done = set()
-
-    def hook(grad):
-        if grad.shape not in done:
-            done.add(grad.shape)
-            return clipped(grad, limit)
-
-    return run_with(model, train, hook)
 
 
 test_right, test_wrong = answers.tests()

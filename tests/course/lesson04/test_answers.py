@@ -2,12 +2,10 @@
 
 import functools
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.modules import module as torch_module
 
 from tests.course.exercises.answers import Answers
 
@@ -28,40 +26,9 @@ def every_argument(layer):
     return layer.register_forward_pre_hook(lambda m, args: tuple(a + a for a in args), prepend=True)
 
 
-@right("4.1")
-def method_as_a_hook(layer):
-    class Doubler:
-        def hook(self, module, args):
-            return (torch.add(*args, *args),)
-
-    return layer.register_forward_pre_hook(Doubler().hook)
-
-
-@right("4.1")
-def own_handle(layer):
-    handle = layer.register_forward_pre_hook(lambda module, args: (args[0] / 0.5,))
-    return SimpleNamespace(remove=lambda: handle.remove())
-
-
-@wrong("4.1", None, "your hook runs for every module in this process")
-def on_every_module(layer):
-    return torch_module.register_module_forward_pre_hook(lambda module, args: args[0] * 2)
-
-
 @wrong("4.1", "Your hook returns numbers of another dtype")
 def only_float32(layer):
     return layer.register_forward_pre_hook(lambda module, args: args[0].float() * 2)
-
-
-@wrong("4.1", None, "the hook table that your handle belongs to is gone")
-def hook_of_a_module_that_is_gone(layer):
-    return nn.Linear(2, 1).register_forward_pre_hook(lambda module, args: args[0] * 2)
-
-
-@wrong("4.1", None, "x.grad")
-def on_every_part(layer):
-    handles = [part.register_forward_pre_hook(lambda module, args: args[0] * 2) for part in layer.modules()]
-    return handles[0]
 
 
 # --- 4.2
@@ -102,14 +69,6 @@ def lets_forward_try(layer):
 
 
 @right("4.3")
-def fills_in_place(module, default):
-    def fill(module, args, kwargs):
-        kwargs.setdefault("scale", default)
-
-    return module.register_forward_pre_hook(fill, with_kwargs=True)
-
-
-@right("4.3")
 def fills_in_if_missing(module, default):
     def fill(module, args, kwargs):
         if "scale" in kwargs:
@@ -120,24 +79,11 @@ def fills_in_if_missing(module, default):
 
 
 @right("4.3")
-def names_all_defaults(module, default):
-    return module.register_forward_pre_hook(
-        lambda m, a, k: (a, {"shift": 0.0, "scale": default, **k}), with_kwargs=True
-    )
-
-
-@right("4.3")
 def bound_default(module, default):
     def fill(scale, module, args, kwargs):
         return (args, {**kwargs, "scale": kwargs.get("scale", scale)})
 
     return module.register_forward_pre_hook(functools.partial(fill, default), with_kwargs=True)
-
-
-@wrong("4.3", "You changed something that all modules")
-def changes_the_class(module, default):
-    type(module).forward.__kwdefaults__["scale"] = default
-    return module.register_forward_pre_hook(lambda m, args: None)
 
 
 @wrong("4.3", "Names that `module` doesn't know")
@@ -146,12 +92,6 @@ def passes_on_known_names_only(module, default):
         return args, {"scale": default, **{name: kwargs[name] for name in ("x", "scale", "shift") if name in kwargs}}
 
     return module.register_forward_pre_hook(fill, with_kwargs=True)
-
-
-@wrong("4.3", None, "and what it returns is changed")
-def rounds_the_output_as_well(module, default):
-    module.register_forward_hook(lambda m, args, out: out + 1)
-    return names_all_defaults(module, default)
 
 
 defaults = {}
@@ -188,21 +128,6 @@ def with_try_and_finally(model, layer, part, source, target):
 
 
 @right("4.4")
-def with_one_hook_for_both(model, layer, part, source, target):
-    kept = []
-
-    def hook(module, args):
-        mixed = args[0].clone()
-        kept.append(mixed.clone())
-        mixed[part] = kept[0][part]
-        return mixed
-
-    with torch.no_grad(), layer.register_forward_pre_hook(hook):
-        model(source)
-        return model(target)
-
-
-@right("4.4")
 def with_a_mask(model, layer, part, source, target):
     kept = []
     with layer.register_forward_pre_hook(lambda m, args: kept.extend(one + 0 for one in args)):
@@ -211,58 +136,6 @@ def with_a_mask(model, layer, part, source, target):
     mask[part] = True
     with layer.register_forward_pre_hook(lambda m, args: torch.where(mask, kept[0], args[0])):
         return model(target)
-
-
-@wrong("4.4", "You took the part from the pass on `target`")
-def the_other_way_round(model, layer, part, source, target):
-    return with_try_and_finally(model, layer, part, target, source)
-
-
-@wrong("4.4", "Your pre-hook writes into `args[0]`")
-def clones_too_late(model, layer, part, source, target):
-    kept = []
-    with layer.register_forward_pre_hook(lambda m, args: kept.append(args[0].clone())):
-        model(source)
-
-    def hook(module, args):
-        (x,) = args
-        x[part] = kept.pop()[part]
-        return x.clone()
-
-    with layer.register_forward_pre_hook(hook):
-        return model(target)
-
-
-remembered = {}
-
-
-@wrong("4.4", None, "with the two exchanged")
-def keeps_the_first_source(model, layer, part, source, target):
-    with layer.register_forward_pre_hook(lambda m, args: (remembered.setdefault(layer, args[0].clone()), None)[1]):
-        model(source)
-
-    def hook(module, args):
-        mixed = args[0].clone()
-        mixed[part] = remembered[layer][part]
-        return mixed
-
-    with layer.register_forward_pre_hook(hook):
-        return model(target)
-
-
-@wrong("4.4", "You never remove the hook")
-def forgets_the_second_handle(model, layer, part, source, target):
-    kept = []
-    with layer.register_forward_pre_hook(lambda m, args: kept.append(args[0].clone())):
-        model(source)
-
-    def hook(module, args):
-        mixed = args[0].clone()
-        mixed[part] = kept[0][part]
-        return mixed
-
-    layer.register_forward_pre_hook(hook)
-    return model(target)
 
 
 # --- 4.5
@@ -294,31 +167,6 @@ right("4.5")(normed(lambda g, v, start: nn.functional.normalize(v, dim=1) * g))
 right("4.5")(normed(lambda g, v, start: torch._weight_norm(v, g, 0), with_kwargs=True))
 right("4.5")(normed(lambda g, v, start: torch.diag((g / v.norm(dim=1, keepdim=True)).flatten()) @ v))
 wrong("4.5", "The graph ends in your hook")(normed(lambda g, v, start: g.detach() * v / v.norm(dim=1, keepdim=True)))
-
-
-@right("4.5")
-def weight_as_a_buffer(layer):
-    weight = layer._parameters.pop("weight").detach()
-    layer.register_parameter("weight_v", nn.Parameter(weight.clone()))
-    layer.register_parameter("weight_g", nn.Parameter(torch.linalg.vector_norm(weight, dim=1, keepdim=True)))
-    layer.register_buffer("weight", weight)
-
-    def compute(module, args):
-        module.weight = module.weight_g * (module.weight_v / module.weight_v.norm(dim=1, keepdim=True))
-        return args
-
-    return layer.register_forward_pre_hook(compute)
-
-
-@wrong("4.5", "What your hook does depends on")
-def computed_in_training(layer):
-    split(layer)
-
-    def compute(module, args):
-        if module.training or not hasattr(module, "weight"):
-            module.weight = module.weight_g * module.weight_v / module.weight_v.norm(dim=1, keepdim=True)
-
-    return layer.register_forward_pre_hook(compute)
 
 
 @wrong("4.5", "You take the norms of the columns")

@@ -9,7 +9,7 @@ import weakref
 
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils.hooks import BackwardHook, RemovableHandle
+from torch.utils.hooks import BackwardHook
 
 from hooklab.course.lesson06 import border
 from hooklab.course.lesson06.tables import ReadyTables as Tables
@@ -20,15 +20,6 @@ right, wrong = answers.right, answers.wrong
 
 
 # --- 6.1
-
-
-@right("6.1")
-def torchs_own_handle(table, hook, prepend=False):
-    handle = RemovableHandle(table)
-    table[handle.id] = hook
-    if prepend:
-        table.move_to_end(handle.id, last=False)
-    return handle
 
 
 @right("6.1")
@@ -152,28 +143,10 @@ class AllByTorch(Tables):
         return inner(*args)
 
 
-@wrong("6.2", says="MisspellsTheTable raised AttributeError: 'ModuleOfAProgram' object has no")
-class MisspellsTheTable(Tables):
-    def __call__(self, *args):
-        for hook in self.prehooks.values():
-            args = hook(self, args) or args
-        return self.forward(*args)
-
-
 @wrong("6.2", says="a function that is registered twice")
 class EachFunctionOnce(Around):
     def before(self, args):
         for hook in dict.fromkeys(self.pre_hooks.values()):
-            new = hook(self, args)
-            args = args if new is None else new if isinstance(new, tuple) else (new,)
-        return args
-
-
-@wrong("6.2", says="a hook that is registered between two calls")
-class KnowsTheFirstHooks(Around):
-    def before(self, args):
-        self.known = vars(self).get("known") or [list(self.pre_hooks.values())]
-        for hook in self.known[0]:
             new = hook(self, args)
             args = args if new is None else new if isinstance(new, tuple) else (new,)
         return args
@@ -228,11 +201,6 @@ class Crosses(Around):
             handle.remove()
 
 
-@right("6.3")
-class InFinally(Crosses):
-    pass
-
-
 @wrong("6.3", "All backward hooks run, in the order of their table.")
 class LastHookFirst(Crosses):
     def run_hooks(self, hooks, grad_input, grad_output):
@@ -243,15 +211,6 @@ class LastHookFirst(Crosses):
 class GivesLists(Crosses):
     def run_hooks(self, hooks, grad_input, grad_output):
         return super().run_hooks(hooks, list(grad_input), grad_output)
-
-
-@wrong("6.3", says="a pre-hook that is registered during a call")
-class TakesTheLastOneOut(Crosses):
-    def taking_out(self, handle, call, args):
-        try:
-            return call(*args)
-        finally:
-            self.pre_hooks.popitem()
 
 
 # --- 6.4
@@ -330,12 +289,6 @@ class CountsTheHooks(Whatever):
         return list(self.forward_hooks.items())[len(reached) :]
 
 
-@wrong("6.4", says="an error of forward: RaisesAGroup raised ExceptionGroup")
-class RaisesAGroup(Whatever):
-    def end(self, error):
-        raise ExceptionGroup("errors", [error])
-
-
 @wrong("6.4", "The error that came first goes to the caller as it is", says="a warning")
 class WarnsOfTheFirstError(Whatever):
     def end(self, error):
@@ -387,16 +340,6 @@ def by_replacing_the_call(model, x):
     return lines
 
 
-@wrong("6.5", "Every call has a line")
-def depth_by_class(model, x):
-    depths = {}
-
-    def line(depth, module):
-        return "  " * depths.setdefault(type(module), depth) + type(module).__name__
-
-    return traced(model, x, line=line)
-
-
 @wrong("6.5", "The model should run in the mode that it is in")
 def forces_training(model, x):
     was = model.training
@@ -411,14 +354,6 @@ def knows_the_model_already(model, x, known=weakref.WeakSet()):  # noqa: B006
     lines = [] if model in known else traced(model, x)
     known.add(model)
     return lines
-
-
-@wrong("6.5", "`trace` calls `model(x)` once")
-def only_parts_by_name(model, x):
-    return [
-        type(model).__name__,
-        *("  " * (name.count(".") + 1) + type(part).__name__ for name, part in model.named_modules() if name),
-    ]
 
 
 test_right, test_wrong = answers.tests()

@@ -75,20 +75,6 @@ right("10.1")(logging(lambda bad: bad[0] if bad else None, prehooks=True))
 wrong("10.1")(logging(lambda bad: bad[0].lower() if bad else None))
 
 
-@wrong("10.1", "Your hooks are still on the graph's nodes")
-def cleans_up_after_an_error_only(loss):
-    handles, names = [], []
-    for node in every_node(loss):
-        handles.append(node.register_hook(lambda made, given: None))
-    try:
-        loss.backward()
-    except BaseException:
-        for handle in handles:
-            handle.remove()
-        raise
-    return names
-
-
 # --- 10.2
 
 
@@ -150,18 +136,6 @@ def keeps_what_an_earlier_pass_left_over(function, x):
         return function(x)
 
 
-@wrong("10.2", "A function inside another one assigns")
-def forgets_nonlocal(function, x):
-    count = 0
-
-    def pack(tensor):
-        count += 1  # noqa: F823
-        return count
-
-    with saved_tensors_hooks(pack, lambda number: number):
-        return function(x)
-
-
 # --- 10.3
 
 
@@ -194,34 +168,6 @@ def in_the_loop_with_its_own_p(parameters, lr):
     return handles
 
 
-@wrong("10.3", "Every hook moves the loop's last `p`")
-def the_last_p(parameters, lr):
-    handles = []
-    for p in parameters:
-        if p.requires_grad:
-
-            def step(parameter):
-                p.data -= lr * parameter.grad.flatten()[0]  # noqa: B023
-                parameter.grad = None
-
-            handles.append(p.register_post_accumulate_grad_hook(step))
-    return handles
-
-
-@wrong("10.3", "`.grad` is None when you take the step")
-def the_last_ps_gradient(parameters, lr):
-    handles = []
-    for p in parameters:
-        if p.requires_grad:
-
-            def step(parameter):
-                p.data -= lr * p.grad  # noqa: B023
-                p.grad = None  # noqa: B023
-
-            handles.append(p.register_post_accumulate_grad_hook(step))
-    return handles
-
-
 # --- 10.4
 
 
@@ -238,12 +184,6 @@ right("10.4")(watching(lambda grads: torch.cat([grad.flatten() for grad in grads
 right("10.4")(watching(lambda grads: torch.nn.utils.get_total_norm(grads).item()))
 right("10.4")(watching(lambda grads: torch.cat([grad.flatten() for grad in grads]).norm().numpy()[()]))
 wrong("10.4")(watching(lambda grads: 1.5 * math.hypot(*(grad.norm() for grad in grads))))
-
-
-@wrong("10.4", None, "after handle.remove() another of your hooks is still registered")
-def one_hook_that_only_looks(parameters, norms):
-    parameters[0].register_hook(lambda grad: None)
-    return watching(lambda grads: math.hypot(*(grad.norm() for grad in grads)))(parameters, norms)
 
 
 # --- 10.5
@@ -277,19 +217,6 @@ def a_manager_of_its_own():
 
     with saved_tensors_hooks(pack, unpack):
         yield
-
-
-@right("10.5")
-def bytes_of_numpy():
-    def pack(tensor):
-        if not tensor.is_floating_point():
-            return lambda: tensor
-        low, high = tensor.detach().aminmax()
-        step, dtype = (high - low).clamp(min=1e-30) / 255, tensor.dtype
-        kept = ((tensor.detach() - low) / step).round().byte().numpy().copy()
-        return lambda: (torch.from_numpy(kept) * step + low).to(dtype)
-
-    return saved_tensors_hooks(pack, lambda kept: kept())
 
 
 @wrong("10.5", "If all numbers are equal")
