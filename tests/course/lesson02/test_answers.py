@@ -8,18 +8,12 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import nn
 
+from solutions.misconceptions import lesson02 as parts
 from tests.course.exercises.answers import Answers
 
 answers = Answers("2.1", "2.2", "2.3", "2.4", "2.5", "2.6")
 right, wrong = answers.right, answers.wrong
-from_earlier_calls = []
-
-
-def sent(tensor, hook, losses):
-    """Send each loss back while a hook is on the tensor."""
-    with tensor.register_hook(hook):
-        for loss in losses:
-            loss.backward()
+from_earlier_calls, SHARED = [], {}
 
 
 # --- 2.1
@@ -45,16 +39,13 @@ def a_hook_for_each_that_hands_it_on(y, losses):
 
 @wrong("2.1", "Your list still holds gradients of an earlier call")
 def a_global_list_that_is_cleared(y, losses):
-    from_earlier_calls.clear()
-    sent(y, from_earlier_calls.append, losses)
+    from_earlier_calls[:] = parts.recording()(y, losses)
     return from_earlier_calls
 
 
 @wrong("2.1", None, "the order in which they were sent back")
 def backwards_and_sorted_again(y, losses):
-    gradients = []
-    sent(y, gradients.append, losses[::-1])
-    return gradients[::-1]
+    return parts.recording()(y, losses[::-1])[::-1]
 
 
 # --- 2.2
@@ -92,31 +83,24 @@ def takes_the_place_of_the_others(tensor, factor):
 
 @right("2.3")
 def twice_the_half(tensor, losses):
-    halves = []
-    sent(tensor, lambda grad: halves.append(grad * 0.5) or halves[-1], losses)
-    return [half * 2 for half in halves]
+    keep_half = parts.recording(lambda grads, grad: grads.append(grad * 0.5), parts.half)
+    return [half * 2 for half in keep_half(tensor, losses)]
 
 
 @right("2.3")
 def a_hook_for_each(tensor, losses):
-    arrived = []
-    for loss in losses:
-        sent(tensor, lambda grad: (arrived.append(grad.clone()), grad - grad / 2)[1], [loss])
-    return arrived
+    keep_all = parts.recording(lambda grads, grad: grads.append(grad.clone()), lambda grad: grad - grad / 2)
+    return [grad for loss in losses for grad in keep_all(tensor, [loss])]
 
 
 @wrong("2.3", None, "a.grad")
 def half_of_the_loss(tensor, losses):
-    arrived = []
-    sent(tensor, lambda grad: arrived.append(2 * grad), [loss / 2 for loss in losses])
-    return arrived
+    return parts.recording(lambda grads, grad: grads.append(2 * grad))(tensor, [loss / 2 for loss in losses])
 
 
-@wrong("2.3", None, "large numbers")
-def keeps_them_in_single_precision(tensor, losses):
-    arrived = []
-    sent(tensor, lambda grad: arrived.append(grad.float()) or grad / 2, losses)
-    return arrived
+wrong("2.3", None, "large numbers")(
+    parts.recording(lambda grads, grad: grads.append(grad.float()), parts.half)  # in single precision
+)
 
 
 # --- 2.4
@@ -157,56 +141,22 @@ def by_objects(named, z):
     return {name: keeper.grad for name, keeper in keepers.items() if keeper.grad is not None}
 
 
-def collected(named, z, keep, seen):
-    """Keep something of each gradient under its name."""
-    with ExitStack() as handles:
-        for name, tensor in named.items():
-            if tensor.requires_grad:
-                handles.enter_context(tensor.register_hook(functools.partial(keep, seen, name)))
-        z.backward()
-    return seen
-
-
-@wrong("2.4", "Your dictionary is shared by all calls")
-def one_dictionary_for_all_calls(named, z, seen={}):  # noqa: B006
-    return collected(named, z, dict.__setitem__, seen)
-
-
-@wrong("2.4", "Your dictionary is shared by all calls")
-def a_dictionary_that_is_cleared(named, z, seen={}):  # noqa: B006
-    seen.clear()
-    return collected(named, z, dict.__setitem__, seen)
+for start in (lambda named: SHARED, lambda named: SHARED.clear() or SHARED):
+    wrong("2.4", "Your dictionary is shared by all calls")(parts.by_name(start=start))
 
 
 # --- 2.5
 
 
-class Base:
-    """What the card gives."""
-
-    def __init__(self, tensor):
-        self.tensor, self.norms = tensor, []
-
-    def keep(self, grad):
-        self.norms.append(grad.norm().item())
-
-    def __enter__(self):
-        self.handle = self.tensor.register_hook(self.keep)
-        return self
-
-    def __exit__(self, *exception):
-        self.handle.remove()
-
-
 @right("2.5")
-class ByRoots(Base):
+class ByRoots(parts.Norms):
     def keep(self, grad):
         self.norms += [math.sqrt((grad.double() ** 2).sum())]
         return grad
 
 
 @right("2.5")
-class AGenerator(Base):
+class AGenerator(parts.Norms):
     @contextmanager
     def block(self):
         with self.tensor.register_hook(self.keep):
@@ -221,7 +171,7 @@ class AGenerator(Base):
 
 
 @wrong("2.5", "All your objects share one list")
-class OneListForAll(Base):
+class OneListForAll(parts.Norms):
     norms = []  # noqa: RUF012
 
     def __init__(self, tensor):
@@ -229,7 +179,7 @@ class OneListForAll(Base):
 
 
 @wrong("2.5", None, "a second block on the same object")
-class OneBlockOnly(Base):
+class OneBlockOnly(parts.Norms):
     done = False
 
     def __enter__(self):
@@ -243,25 +193,12 @@ class OneBlockOnly(Base):
 # --- 2.6
 
 
-def clipped(grad, limit):
-    norm = grad.norm()
-    return grad * (limit / norm) if norm > limit else grad
-
-
-def run_with(model, train, hook, parameters=None):
-    with ExitStack() as handles:
-        for parameter in model.parameters() if parameters is None else parameters:
-            if parameter.requires_grad:
-                handles.enter_context(parameter.register_hook(hook))
-        return train()
-
-
 @right("2.6")
 def by_finally(model, limit, train):
     handles = []
     try:
         for parameter in filter(lambda p: p.requires_grad, model.parameters()):
-            handles.append(parameter.register_hook(functools.partial(clipped, limit=limit)))
+            handles.append(parameter.register_hook(functools.partial(parts.clipped, limit=limit)))
         result = train()
     finally:
         for handle in handles:
@@ -269,13 +206,12 @@ def by_finally(model, limit, train):
     return result
 
 
-@right("2.6")
-def by_normalize(model, limit, train):
-    def hook(grad):
-        direction = nn.functional.normalize(grad.flatten(), dim=0).view_as(grad)
-        return torch.where(grad.norm() > limit, limit * direction, grad)
+def by_normalize(grad, limit):
+    direction = nn.functional.normalize(grad.flatten(), dim=0).view_as(grad)
+    return torch.where(grad.norm() > limit, limit * direction, grad)
 
-    return run_with(model, train, hook)
+
+right("2.6")(parts.clipping(by_normalize))
 
 
 @wrong("2.6", "You set `requires_grad=True` on a frozen parameter")
@@ -284,7 +220,7 @@ def thaws_them_for_a_moment(model, limit, train):
     for parameter in frozen:
         parameter.requires_grad_()
     try:
-        return run_with(model, train, lambda grad: clipped(grad, limit))
+        return parts.clipping()(model, limit, train)
     finally:
         for parameter in frozen:
             parameter.requires_grad_(False)

@@ -133,10 +133,8 @@ def crossing_with_lists(tensors, hook):
     return cross(tensors, lambda grads: hook(list(grads)))
 
 
-LAST_FIRST, WITH_LISTS = "All backward hooks run, in the order", "In every call a backward hook gets the module and"
-    "All backward hooks run, in the order of",
-    "In every call a backward hook gets the module and two",
-)
+LAST_FIRST = "All backward hooks run, in the order of"
+WITH_LISTS = "In every call a backward hook gets the module and two"
 wrong("6.3", LAST_FIRST)(parts.border(in_turn=staticmethod(lambda hooks: list(hooks)[::-1])))
 wrong("6.3", WITH_LISTS)(parts.border(cross=staticmethod(crossing_with_lists)))
 
