@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import nn
 
+from hooklab.course.lesson01.engine import backward_order
+from solutions.misconceptions import lesson01 as parts
 from tests.course.exercises.answers import Answers
-from tests.course.lesson01.small_autograd import Given, after_hooks, pass_on
 
 answers = Answers("1.1", "1.2", "1.3", "1.4", "1.5", "1.6")
 right, wrong = answers.right, answers.wrong
@@ -35,54 +36,49 @@ def single_precision_alone(named):
 # --- 1.2
 
 
-def arriving_by(arrive):
-    """A class with this method `arrive`."""
-    return type(arrive.__name__, (Given,), {"arrive": arrive})
+Value = parts.value_class()
 
 
 @right("1.2")
-@arriving_by
-def pieces_first(self, gradient, arriving):
-    gradient = after_hooks(tuple(self.hooks), gradient)
-    pieces = [(value, gradient * derivative) for value, derivative in self.made_from]
-    for value, piece in pieces:
-        arriving.update({value: piece + arriving[value] if value in arriving else piece})
-    if not pieces:
-        self.grad = sum(one for one in (self.grad, gradient) if one is not None)
+class PiecesFirst(Value):
+    def arrive(self, gradient, arriving):
+        gradient = parts.after_hooks(tuple(self.hooks), gradient)
+        pieces = [(value, gradient * derivative) for value, derivative in self.made_from]
+        for value, piece in pieces:
+            arriving.update({value: piece + arriving[value] if value in arriving else piece})
+        if not pieces:
+            self.grad = sum(one for one in (self.grad, gradient) if one is not None)
 
 
 @right("1.2")
-class WithoutArrive(Given):
+class WithoutArrive(Value):
     """The whole backward pass in one method."""
 
     def backward(self):
         arriving = {self: 1.0}
-        for value in self.order():
-            gradient = after_hooks(value.hooks, arriving[value])
+        for value in backward_order(self):
+            gradient = parts.after_hooks(value.hooks, arriving[value])
             if not value.made_from:
                 value.grad = gradient + (value.grad or 0.0)
-            pass_on(value, gradient, arriving)
+            for source, derivative in value.made_from:
+                parts.add(arriving, source, gradient * derivative)
 
 
-@wrong("1.2", "What the hook returns gets lost")
-@arriving_by
-def takes_only_floats_from_a_hook(self, gradient, arriving):
-    for hook in self.hooks:
+def takes_only_floats_from_a_hook(hooks, gradient):
+    for hook in hooks:
         changed = hook(gradient)
         gradient = changed if isinstance(changed, float) else gradient
-    if not self.made_from:
-        self.grad = (self.grad or 0.0) + gradient
-    pass_on(self, gradient, arriving)
+    return gradient
+
+
+wrong("1.2", "What the hook returns gets lost")(parts.with_hooks(takes_only_floats_from_a_hook))
 
 
 @wrong("1.2", "After backward() the value no longer knows")
-@arriving_by
-def lets_go_of_the_graph(self, gradient, arriving):
-    gradient = after_hooks(self.hooks, gradient)
-    if not self.made_from:
-        self.grad = (self.grad or 0.0) + gradient
-    pass_on(self, gradient, arriving)
-    self.made_from = ()
+class LetsGoOfTheGraph(Value):
+    def arrive(self, gradient, arriving):
+        super().arrive(gradient, arriving)
+        self.made_from = ()
 
 
 # --- 1.3

@@ -9,9 +9,10 @@ import itertools
 import math
 
 import torch
-from torch.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint as torchs
 
+from solutions.misconceptions import lesson10 as parts
 from tests.course.exercises.answers import Answers
 
 answers = Answers("10.1", "10.2", "10.3", "10.4", "10.5")
@@ -42,39 +43,6 @@ def recursion_and_an_exit_stack(loss):
     return next(iter(names), None)
 
 
-def every_node(loss):
-    found, waiting = [], [loss.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in found:
-            found.append(node)
-            waiting += [following for following, _ in node.next_functions]
-    return found
-
-
-def logging(answer, prehooks=False):
-    """An answer to 10.1 that logs all gradients, and looks at them afterwards: answer(log)."""
-
-    def first_nan(loss):
-        log, handles = [], []
-        for node in every_node(loss):
-            if prehooks:
-                handles.append(node.register_prehook(lambda given: None))
-            handles.append(node.register_hook(lambda made, given, node=node: log.append((node.name(), made))))
-        try:
-            loss.backward()
-        finally:
-            for handle in reversed(handles):
-                handle.remove()
-        return answer([name for name, made in log if any(grad.isnan().any() for grad in made if grad is not None)])
-
-    return first_nan
-
-
-right("10.1")(logging(lambda bad: bad[0] if bad else None, prehooks=True))
-wrong("10.1")(logging(lambda bad: bad[0].lower() if bad else None))
-
-
 # --- 10.2
 
 
@@ -96,29 +64,6 @@ class Reentrant(torch.autograd.Function):
 
 right("10.2")(lambda function, x: Reentrant.apply(function, x, torch.empty(0, requires_grad=True)))
 right("10.2")(lambda function, x: torchs(function, x, use_reentrant=False))
-
-
-def from_a_list(function, x, second=None, numbers=None, run=None):
-    second, numbers = [] if second is None else second, numbers or itertools.count()
-
-    def unpack(number):
-        if not second:
-            with torch.enable_grad(), saved_tensors_hooks(lambda t: second.append(t.data), print):
-                (run or function)(x.detach().requires_grad_(x.requires_grad))
-        return second[number]
-
-    with saved_tensors_hooks(lambda tensor: next(numbers), unpack):
-        return function(x)
-
-
-right("10.2")(from_a_list)
-wrong("10.2", "Values of the second run are still there")(functools.partial(from_a_list, second=[]))
-wrong("10.2", "`unpack` asks for a number")(functools.partial(from_a_list, numbers=itertools.count(1000)))
-
-
-@wrong("10.2", "Your second run calls backward()")
-def a_backward_in_the_second_run(function, x):
-    return from_a_list(function, x, run=lambda x: function(x).sum().backward())
 
 
 @wrong("10.2")
@@ -171,19 +116,13 @@ def in_the_loop_with_its_own_p(parameters, lr):
 # --- 10.4
 
 
-def watching(total):
-    def watch_norm(parameters, norms):
-        return register_multi_grad_hook(
-            tuple(parameters), lambda grads: norms.append(total([grad for grad in grads if grad is not None]))
-        )
-
-    return watch_norm
-
-
-right("10.4")(watching(lambda grads: torch.cat([grad.flatten() for grad in grads]).norm().item()))
-right("10.4")(watching(lambda grads: torch.nn.utils.get_total_norm(grads).item()))
-right("10.4")(watching(lambda grads: torch.cat([grad.flatten() for grad in grads]).norm().numpy()[()]))
-wrong("10.4")(watching(lambda grads: 1.5 * math.hypot(*(grad.norm() for grad in grads))))
+right("10.4")(parts.watching(lambda grads: torch.nn.utils.get_total_norm(grads).item()))
+right("10.4")(
+    parts.watching(
+        lambda grads: torch.cat([grad.flatten() for grad in grads]).norm().numpy()[()], number=lambda one: one
+    )
+)
+wrong("10.4")(parts.watching(lambda grads: 1.5 * math.hypot(*(grad.norm() for grad in grads))))
 
 
 # --- 10.5
