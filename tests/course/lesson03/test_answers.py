@@ -10,26 +10,17 @@ from torch.nn.modules import module as torch_module
 from torch.utils import _pytree as pytree
 
 import hooklab
+from solutions.misconceptions import lesson03 as parts
 from tests.course.exercises.answers import Answers
 
 answers = Answers("3.1", "3.2", "3.3", "3.4", "3.5")
 right, wrong = answers.right, answers.wrong
 
 
-def kept_by(model, layer, x, keep=torch.Tensor.detach, run=None):
-    """What a hook keeps of each output in one run."""
-    kept = []
-    with layer.register_forward_hook(lambda module, args, output: kept.append(keep(output))):
-        (run or model)(x)
-    return kept
-
-
 # --- 3.1
 
 
-@right("3.1")
-def writes_into_the_result_that_it_got(model, layer, x):
-    return kept_by(model, layer, x, lambda output: output.detach().clone(), lambda x: model(x).detach().zero_())[0]
+right("3.1")(parts.seeing(lambda args, output: output.detach().clone(), run=lambda model, x: model(x).detach().zero_()))
 
 
 @right("3.1")
@@ -44,7 +35,7 @@ def by_capture(model, layer, x):
 def runs_a_copy(model, layer, x):
     name = next(name for name, module in model.named_modules() if module is layer)
     twin = copy.deepcopy(model)
-    return kept_by(twin, twin.get_submodule(name), x)[0]
+    return parts.seeing()(twin, twin.get_submodule(name), x)
 
 
 outputs_by_model = {}
@@ -52,7 +43,7 @@ outputs_by_model = {}
 
 @wrong("3.1", "Values of one call turn up in another one")
 def the_first_output_for_ever(model, layer, x):
-    return outputs_by_model.setdefault(model, kept_by(model, layer, x)[0])
+    return outputs_by_model.setdefault(model, parts.seeing()(model, layer, x))
 
 
 # --- 3.2
@@ -107,8 +98,7 @@ cleared_in_each_call = []
 
 @wrong("3.3", "Values of one call turn up in another one")
 def a_global_list_that_is_cleared(model, module, x):
-    cleared_in_each_call.clear()
-    cleared_in_each_call.extend(kept_by(model, module, x, lambda output: output.detach().clone()))
+    cleared_in_each_call[:] = parts.uses()(model, module, x)
     return cleared_in_each_call
 
 
@@ -123,49 +113,29 @@ def runs_the_module_before_it_runs(model, module, x):
 # --- 3.4
 
 
-def every_tensor_detached(part):
-    return pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, part)
+def by_match(part):
+    match part:
+        case torch.Tensor():
+            return part.detach()
+        case tuple() | list():
+            return type(part)(map(by_match, part))
+        case dict():
+            return dict(zip(part.keys(), map(by_match, part.values()), strict=True))
+        case _:
+            return part
 
 
-@right("3.4")
-def by_match(model, layer, x):
-    def detached(part):
-        match part:
-            case torch.Tensor():
-                return part.detach()
-            case tuple() | list():
-                return type(part)(map(detached, part))
-            case dict():
-                return dict(zip(part.keys(), map(detached, part.values()), strict=True))
-            case _:
-                return part
-
-    return kept_by(model, layer, x, detached)[0]
-
-
-@right("3.4")
-def by_data(model, layer, x):
-    def detached(part):
-        if isinstance(part, dict):
-            return {key: detached(part[key]) for key in part}
-        if isinstance(part, list | tuple):
-            parts = [detached(one) for one in part]
-            return parts if isinstance(part, list) else tuple(parts)
-        return getattr(part, "data", part)
-
-    return kept_by(model, layer, x, detached)[-1]
-
-
-@wrong("3.4", "Some tensors are detached and others aren't")
-def every_second_tensor(model, layer, x):
+def every_second_tensor(part):
     numbers = iter(range(100))
-    form = functools.partial(pytree.tree_map_only, torch.Tensor, lambda one: one if next(numbers) % 2 else one.detach())
-    return kept_by(model, layer, x, form)[0]
+    return parts.walking(lambda one: one if next(numbers) % 2 else one.detach())(part)
 
 
-@wrong("3.4", "Something that isn't a tensor gets lost or changes")
-def numbers_as_text(model, layer, x):
-    return pytree.tree_map_only(int, str, kept_by(model, layer, x, every_tensor_detached)[0])
+right("3.4")(parts.structured(by_match))
+right("3.4")(parts.structured(functools.partial(pytree.tree_map_only, torch.Tensor, lambda tensor: tensor.data)))
+wrong("3.4", "Some tensors are detached and others aren't")(parts.structured(every_second_tensor))
+wrong("3.4", "Something that isn't a tensor gets lost or changes")(
+    parts.structured(parts.walking(rest=lambda part: str(part) if isinstance(part, int) else part))
+)
 
 
 # --- 3.5

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from solutions.misconceptions import lesson04 as parts
 from tests.course.exercises.answers import Answers
 
 answers = Answers("4.1", "4.2", "4.3", "4.4", "4.5")
@@ -16,53 +17,34 @@ right, wrong = answers.right, answers.wrong
 # --- 4.1
 
 
-@right("4.1")
-def with_kwargs(layer):
-    return layer.register_forward_pre_hook(lambda m, args, kwargs: ((2 * args[0],), kwargs), with_kwargs=True)
-
-
-@right("4.1")
-def every_argument(layer):
-    return layer.register_forward_pre_hook(lambda m, args: tuple(a + a for a in args), prepend=True)
-
-
-@wrong("4.1", "Your hook returns numbers of another dtype")
-def only_float32(layer):
-    return layer.register_forward_pre_hook(lambda module, args: args[0].float() * 2)
+right("4.1")(parts.pre_hook(lambda module, args, kwargs: ((2 * args[0],), kwargs), with_kwargs=True))
+right("4.1")(parts.pre_hook(lambda module, args: tuple(a + a for a in args), prepend=True))
+wrong("4.1", "Your hook returns numbers of another dtype")(parts.doubling(lambda x: x.float() * 2))
 
 
 # --- 4.2
 
 
-def guard(refuses, error=ValueError, **options):
-    def register(layer):
-        def look(module, args, *kwargs):
-            if refuses(args[0]):
-                raise error("not finite")
-
-        return layer.register_forward_pre_hook(look, **options)
-
-    return register
-
-
-right("4.2")(guard(lambda x: (x - x).ne(0).any()))
-right("4.2")(guard(lambda x: not all(map(math.isfinite, x.flatten().tolist()))))
-right("4.2")(guard(lambda x: not np.isfinite(x.detach().numpy()).all(), prepend=True))
-right("4.2")(guard(lambda x: (x * 0).sum() != 0, with_kwargs=True))
+right("4.2")(parts.guarding(lambda x: (x - x).ne(0).any()))
+right("4.2")(parts.guarding(lambda x: not all(map(math.isfinite, x.flatten().tolist()))))
+right("4.2")(parts.guarding(lambda x: not np.isfinite(x.detach().numpy()).all()))
 wrong("4.2", "Your hook refuses finite numbers", "a large number")(
-    guard(lambda x: (x.abs() > 1e6).any() or x.isnan().any())
+    parts.guarding(lambda x: (x.abs() > 1e6).any() or x.isnan().any())
 )
-wrong("4.2", "Not every bad number", "a sequence with a NaN")(guard(lambda x: x.dim() == 2 and not x.isfinite().all()))
-wrong("4.2", "Your hook refuses the input with another kind")(guard(lambda x: not x.isfinite().all(), RuntimeError))
+wrong("4.2", "Not every bad number", "a sequence with a NaN")(parts.guarding(lambda x: x.dim() == 2 and parts.bad(x)))
 
 
 @wrong("4.2", "`forward` has run before your ValueError")
-def lets_forward_try(layer):
-    def try_it(module, args):
-        if not module.forward(*args).isfinite().all():
-            raise ValueError
+@parts.pre_hook
+def lets_forward_try(module, args):
+    parts.refuse_if(parts.bad(module.forward(*args)))
 
-    return layer.register_forward_pre_hook(try_it)
+
+@wrong("4.2", "Your hook refuses the input with another kind")
+@parts.pre_hook
+def with_another_exception(module, args):
+    if parts.bad(args[0]):
+        raise RuntimeError
 
 
 # --- 4.3
@@ -141,44 +123,18 @@ def with_a_mask(model, layer, part, source, target):
 # --- 4.5
 
 
-def split(layer):
-    start = layer.weight.detach().clone()
-    del layer.weight
-    layer.weight_g = nn.Parameter(start.norm(dim=1, keepdim=True))
-    layer.weight_v = nn.Parameter(start)
-
-
-def normed(formula, **options):
-    """An answer whose hook computes the weight by a formula."""
-
-    def register(layer):
-        split(layer)
-        start = layer.weight_v.detach().clone()
-
-        def compute(module, args, *kwargs):
-            module.weight = formula(module.weight_g, module.weight_v, start)
-
-        return layer.register_forward_pre_hook(compute, **options)
-
-    return register
-
-
-right("4.5")(normed(lambda g, v, start: nn.functional.normalize(v, dim=1) * g))
-right("4.5")(normed(lambda g, v, start: torch._weight_norm(v, g, 0), with_kwargs=True))
-right("4.5")(normed(lambda g, v, start: torch.diag((g / v.norm(dim=1, keepdim=True)).flatten()) @ v))
-wrong("4.5", "The graph ends in your hook")(normed(lambda g, v, start: g.detach() * v / v.norm(dim=1, keepdim=True)))
-
-
-@wrong("4.5", "You take the norms of the columns")
-def lengths_of_columns(layer):
-    start = layer._parameters.pop("weight").detach()
-    layer.weight_g, layer.weight_v = nn.Parameter(start.norm(dim=0, keepdim=True)), nn.Parameter(start)
-    return layer.register_forward_pre_hook(lambda module, args: setattr(module, "weight", module.weight_v * 1))
+right("4.5")(parts.computing(lambda g, v, old: nn.functional.normalize(v, dim=1) * g))
+right("4.5")(parts.computing(lambda g, v, old: torch._weight_norm(v, g, 0)))
+right("4.5")(parts.computing(lambda g, v, old: torch.diag((g / parts.lengths(v)).flatten()) @ v))
+wrong("4.5", "The graph ends in your hook")(parts.computing(lambda g, v, old: parts.normed(g.detach(), v, old)))
+wrong("4.5", "You take the norms of the columns")(
+    parts.computing(lambda g, v, old: v * 1, length=lambda weight: weight.norm(dim=0, keepdim=True))
+)
 
 
 @wrong("4.5", "Your hook isn't a forward pre-hook")
 def in_the_backward_pass(layer):
-    split(layer)
+    parts.split(layer, parts.lengths)
     return layer.register_full_backward_pre_hook(lambda module, grad_output: None)
 
 

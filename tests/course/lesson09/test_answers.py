@@ -3,37 +3,23 @@
 import copy
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 import hooklab
+from solutions.misconceptions import lesson09 as parts
 from tests.course.exercises.answers import Answers
 
 answers = Answers("9.1", "9.2", "9.3", "9.4", "9.5")
 right, wrong = answers.right, answers.wrong
 
 
-def own(scores, labels):
-    return scores[torch.arange(len(labels)), labels].sum()
-
-
 # --- 9.1
-
-
-def values_and_gradient(model, layer, images, score):
-    with hooklab.capture(model, layer, detach=False) as seen:
-        total = score(model(images.clone().requires_grad_()))
-        (values,) = seen.values()
-    return values, torch.autograd.grad(total, values)[0]
 
 
 @right("9.1")
 def image_by_image(model, layer, images, labels):
-    found = []
-    for image, label in zip(images, labels, strict=True):
-        values, gradient = values_and_gradient(model, layer, image[None], lambda scores: scores[0, label])  # noqa: B023
-        found.append((values * gradient.mean((2, 3), keepdim=True)).sum(1).relu()[0])
-    return torch.stack(found)
+    pairs = zip(images, labels, strict=True)
+    return torch.cat([parts.cam()(model, layer, image[None], label[None]) for image, label in pairs])
 
 
 @right("9.1")
@@ -43,39 +29,32 @@ def with_two_hooks_on_the_layer(model, layer, images, labels):
         layer.register_forward_hook(lambda module, args, output: seen.update(values=output.detach())),
         layer.register_full_backward_hook(lambda module, gin, gout: seen.update(gradient=gout[0])),
     ):
-        watched = images.clone().requires_grad_()
-        torch.autograd.grad(own(model(watched), labels), watched)
+        watched = parts.watched(images)
+        torch.autograd.grad(parts.own(model(watched), labels), watched)
     return torch.einsum("nc,nchw->nhw", seen["gradient"].flatten(2).mean(2), seen["values"]).clamp(min=0)
 
 
 # --- 9.2
 
 
-def relus(model):
-    return [module for module in model.modules() if type(module) is nn.ReLU]
-
-
-def input_gradient(model, images, labels, handles):
-    watched = images.clone().requires_grad_()
-    (found,) = torch.autograd.grad(own(model(watched), labels), watched)
+@right("9.2")
+def with_a_pre_hook(model, images, labels):
+    hook = lambda module, grad_output: (grad_output[0].clamp(min=0),)  # noqa: E731
+    handles = [one.register_full_backward_pre_hook(hook) for one in parts.relus(model)]
+    watched = parts.watched(images)
+    (found,) = torch.autograd.grad(parts.own(model(watched), labels), watched)
     for handle in handles:
         handle.remove()
     return found
 
 
 @right("9.2")
-def with_a_pre_hook(model, images, labels):
-    hook = lambda module, grad_output: (grad_output[0].clamp(min=0),)  # noqa: E731
-    return input_gradient(model, images, labels, [one.register_full_backward_pre_hook(hook) for one in relus(model)])
-
-
-@right("9.2")
 def on_a_copy_of_the_model(model, images, labels):
     twin = copy.deepcopy(model)
-    for one in relus(twin):
+    for one in parts.relus(twin):
         one.register_full_backward_hook(lambda module, gin, gout: (gin[0] * (gin[0] > 0),))
-    watched = images.clone().requires_grad_()
-    own(twin(watched), labels).backward()
+    watched = parts.watched(images)
+    parts.own(twin(watched), labels).backward()
     return watched.grad
 
 
