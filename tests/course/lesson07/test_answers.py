@@ -7,14 +7,11 @@ import contextlib
 
 import torch
 
+from solutions.misconceptions import lesson07 as parts
 from tests.course.exercises.answers import Answers
 
 answers = Answers("7.1", "7.2", "7.3")
 right, wrong = answers.right, answers.wrong
-
-
-def mix(values, lam, indices):
-    return lam * values + (1 - lam) * values[indices]
 
 
 # --- 7.1
@@ -32,9 +29,11 @@ def in_place_on_a_copy(x, y, lam, indices):
     return mixed_x.add_(x[indices], alpha=1 - lam), mixed_y.add_(y[indices], alpha=1 - lam)
 
 
-@wrong("7.1", "The result has another dtype")
-def mixes_in_float64(x, y, lam, indices):
-    return mix(x.double(), lam, indices), mix(y.double(), lam, indices)
+def in_float64(values, lam, indices):
+    return parts.mix(values.double(), lam, indices)
+
+
+wrong("7.1", "The result has another dtype")(parts.mixing(in_float64, in_float64))
 
 
 # --- 7.2
@@ -51,13 +50,13 @@ def as_a_product(loss_fn, logits, y, lam, indices):
 
 
 @wrong("7.2", "Your loss is cut off from the graph")
-def makes_a_tensor_of_the_number(loss_fn, logits, y, lam, indices):
-    return torch.tensor((lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices])).item())
+def makes_a_tensor_of_the_number(*args):
+    return torch.tensor(parts.weighing()(*args).item())
 
 
 @wrong("7.2", "You call backward()")
-def goes_back_inside(loss_fn, logits, y, lam, indices):
-    loss = lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices])
+def goes_back_inside(*args):
+    loss = parts.weighing()(*args)
     loss.backward()
     return loss
 
@@ -83,7 +82,7 @@ class MixingAsAClass:
 @right("7.3")
 def mixing_on_a_stack(layer, lam, indices):
     stack = contextlib.ExitStack()
-    hook = layer.register_forward_hook(lambda m, args, kwargs, out: mix(out, lam, indices), with_kwargs=True)
+    hook = layer.register_forward_hook(lambda m, args, kwargs, out: parts.mix(out, lam, indices), with_kwargs=True)
     stack.callback(hook.remove)
     return stack
 
