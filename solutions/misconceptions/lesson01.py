@@ -57,10 +57,10 @@ def value_class(
             self.data, self.made_from, self.grad, self.hooks = data, made_from, None, []
 
         def __add__(self, other):
-            return Value(self.data + other.data, [(self, 1.0), (other, 1.0)])
+            return type(self)(self.data + other.data, [(self, 1.0), (other, 1.0)])
 
         def __mul__(self, other):
-            return Value(self.data * other.data, [(self, other.data), (other, self.data)])
+            return type(self)(self.data * other.data, [(self, other.data), (other, self.data)])
 
         def backward(self):
             arriving = {self: 1.0}

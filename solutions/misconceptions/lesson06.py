@@ -145,11 +145,11 @@ class Border(Hooks):
     which = -1  # of the gradients that have arrived, one for each backward pass
     fails = Exception  # what takes out a crossing that is registered by hand
     bare_output, through_self = False, True
-    cross = staticmethod(cross)
+    cross, in_turn = staticmethod(cross), staticmethod(list)
 
     def __call__(self, *first):
         arrived: list[Any] = []
-        fixed = list(self.backward_hooks.values()) if self.crosses else []
+        fixed = self.in_turn(self.backward_hooks.values()) if self.crosses else []
         is_crossed = fixed or self.always_crosses
         crossing = self.cross if self.through_self else cross
 

@@ -1,6 +1,5 @@
-"""The explorers of feature maps, of a module's border and of mixing: their data, their extremes, their controls."""
+"""All explorers: every position can be drawn and said, every control is followed, and nothing is left behind."""
 
-import itertools
 import pkgutil
 import struct
 from io import BytesIO
@@ -10,28 +9,95 @@ import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 from matplotlib.figure import Figure
+from torch.nn.modules.module import _global_forward_hooks
 
 import hooklab
+from hooklab.course import one_call
 from hooklab.course.digits import digits
 from hooklab.course.explorers import DPI, WITHOUT_KERNEL, png
+from hooklab.course.lesson01.explorer import backward_steps
+from hooklab.course.lesson02.explorer import hooks_in_a_row
 from hooklab.course.lesson03 import explorer as features
+from hooklab.course.lesson04.explorer import at_the_door
 from hooklab.course.lesson05 import explorer as doors
+from hooklab.course.lesson06.explorer import call_order
 from hooklab.course.lesson07 import explorer as mixtures
+from hooklab.course.lesson08.explorer import going_wrong
+from hooklab.course.lesson09.explorer import heads_at_work, what_it_looks_at
+from hooklab.course.lesson10.explorer import over_time
+from hooklab.course.lesson11.explorer import what_is_owed
 
-IMAGE = digits().test_images[3]
-
-
-def controls_of(explorer):
-    """The explorer's widgets with a description, by it."""
-    rows = explorer.children[1:-2]
-    return {widget.description: widget for row in rows for widget in row.children}
+MAKE = [
+    backward_steps,
+    hooks_in_a_row,
+    features.feature_maps,
+    at_the_door,
+    doors.border,
+    one_call.moving_call,
+    call_order,
+]
+MAKE += [mixtures.mixing, going_wrong, what_it_looks_at, heads_at_work, over_time, what_is_owed]
 
 
 def size_of(picture):
     return struct.unpack(">II", picture[16:24])  # width and height in a PNG's header
 
 
-# --- feature maps
+def values_of(control):
+    """All that a menu or a box can be set to, and both ends of a slider."""
+    if hasattr(control, "options"):
+        return [one[1] if isinstance(one, tuple) else one for one in control.options]
+    return [control.min, control.max] if hasattr(control, "min") else [False, True]
+
+
+@pytest.mark.parametrize("make", MAKE)
+def test_every_explorer_can_be_drawn_and_said_at_each_value_and_has_one_size(make):
+    explorer = make()
+    values = {name: values_of(control) for name, control in explorer.controls.items()}
+    at_first = {name: control.value for name, control in explorer.controls.items()}
+    sizes = set()
+    for start in (at_first, {name: some[-1] for name, some in values.items()}):
+        for position in [start | {name: one} for name, some in values.items() for one in some]:
+            figure = explorer.draw(**position)
+            assert figure.axes and explorer.say(**position).endswith("."), position
+            sizes.add(tuple(figure.get_size_inches()))
+    assert len(sizes) == 1
+    assert not _global_forward_hooks
+
+
+@pytest.mark.parametrize("make", MAKE)
+def test_every_explorer_follows_each_control_and_leaves_no_figure(make):
+    explorer = make()
+    assert "Try this: " in explorer.children[0].value
+    picture, sentence = explorer.children[-2:]
+    if "step" in explorer.controls:
+        explorer.controls["step"].value = explorer.controls["step"].max
+    for control in explorer.controls.values():
+        at_first, shown = control.value, set()
+        for value in values_of(control):
+            control.value = value
+            shown.add((bytes(picture.value), sentence.value))
+        control.value = at_first
+        assert len(shown) > 1, control.description
+    assert plt.get_fignums() == []
+
+
+@pytest.mark.parametrize("make", [backward_steps, doors.border])
+def test_the_steps_end_where_the_run_of_the_chosen_switches_ends(make):
+    explorer = make()
+    *switches, slider = explorer.controls.values()
+    _, _, (play, _), _, sentence = (getattr(one, "children", one) for one in explorer.children)
+    slider.value = slider.max
+    for switch in switches:
+        switch.value = not switch.value
+        slider.value = play.max
+        assert slider.max == play.max
+        assert f"Step {slider.max} of {slider.max}: after backward()" in sentence.value
+
+
+# --- what lessons 3 and 7 show
+
+IMAGE = digits().test_images[3]
 
 
 def test_what_detach_gave_is_overwritten_only_where_an_in_place_relu_follows():
@@ -46,9 +112,6 @@ def test_feature_maps_leave_no_hook():
     assert not any(module._forward_hooks for module in features.network().modules())
 
 
-# --- mixing
-
-
 def test_mixing_nothing_in_gives_the_first_digits_own_answer():
     alone = mixtures.mix(3, 7, 1.0, "relu2").probabilities
     assert torch.allclose(alone, mixtures.mix(3, 3, 0.5, "input").probabilities, atol=1e-6)
@@ -59,43 +122,7 @@ def test_the_mixture_at_the_input_is_the_mean_of_both_images():
     assert torch.allclose(mixture.mixed[0], (mixture.first + mixture.second) / 2)
 
 
-@pytest.mark.parametrize(("layer", "lam"), list(itertools.product(mixtures.LAYERS, [0.0, 0.35, 1.0])))
-def test_every_mixture_can_be_drawn_at_one_size(layer, lam):
-    mixture = mixtures.mix(0, 9, lam, layer)
-    assert float(mixture.probabilities.sum()) == pytest.approx(1.0, abs=1e-5)
-    assert size_of(png(mixtures.draw_mixture(mixture, (0, 9)))) == size_of(
-        png(mixtures.draw_mixture(mixtures.mix(1, 1, 0.5, "input"), (1, 1)))
-    )
-
-
-# --- all of them
-
-
-@pytest.mark.parametrize(
-    ("make", "description", "value"),
-    [
-        (features.feature_maps, "image", 39),
-        (features.feature_maps, "layer", "pool"),
-        (doors.border, "step", 5),
-        (mixtures.mixing, "first", 9),
-        (mixtures.mixing, "λ", 0.0),
-        (mixtures.mixing, "mixed at", "pool"),
-    ],
-)
-def test_an_explorer_follows_its_control_and_leaves_no_figure(make, description, value):
-    explorer = make()
-    picture, sentence = explorer.children[-2:]
-    before = picture.value, sentence.value
-    controls_of(explorer)[description].value = value
-    assert picture.value != before[0]
-    assert sentence.value != before[1]
-    assert size_of(picture.value) == size_of(before[0])
-    assert plt.get_fignums() == []
-
-
-@pytest.mark.parametrize("make", [features.feature_maps, doors.border, mixtures.mixing])
-def test_every_explorer_opens_with_something_to_try(make):
-    assert "Try this: " in make().children[0].value
+# --- a panel
 
 
 def test_a_drawing_is_a_picture_before_pyplot_has_made_a_figure():

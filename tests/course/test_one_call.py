@@ -1,13 +1,12 @@
-"""The moving picture of one call: its values and memories come from a real call, and every position can be drawn."""
+"""The moving picture of one call: its values and memories come from a real call."""
 
 import itertools
 
-import matplotlib.pyplot as plt
 import pytest
 
 from hooklab.course import one_call
 from hooklab.course.explorers import png
-from hooklab.course.one_call import BOXES, HOOKS, LAST, PRE_HOOKS, describe_call, draw_call, moving_call, record_call
+from hooklab.course.one_call import BOXES, HOOKS, LAST, PRE_HOOKS, describe_call, record_call
 
 EVERY = list(itertools.product(PRE_HOOKS, HOOKS, [False, True]))
 
@@ -41,16 +40,6 @@ def test_wrapping_changes_no_value_and_no_memory(pre, hook):
     assert (plain.values, plain.memory) == (wrapped.values, wrapped.memory)
 
 
-@pytest.mark.parametrize("chosen", EVERY)
-def test_every_position_can_be_drawn_and_said(chosen):
-    record = record_call(*chosen)
-    for step in (0, LAST):
-        texts = [text.get_text() for text in draw_call(record, step).axes[0].texts]
-        assert set(BOXES) <= set(texts)
-        assert sum(text.startswith("memory") for text in texts) == step + 1
-        assert describe_call(record, step).endswith(".")
-
-
 def test_hooks_side_by_side_show_what_forward_makes_and_what_becomes_of_it():
     texts = [text.get_text() for text in one_call.draw_hooks(["return None", "output.add_(1)"]).axes[0].texts]
     assert [text for text in texts if text in BOXES] == ["forward makes", "output"] * 2
@@ -69,17 +58,6 @@ def test_what_shares_memory_stands_side_by_side():
 def test_a_step_tells_who_else_has_changed():
     assert "The value at 'you pass' has changed as well" in describe_call(record_call("args[0].mul_(10)"), 1)
     assert "has changed" not in describe_call(record_call("return args[0] * 10"), 1)
-
-
-def test_the_explorer_follows_its_controls_and_leaves_no_figure():
-    explorer = moving_call()
-    _, choices, steps, picture, sentence = explorer.children
-    before = picture.value
-    choices.children[0].value = "args[0].mul_(10)"
-    assert picture.value != before
-    steps.children[1].value = 1
-    assert "writes 20 into your tensor" in sentence.value
-    assert plt.get_fignums() == []
 
 
 def test_the_stored_positions_are_pictures():

@@ -1,14 +1,13 @@
 """Unusual right answers to lesson 1's exercises, and wrong ones that no misconception covers."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from hooklab.course.lesson01.engine import backward_order
+from solutions.misconceptions import lesson01 as parts
 from tests.course.exercises.answers import Answers
-from tests.course.lesson01.small_autograd import Given, after_hooks, pass_on
 
 answers = Answers("1.1", "1.2", "1.3", "1.4", "1.5", "1.6")
 right, wrong = answers.right, answers.wrong
@@ -16,11 +15,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor 
 
 
 # --- 1.1
-
-
-@right("1.1")
-def keys_of_a_dictionary(named):
-    return {name: t for name, t in named.items() if t.is_leaf and t.requires_grad}.keys()
 
 
 @right("1.1")
@@ -39,124 +33,55 @@ def single_precision_alone(named):
     return {n for n, t in named.items() if t.is_leaf and t.requires_grad and t.dtype == torch.float32}
 
 
-@wrong("1.1", "Every leaf with requires_grad=True")
-def not_the_zeros(named):
-    return {n for n, t in named.items() if t.is_leaf and t.requires_grad and t.any()}
-
-
-@wrong("1.1", None, "changed requires_grad")
-def makes_them_all_require_grad(named):
-    return {n for n, t in named.items() if t.is_leaf and t.is_floating_point() and t.requires_grad_() is t}
-
-
-@wrong("1.1", None, "changed the dictionary")
-def empties_the_dictionary(named):
-    pairs = [named.popitem() for _ in range(len(named))]
-    return {name for name, t in pairs if t.is_leaf and t.requires_grad}
-
-
 # --- 1.2
 
 
-def arriving_by(arrive):
-    """A class with this method `arrive`."""
-    return type(arrive.__name__, (Given,), {"arrive": arrive})
+Value = parts.value_class()
 
 
 @right("1.2")
-@arriving_by
-def with_exceptions(self, gradient, arriving):
-    for hook in list(self.hooks):
-        changed = hook(gradient)
-        gradient = gradient if changed is None else changed
-    if not self.made_from:
-        try:
-            self.grad += gradient
-        except TypeError:
-            self.grad = gradient
-    for value, derivative in self.made_from:
-        try:
-            arriving[value] += derivative * gradient
-        except KeyError:
-            arriving[value] = derivative * gradient
+class PiecesFirst(Value):
+    def arrive(self, gradient, arriving):
+        gradient = parts.after_hooks(tuple(self.hooks), gradient)
+        pieces = [(value, gradient * derivative) for value, derivative in self.made_from]
+        for value, piece in pieces:
+            arriving.update({value: piece + arriving[value] if value in arriving else piece})
+        if not pieces:
+            self.grad = sum(one for one in (self.grad, gradient) if one is not None)
 
 
 @right("1.2")
-@arriving_by
-def pieces_first(self, gradient, arriving):
-    gradient = after_hooks(tuple(self.hooks), gradient)
-    pieces = [(value, gradient * derivative) for value, derivative in self.made_from]
-    for value, piece in pieces:
-        arriving.update({value: piece + arriving[value] if value in arriving else piece})
-    if not pieces:
-        self.grad = sum(one for one in (self.grad, gradient) if one is not None)
-
-
-@right("1.2")
-class WithoutArrive(Given):
+class WithoutArrive(Value):
     """The whole backward pass in one method."""
 
     def backward(self):
         arriving = {self: 1.0}
-        for value in self.order():
-            gradient = after_hooks(value.hooks, arriving[value])
+        for value in backward_order(self):
+            gradient = parts.after_hooks(value.hooks, arriving[value])
             if not value.made_from:
                 value.grad = gradient + (value.grad or 0.0)
-            pass_on(value, gradient, arriving)
+            for source, derivative in value.made_from:
+                parts.add(arriving, source, gradient * derivative)
 
 
-@right("1.2")
-def a_function_that_makes_values(data, made_from=()):
-    return pieces_first(data, made_from)
-
-
-@wrong("1.2", "backward() looks in `arriving`")
-@arriving_by
-def passes_on_to_the_first_alone(self, gradient, arriving):
-    value, derivative = self.made_from[0]
-    arriving[value] = gradient * derivative
-
-
-@wrong("1.2", "Where a value is used more than once")
-@arriving_by
-def only_positive_pieces(self, gradient, arriving):
-    if not self.made_from:
-        self.grad = (self.grad or 0.0) + gradient
-    for value, derivative in self.made_from:
-        arriving[value] = max(arriving.get(value, 0.0), 0.0) + gradient * derivative
-
-
-@wrong("1.2", "What the hook returns gets lost")
-@arriving_by
-def takes_only_floats_from_a_hook(self, gradient, arriving):
-    for hook in self.hooks:
+def takes_only_floats_from_a_hook(hooks, gradient):
+    for hook in hooks:
         changed = hook(gradient)
         gradient = changed if isinstance(changed, float) else gradient
-    if not self.made_from:
-        self.grad = (self.grad or 0.0) + gradient
-    pass_on(self, gradient, arriving)
+    return gradient
+
+
+wrong("1.2", "What the hook returns gets lost")(parts.with_hooks(takes_only_floats_from_a_hook))
 
 
 @wrong("1.2", "After backward() the value no longer knows")
-@arriving_by
-def lets_go_of_the_graph(self, gradient, arriving):
-    gradient = after_hooks(self.hooks, gradient)
-    if not self.made_from:
-        self.grad = (self.grad or 0.0) + gradient
-    pass_on(self, gradient, arriving)
-    self.made_from = ()
+class LetsGoOfTheGraph(Value):
+    def arrive(self, gradient, arriving):
+        super().arrive(gradient, arriving)
+        self.made_from = ()
 
 
 # --- 1.3
-
-
-@right("1.3")
-def splits_the_graph(w, x):
-    hidden = w * x
-    leaf = hidden.detach().requires_grad_()
-    (leaf**2).sum().backward()
-    hidden.backward(leaf.grad)
-    return leaf.grad
 
 
 @right("1.3")
@@ -177,13 +102,6 @@ def asks_and_sends(w, x):
     return gradient
 
 
-@right("1.3")
-def calculus(w, x):
-    hidden = w * x
-    hidden.backward(2 * hidden.detach())
-    return 2 * hidden.detach()
-
-
 @wrong("1.3", "The gradient of hidden has the shape")
 def one_number(w, x):
     return with_a_hook(w, x).sum()
@@ -192,19 +110,6 @@ def one_number(w, x):
 @wrong("1.3", "The gradient should be that of the script's loss")
 def absolute_values(w, x):
     return with_a_hook(w, x).abs()
-
-
-@wrong("1.3", "`x *= 2`")
-def takes_a_step_as_well(w, x):
-    gradient = with_a_hook(w, x)
-    with torch.no_grad():
-        w -= 0.1 * w.grad
-    return gradient
-
-
-@wrong("1.3", "You got the gradient of hidden, but none reached w")
-def adds_to_a_copy(w, x):
-    return with_a_hook(w.clone().detach().requires_grad_(), x)
 
 
 # --- 1.4
@@ -221,28 +126,10 @@ def one_by_one(z, named):
 
 
 @right("1.4")
-def by_argsort(z, named):
-    grads = torch.autograd.grad(z.sum(), list(named.values()), allow_unused=True, create_graph=True)
-    names = [name for name, g in zip(named, grads, strict=True) if g is not None]
-    norms = torch.tensor([g.norm().item() for g in grads if g is not None])
-    return [names[i] for i in norms.argsort(descending=True)]
-
-
-@right("1.4")
 def by_numpy(z, named):
     grads = torch.autograd.grad(z, list(named.values()), allow_unused=True)
     lengths = [(np.linalg.norm(g.numpy().ravel()), n) for g, n in zip(grads, named, strict=True) if g is not None]
     return (n for _, n in sorted(lengths, reverse=True))
-
-
-@wrong("1.4", "backward() fills the .grad of every leaf", "outside")
-def puts_back_those_of_the_dictionary(z, named):
-    old = {n: t.grad for n, t in named.items()}
-    names = one_by_one(z, named)
-    z.backward()
-    for n, t in named.items():
-        t.grad = old[n]
-    return names
 
 
 @wrong("1.4", None, "`.grad`")
@@ -263,13 +150,6 @@ def leaves_a_hook(z, named):
 
 
 @right("1.5")
-def the_last_one_apart(z, times):
-    for _ in range(times - 1):
-        z.backward(retain_graph=True)
-    z.backward()
-
-
-@right("1.5")
 def by_recursion(z, times):
     if times > 1:
         torch.autograd.backward(z, retain_graph=True)
@@ -284,22 +164,10 @@ def returns_the_result(z, times):
     return z
 
 
-@wrong("1.5", "An earlier pass freed what the graph had saved")
-def frees_it_at_once(z, times):
-    for _ in range(times):
-        z.backward()
-
-
 @wrong("1.5", "The last pass keeps the graph as well")
 def never_frees_after_a_single_pass(z, times):
     for number in range(times):
         z.backward(retain_graph=times == 1 or number < times - 1)
-
-
-@wrong("1.5", None, "backward passes")
-def always_two(z, times):
-    for keep in (True, False):
-        z.backward(retain_graph=keep)
 
 
 @wrong("1.5", "Each pass should add the same gradient")
@@ -331,31 +199,6 @@ def in_one_formula(start, lr, steps):
     return powers[:, None] * (start.detach() + 2) - 2
 
 
-@right("1.6")
-def by_a_function_of_gradients(start, lr, steps):
-    gradient = torch.func.grad(lambda x: ((x + 2) ** 2).mean())
-    path = itertools.accumulate(range(steps), lambda x, _: x - lr * gradient(x), initial=start.detach().clone())
-    return torch.stack(list(path))
-
-
-@right("1.6")
-def of_leaves(start, lr, steps):
-    path = [start.clone().requires_grad_()]
-    for _ in range(steps):
-        torch.mean((path[-1] + 2) ** 2).backward()
-        path.append((path[-1] - lr * path[-1].grad).detach().requires_grad_())
-    return torch.stack(path)
-
-
-@wrong("1.6", "`x *= 2`")
-def changes_the_start(start, lr, steps):
-    path = [start.clone()]
-    for _ in range(steps):
-        start -= lr * (start + 2)
-        path.append(start.clone())
-    return torch.stack(path)
-
-
 @wrong("1.6", "Each step subtracts lr times the gradient")
 def a_step_size_of_its_own(start, lr, steps):
     return in_one_formula(start, 0.1, steps)
@@ -365,14 +208,6 @@ def a_step_size_of_its_own(start, lr, steps):
 def stops_when_it_is_there(start, lr, steps):
     path = in_one_formula(start, lr, steps)
     return torch.stack([x for n, x in enumerate(path) if n == 0 or not torch.equal(x, path[n - 1])])
-
-
-@wrong("1.6", "Autograd refuses to record")
-def without_no_grad(start, lr, steps):
-    x = start.clone().requires_grad_()
-    torch.mean((x + 2) ** 2).backward()
-    x -= lr * x.grad
-    return x
 
 
 test_right, test_wrong = answers.tests()

@@ -1,15 +1,9 @@
-"""The explorer of backward: its steps come from a run, and every position can be drawn."""
+"""The explorer of backward: its steps come from a run."""
 
-import itertools
-
-import matplotlib.pyplot as plt
-import pytest
 from matplotlib.colors import to_hex
 
-from hooklab.course.lesson01.explorer import backward_steps, describe_step, draw_step, record_backward
+from hooklab.course.lesson01.explorer import draw_step, record_backward
 from hooklab.course.plots import BACKWARD, CHANGED
-
-SWITCHES = list(itertools.product([False, True], repeat=3))
 
 
 def test_without_switches_only_the_leaf_keeps_a_gradient():
@@ -45,30 +39,3 @@ def arrows(figure):
     """The arrows of gradients in a figure."""
     patches = [text.arrow_patch for text in figure.axes[0].texts if getattr(text, "arrow_patch", None)]
     return [patch for patch in patches if to_hex(patch.get_edgecolor()).upper() in (BACKWARD, CHANGED)]
-
-
-@pytest.mark.parametrize("switches", SWITCHES)
-def test_every_step_can_be_drawn_and_said(switches):
-    steps = record_backward(*switches)
-    for number in range(len(steps)):
-        assert draw_step(steps, number).axes[0].texts
-        assert describe_step(steps, number).startswith(f"Step {number} of {len(steps) - 1}: ")
-
-
-def test_the_explorer_follows_its_controls_and_leaves_no_figure():
-    explorer = backward_steps()
-    _, switches, steps, picture, sentence = explorer.children
-    first = picture.value
-    play, slider = steps.children
-    slider.value = 3
-    assert picture.value != first
-    assert "Step 3 of 5" in sentence.value
-    for box in switches.children:
-        box.value = True
-    assert (slider.max, play.max) == (7, 7)
-    slider.value = 7
-    for box in switches.children:
-        box.value = False
-    assert slider.value == slider.max == 5
-    assert "Step 5 of 5" in sentence.value
-    assert plt.get_fignums() == []

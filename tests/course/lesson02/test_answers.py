@@ -8,32 +8,15 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import nn
 
+from solutions.misconceptions import lesson02 as parts
 from tests.course.exercises.answers import Answers
 
 answers = Answers("2.1", "2.2", "2.3", "2.4", "2.5", "2.6")
 right, wrong = answers.right, answers.wrong
-from_earlier_calls = []
-
-
-def sent(tensor, hook, losses):
-    """Send each loss back while a hook is on the tensor."""
-    with tensor.register_hook(hook):
-        for loss in losses:
-            loss.backward()
+from_earlier_calls, SHARED = [], {}
 
 
 # --- 2.1
-
-
-@right("2.1")
-def asks_y_alone(y, losses):
-    gradients = []
-    for loss in losses:
-        y.grad = None
-        loss.backward(inputs=[y])
-        gradients.append(y.grad)
-    y.grad = None
-    return gradients
 
 
 @right("2.1")
@@ -55,31 +38,14 @@ def a_hook_for_each_that_hands_it_on(y, losses):
 
 
 @wrong("2.1", "Your list still holds gradients of an earlier call")
-def a_default_argument(y, losses, seen=[]):  # noqa: B006
-    sent(y, seen.append, losses)
-    return seen
-
-
-@wrong("2.1", "Your list still holds gradients of an earlier call")
 def a_global_list_that_is_cleared(y, losses):
-    from_earlier_calls.clear()
-    sent(y, from_earlier_calls.append, losses)
+    from_earlier_calls[:] = parts.recording()(y, losses)
     return from_earlier_calls
 
 
 @wrong("2.1", None, "the order in which they were sent back")
 def backwards_and_sorted_again(y, losses):
-    gradients = []
-    sent(y, gradients.append, losses[::-1])
-    return gradients[::-1]
-
-
-@wrong("2.1", None)
-def a_hook_for_the_last_loss_alone(y, losses):
-    gradients = []
-    [loss.backward() for loss in losses[:-1]]
-    sent(y, gradients.append, losses[-1:])
-    return gradients
+    return parts.recording()(y, losses[::-1])[::-1]
 
 
 # --- 2.2
@@ -91,19 +57,8 @@ def by_partial(tensor, factor):
 
 
 @right("2.2")
-def into_a_copy(tensor, factor):
-    return torch.Tensor.register_hook(tensor, lambda grad: grad.clone().mul_(factor))
-
-
-@right("2.2")
 def adds_nothing(tensor, factor):
     return tensor.register_hook(lambda grad: torch.zeros_like(grad).add(grad, alpha=factor))
-
-
-@wrong("2.2", None, "after handle.remove() another of your hooks")
-def looks_as_well(tensor, factor):
-    tensor.register_hook(lambda grad: None)
-    return tensor.register_hook(lambda grad: factor * grad)
 
 
 @wrong("2.2", "Your hook writes into the gradient in place")
@@ -114,11 +69,6 @@ def writes_and_takes_back(tensor, factor):
         return scaled
 
     return tensor.register_hook(hook)
-
-
-@wrong("2.2", None, "a very large number")
-def bounded(tensor, factor):
-    return tensor.register_hook(lambda grad: (grad * factor).clamp(-100, 100))
 
 
 @wrong("2.2", "A handle's remove() takes off your own hook")
@@ -132,54 +82,25 @@ def takes_the_place_of_the_others(tensor, factor):
 
 
 @right("2.3")
-def two_hooks(tensor, losses):
-    arrived = []
-    with tensor.register_hook(arrived.append), tensor.register_hook(lambda grad: grad / 2):
-        for loss in losses:
-            loss.backward()
-    return arrived
-
-
-@right("2.3")
 def twice_the_half(tensor, losses):
-    halves = []
-    sent(tensor, lambda grad: halves.append(grad * 0.5) or halves[-1], losses)
-    return [half * 2 for half in halves]
+    keep_half = parts.recording(lambda grads, grad: grads.append(grad * 0.5), parts.half)
+    return [half * 2 for half in keep_half(tensor, losses)]
 
 
 @right("2.3")
 def a_hook_for_each(tensor, losses):
-    arrived = []
-    for loss in losses:
-        sent(tensor, lambda grad: (arrived.append(grad.clone()), grad - grad / 2)[1], [loss])
-    return arrived
-
-
-@wrong("2.3", "Your list still holds gradients of an earlier call")
-def a_list_for_all_calls(tensor, losses, arrived=[]):  # noqa: B006
-    sent(tensor, lambda grad: arrived.append(grad) or grad / 2, losses)
-    return arrived
+    keep_all = parts.recording(lambda grads, grad: grads.append(grad.clone()), lambda grad: grad - grad / 2)
+    return [grad for loss in losses for grad in keep_all(tensor, [loss])]
 
 
 @wrong("2.3", None, "a.grad")
 def half_of_the_loss(tensor, losses):
-    arrived = []
-    sent(tensor, lambda grad: arrived.append(2 * grad), [loss / 2 for loss in losses])
-    return arrived
+    return parts.recording(lambda grads, grad: grads.append(2 * grad))(tensor, [loss / 2 for loss in losses])
 
 
-@wrong("2.3", None, "x.grad")
-def only_the_positive_half(tensor, losses):
-    arrived = []
-    sent(tensor, lambda grad: arrived.append(grad) or torch.where(grad > 0, grad / 2, grad), losses)
-    return arrived
-
-
-@wrong("2.3", None, "large numbers")
-def keeps_them_in_single_precision(tensor, losses):
-    arrived = []
-    sent(tensor, lambda grad: arrived.append(grad.float()) or grad / 2, losses)
-    return arrived
+wrong("2.3", None, "large numbers")(
+    parts.recording(lambda grads, grad: grads.append(grad.float()), parts.half)  # in single precision
+)
 
 
 # --- 2.4
@@ -220,78 +141,22 @@ def by_objects(named, z):
     return {name: keeper.grad for name, keeper in keepers.items() if keeper.grad is not None}
 
 
-def collected(named, z, keep, seen):
-    """Keep something of each gradient under its name."""
-    with ExitStack() as handles:
-        for name, tensor in named.items():
-            if tensor.requires_grad:
-                handles.enter_context(tensor.register_hook(functools.partial(keep, seen, name)))
-        z.backward()
-    return seen
-
-
-@wrong("2.4", "Your dictionary is shared by all calls")
-def one_dictionary_for_all_calls(named, z, seen={}):  # noqa: B006
-    return collected(named, z, dict.__setitem__, seen)
-
-
-@wrong("2.4", "Your dictionary is shared by all calls")
-def a_dictionary_that_is_cleared(named, z, seen={}):  # noqa: B006
-    seen.clear()
-    return collected(named, z, dict.__setitem__, seen)
-
-
-@wrong("2.4", None, "your dictionary")
-def absolute_values(named, z):
-    return collected(named, z, lambda seen, name, grad: dict.__setitem__(seen, name, grad.abs()), {})
-
-
-@wrong("2.4", None, "the names")
-def without_gradients_of_zero(named, z):
-    return {name: grad for name, grad in collected(named, z, dict.__setitem__, {}).items() if grad.any()}
+for start in (lambda named: SHARED, lambda named: SHARED.clear() or SHARED):
+    wrong("2.4", "Your dictionary is shared by all calls")(parts.by_name(start=start))
 
 
 # --- 2.5
 
 
-class Base:
-    """What the card gives."""
-
-    def __init__(self, tensor):
-        self.tensor, self.norms = tensor, []
-
-    def keep(self, grad):
-        self.norms.append(grad.norm().item())
-
-    def __enter__(self):
-        self.handle = self.tensor.register_hook(self.keep)
-        return self
-
-    def __exit__(self, *exception):
-        self.handle.remove()
-
-
 @right("2.5")
-class WithAStack(Base):
-    def __enter__(self):
-        self.stack = ExitStack()
-        self.stack.enter_context(self.tensor.register_hook(lambda grad: self.keep(grad)))
-        self.norms = []
-        return self
-
-    def __exit__(self, kind, error, trace):
-        return self.stack.__exit__(kind, error, trace)
-
-
-@right("2.5")
-class ByRoots(Base):
+class ByRoots(parts.Norms):
     def keep(self, grad):
         self.norms += [math.sqrt((grad.double() ** 2).sum())]
         return grad
 
 
 @right("2.5")
-class AGenerator(Base):
+class AGenerator(parts.Norms):
     @contextmanager
     def block(self):
         with self.tensor.register_hook(self.keep):
@@ -306,21 +171,15 @@ class AGenerator(Base):
 
 
 @wrong("2.5", "All your objects share one list")
-class OneListForAll(Base):
+class OneListForAll(parts.Norms):
     norms = []  # noqa: RUF012
 
     def __init__(self, tensor):
         self.tensor = tensor
 
 
-@wrong("2.5", "A handle's remove() takes off your own hook")
-class ClearsEverything(Base):
-    def __exit__(self, *exception):
-        self.tensor._backward_hooks.clear()
-
-
 @wrong("2.5", None, "a second block on the same object")
-class OneBlockOnly(Base):
+class OneBlockOnly(parts.Norms):
     done = False
 
     def __enter__(self):
@@ -331,34 +190,7 @@ class OneBlockOnly(Base):
         super().__exit__()
 
 
-@wrong("2.5", None, "the type of log.norms")
-class KeepsATuple(Base):
-    def __init__(self, tensor):
-        self.tensor, self.norms = tensor, ()
-
-    def keep(self, grad):
-        self.norms += (grad.norm().item(),)
-
-
 # --- 2.6
-
-
-def clipped(grad, limit):
-    norm = grad.norm()
-    return grad * (limit / norm) if norm > limit else grad
-
-
-def run_with(model, train, hook, parameters=None):
-    with ExitStack() as handles:
-        for parameter in model.parameters() if parameters is None else parameters:
-            if parameter.requires_grad:
-                handles.enter_context(parameter.register_hook(hook))
-        return train()
-
-
-@right("2.6")
-def a_minimum_of_one_and_infinity(model, limit, train):
-    return run_with(model, train, lambda grad: grad * min(1.0, limit / grad.norm()))
 
 
 @right("2.6")
@@ -366,7 +198,7 @@ def by_finally(model, limit, train):
     handles = []
     try:
         for parameter in filter(lambda p: p.requires_grad, model.parameters()):
-            handles.append(parameter.register_hook(functools.partial(clipped, limit=limit)))
+            handles.append(parameter.register_hook(functools.partial(parts.clipped, limit=limit)))
         result = train()
     finally:
         for handle in handles:
@@ -374,25 +206,12 @@ def by_finally(model, limit, train):
     return result
 
 
-@right("2.6")
-def after_accumulation(model, limit, train):
-    def hook(parameter):
-        nn.utils.clip_grad_norm_(parameter, limit)
-
-    with ExitStack() as handles:
-        for parameter in model.parameters():
-            with contextlib.suppress(RuntimeError):
-                handles.enter_context(parameter.register_post_accumulate_grad_hook(hook))
-        return train()
+def by_normalize(grad, limit):
+    direction = nn.functional.normalize(grad.flatten(), dim=0).view_as(grad)
+    return torch.where(grad.norm() > limit, limit * direction, grad)
 
 
-@right("2.6")
-def by_normalize(model, limit, train):
-    def hook(grad):
-        direction = nn.functional.normalize(grad.flatten(), dim=0).view_as(grad)
-        return torch.where(grad.norm() > limit, limit * direction, grad)
-
-    return run_with(model, train, hook)
+right("2.6")(parts.clipping(by_normalize))
 
 
 @wrong("2.6", "You set `requires_grad=True` on a frozen parameter")
@@ -401,33 +220,10 @@ def thaws_them_for_a_moment(model, limit, train):
     for parameter in frozen:
         parameter.requires_grad_()
     try:
-        return run_with(model, train, lambda grad: clipped(grad, limit))
+        return parts.clipping()(model, limit, train)
     finally:
         for parameter in frozen:
             parameter.requires_grad_(False)
-
-
-@wrong("2.6", "Some parameters have a hook")
-def the_childrens_own(model, limit, train):
-    own = [parameter for child in model.children() for parameter in child.parameters()]
-    return run_with(model, train, lambda grad: clipped(grad, limit), own)
-
-
-@wrong("2.6", None, "clipped to 5")
-def a_limit_of_one(model, limit, train):
-    return run_with(model, train, lambda grad: clipped(grad, 1.0))
-
-
-@wrong("2.6", None)
-def only_the_first_of_each_shape(model, limit, train):
-    done = set()
-
-    def hook(grad):
-        if grad.shape not in done:
-            done.add(grad.shape)
-            return clipped(grad, limit)
-
-    return run_with(model, train, hook)
 
 
 test_right, test_wrong = answers.tests()

@@ -33,13 +33,6 @@ def test_each_arrow_of_a_chain_carries_the_gradient_at_that_place():
     assert {"[3, 5]", "[6, 10]", "[7, 11] goes on", "y.grad = [7, 11]"} <= set(words(figure))
 
 
-def test_hooks_of_a_chain_stand_from_right_to_left_in_the_order_of_running():
-    one = torch.ones(1)
-    figure = hook_chain(one, [("first", one), ("second", one), ("third", one)], kept=one, owner="y")
-    places = {text.get_text(): text.get_position()[0] for text in figure.axes[0].texts}
-    assert places["first"] > places["second"] > places["third"]
-
-
 def test_each_training_has_its_result_at_the_end_of_its_line():
     trainings = {
         name: {"norms": [1.0, 0.0, 2.0], "neurons": [32, 0, 1], "right": right}
@@ -57,12 +50,6 @@ def test_a_clipped_training_says_how_much_was_cut():
     training = {"norms": [1.0], "neurons": [32], "right": 0.9, "cut": 0.5}
     figure = norms_over_steps({"a": training}, ceiling=0.5, quiet=0.1)
     assert words(figure)[0] == "a:\n90% right, 50% cut"
-
-
-def test_norms_that_are_all_zero_can_be_drawn():
-    norms_over_steps(
-        {"a": {"norms": [0.0, 0.0], "neurons": [0, 0], "right": 0.0}}, ceiling=0.5, quiet=0.1
-    ).canvas.draw()
 
 
 def test_a_training_calls_each_register_with_every_parameter_and_removes_its_hooks():

@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -10,34 +10,17 @@ from torch.nn.modules import module as torch_module
 from torch.utils import _pytree as pytree
 
 import hooklab
+from solutions.misconceptions import lesson03 as parts
 from tests.course.exercises.answers import Answers
 
 answers = Answers("3.1", "3.2", "3.3", "3.4", "3.5")
 right, wrong = answers.right, answers.wrong
 
 
-def kept_by(model, layer, x, keep=torch.Tensor.detach, run=None):
-    """What a hook keeps of each output in one run."""
-    kept = []
-    with layer.register_forward_hook(lambda module, args, output: kept.append(keep(output))):
-        (run or model)(x)
-    return kept
-
-
 # --- 3.1
 
 
-@right("3.1")
-def writes_into_the_result_that_it_got(model, layer, x):
-    return kept_by(model, layer, x, lambda output: output.detach().clone(), lambda x: model(x).detach().zero_())[0]
-
-
-@right("3.1")
-def by_a_global_hook(model, layer, x):
-    found = {}
-    with torch_module.register_module_forward_hook(lambda module, args, out: found.update({module: out.detach()})):
-        model(x)
-    return found[layer]
+right("3.1")(parts.seeing(lambda args, output: output.detach().clone(), run=lambda model, x: model(x).detach().zero_()))
 
 
 @right("3.1")
@@ -48,35 +31,11 @@ def by_capture(model, layer, x):
     return seen[name].detach()
 
 
-@right("3.1")
-def with_keyword_arguments(model, layer, x):
-    found = []
-    hook = lambda module, args, kwargs, output: found.append(output.data)  # noqa: E731
-    handle = layer.register_forward_hook(hook, with_kwargs=True, always_call=True)
-    model.__call__(x)
-    handle.remove()
-    return found[0]
-
-
-@right("3.1")
-def without_a_graph(model, layer, x):
-    with torch.no_grad():
-        return kept_by(model, layer, x)[0]
-
-
 @wrong("3.1", "The model that your function received isn't called")
 def runs_a_copy(model, layer, x):
     name = next(name for name, module in model.named_modules() if module is layer)
     twin = copy.deepcopy(model)
-    return kept_by(twin, twin.get_submodule(name), x)[0]
-
-
-@wrong("3.1", "The model that your function received isn't called")
-def runs_layer_by_layer(model, layer, x):
-    for child in model.body:
-        x = child(x)
-        if child is layer:
-            return x.detach()
+    return parts.seeing()(twin, twin.get_submodule(name), x)
 
 
 outputs_by_model = {}
@@ -84,16 +43,7 @@ outputs_by_model = {}
 
 @wrong("3.1", "Values of one call turn up in another one")
 def the_first_output_for_ever(model, layer, x):
-    return outputs_by_model.setdefault(model, kept_by(model, layer, x)[0])
-
-
-@wrong("3.1", "A handle's remove()", "your code removed a hook that was already there: a forward hook on module")
-def sweeps_all_hooks_away(model, layer, x):
-    found = []
-    layer.register_forward_hook(lambda module, args, output: found.append(output.detach()))
-    model(x)
-    layer._forward_hooks.clear()
-    return found[0]
+    return outputs_by_model.setdefault(model, parts.seeing()(model, layer, x))
 
 
 # --- 3.2
@@ -105,16 +55,6 @@ def by_index_fill(layer, channel):
 
 
 @right("3.2")
-def by_parts(layer, channel):
-    def hook(module, args, output):
-        parts = list(output.split(1, dim=1))
-        parts[channel] = torch.zeros_like(parts[channel])
-        return torch.cat(parts, dim=1)
-
-    return layer.register_forward_hook(hook, prepend=True)
-
-
-@right("3.2")
 def by_masked_fill(layer, channel):
     def hook(number, module, args, kwargs, output):
         mask = nn.functional.one_hot(torch.tensor(number), output.shape[1]).bool()
@@ -123,40 +63,12 @@ def by_masked_fill(layer, channel):
     return layer.register_forward_hook(functools.partial(hook, channel), with_kwargs=True)
 
 
-def changed_by(change):
-    """An answer whose hook returns change(output, channel)."""
-
-    def switch(layer, channel):
-        return layer.register_forward_hook(lambda module, args, output: change(output, channel))
-
-    switch.__name__ = change.__name__
-    return switch
-
-
-@wrong("3.2", None, "the channels that are zero, with channel = 2")
-@changed_by
-def its_negative_numbers_stay(output, channel):
-    changed = output.clone()
-    changed[:, channel] = changed[:, channel].clamp(max=0)
-    return changed
-
-
 @wrong("3.2", "Your hook changes the output in the first pass only")
 def the_first_time_only(layer, channel):
     channels = [channel]
     return layer.register_forward_hook(
         lambda module, args, output: output.index_fill(1, torch.tensor(channels.pop()), 0) if channels else None
     )
-
-
-@wrong("3.2", None, "your hook runs for every module in this process: global forward hook")
-def in_every_module(layer, channel):
-    return torch_module.register_module_forward_hook(lambda module, args, output: None)
-
-
-@wrong("3.2", "Your hook isn't a forward hook on `layer`")
-def another_hook_without_its_handle(layer, channel):
-    layer.register_forward_pre_hook(lambda module, args: None)
 
 
 # --- 3.3
@@ -181,41 +93,13 @@ def by_capture_of_clones(model, module, x):
     return [call.output.detach() for call in seen.calls(name)]
 
 
-@right("3.3")
-def copies_without_a_graph(model, module, x):
-    return kept_by(model, module, x, torch.no_grad()(lambda output: output + 0))
-
-
-@right("3.3")
-def wraps_forward_and_takes_it_off(model, module, x):
-    uses, forward = [], module.forward
-
-    def wrapped(x):
-        output = forward(x)
-        uses.append(output.detach().clone())
-        return output
-
-    module.forward = wrapped
-    try:
-        model(x)
-    finally:
-        del module.forward
-    return uses
-
-
 cleared_in_each_call = []
 
 
 @wrong("3.3", "Values of one call turn up in another one")
 def a_global_list_that_is_cleared(model, module, x):
-    cleared_in_each_call.clear()
-    cleared_in_each_call.extend(kept_by(model, module, x, lambda output: output.detach().clone()))
+    cleared_in_each_call[:] = parts.uses()(model, module, x)
     return cleared_in_each_call
-
-
-@wrong("3.3", "detach() doesn't copy")
-def copied_at_the_end(model, module, x):
-    return [one.detach().clone() for one in kept_by(model, module, x, lambda output: output)]
 
 
 @wrong("3.3", "You run the layer, or its `forward`, once more")
@@ -226,115 +110,35 @@ def runs_the_module_before_it_runs(model, module, x):
     return uses
 
 
-@wrong("3.3", None, "the number of entries in your list, for 3 uses")
-def two_uses_at_most(model, module, x):
-    return kept_by(model, module, x, lambda output: output.detach().clone())[:2]
-
-
 # --- 3.4
 
 
-def every_tensor_detached(part):
-    return pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, part)
+def by_match(part):
+    match part:
+        case torch.Tensor():
+            return part.detach()
+        case tuple() | list():
+            return type(part)(map(by_match, part))
+        case dict():
+            return dict(zip(part.keys(), map(by_match, part.values()), strict=True))
+        case _:
+            return part
 
 
-@right("3.4")
-def by_pytree(model, layer, x):
-    return kept_by(model, layer, x, every_tensor_detached)[0]
-
-
-@right("3.4")
-def by_match(model, layer, x):
-    def detached(part):
-        match part:
-            case torch.Tensor():
-                return part.detach()
-            case tuple() | list():
-                return type(part)(map(detached, part))
-            case dict():
-                return dict(zip(part.keys(), map(detached, part.values()), strict=True))
-            case _:
-                return part
-
-    return kept_by(model, layer, x, detached)[0]
-
-
-@right("3.4")
-def detached_after_the_run(model, layer, x):
-    return every_tensor_detached(kept_by(model, layer, x, lambda output: output)[0])
-
-
-@right("3.4")
-def by_data(model, layer, x):
-    def detached(part):
-        if isinstance(part, dict):
-            return {key: detached(part[key]) for key in part}
-        if isinstance(part, list | tuple):
-            parts = [detached(one) for one in part]
-            return parts if isinstance(part, list) else tuple(parts)
-        return getattr(part, "data", part)
-
-    return kept_by(model, layer, x, detached)[-1]
-
-
-@wrong("3.4", "Some tensors are detached and others aren't")
-def every_second_tensor(model, layer, x):
+def every_second_tensor(part):
     numbers = iter(range(100))
-    form = functools.partial(pytree.tree_map_only, torch.Tensor, lambda one: one if next(numbers) % 2 else one.detach())
-    return kept_by(model, layer, x, form)[0]
+    return parts.walking(lambda one: one if next(numbers) % 2 else one.detach())(part)
 
 
-@wrong("3.4", "Something that isn't a tensor gets lost or changes")
-def numbers_as_text(model, layer, x):
-    return pytree.tree_map_only(int, str, kept_by(model, layer, x, every_tensor_detached)[0])
-
-
-@wrong("3.4", None, "the structure of what you return")
-def keys_as_text(model, layer, x):
-    found = kept_by(model, layer, x, every_tensor_detached)[0]
-    return {str(key): value for key, value in found.items()} if isinstance(found, dict) else found
-
-
-@wrong("3.4", None, "the parameter 'layer.linear.weight' from True to False")
-def freezes_the_model(model, layer, x):
-    return kept_by(model.requires_grad_(False), layer, x, every_tensor_detached)[0]
+right("3.4")(parts.structured(by_match))
+right("3.4")(parts.structured(functools.partial(pytree.tree_map_only, torch.Tensor, lambda tensor: tensor.data)))
+wrong("3.4", "Some tensors are detached and others aren't")(parts.structured(every_second_tensor))
+wrong("3.4", "Something that isn't a tensor gets lost or changes")(
+    parts.structured(parts.walking(rest=lambda part: str(part) if isinstance(part, int) else part))
+)
 
 
 # --- 3.5
-
-
-@right("3.5")
-class capturing_by_a_class:  # noqa: N801
-    def __init__(self, model, names):
-        self.modules = [(name, model.get_submodule(name)) for name in names]
-        self.stack = ExitStack()
-
-    def __enter__(self):
-        captured = {}
-        for name, module in self.modules:
-            hook = functools.partial(lambda n, m, args, out: captured.update({n: out.detach()}), name)
-            self.stack.enter_context(module.register_forward_hook(hook))
-        return captured
-
-    def __exit__(self, *exception):
-        self.stack.close()
-
-
-@right("3.5")
-@contextmanager
-def registers_inside_the_try(model, names):
-    captured, handles = {}, []
-    try:
-        for name in names:
-
-            def hook(module, args, output, key=name):
-                captured[key] = output.detach().clone()
-
-            handles += [model.get_submodule(name).register_forward_hook(hook)]
-        yield captured
-    finally:
-        while handles:
-            handles.pop().remove()
 
 
 @right("3.5")
@@ -363,21 +167,6 @@ def fails_at_once(model, names):
 def placeholders_and_a_copy(model, names):
     with by_one_global_hook(model, names):
         yield dict.fromkeys(names)
-
-
-@wrong("3.5", None, "the names in the dictionary after the block")
-@contextmanager
-def only_the_last_name(model, names):
-    with by_one_global_hook(model, names[-1:]) as captured:
-        yield captured
-
-
-@wrong("3.5", None, "your code changed the list that it was given")
-@contextmanager
-def takes_names_out_of_the_list(model, names):
-    with by_one_global_hook(model, list(names)) as captured:
-        names.clear()
-        yield captured
 
 
 @wrong("3.5", "An `except` block raises a new exception")

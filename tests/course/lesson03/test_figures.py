@@ -18,21 +18,10 @@ def test_feature_maps_shows_the_image_and_each_channel_of_each_layer():
     assert [picture.shape for picture in pictures(figure)] == [(8, 8)] + 3 * [(8, 8)] + 10 * [(4, 4)]
 
 
-def test_feature_maps_takes_an_image_with_a_channel_dimension():
-    figure = feature_maps(torch.ones(1, 8, 8), {"first": torch.zeros(1, 8, 8)})
-    assert pictures(figure)[0].shape == (8, 8)
-
-
 def test_feature_maps_gives_all_channels_of_a_layer_one_scale_with_zero_in_its_middle():
     maps = torch.stack([torch.full((2, 2), -1.0), torch.full((2, 2), 4.0)])
     figure = feature_maps(torch.zeros(2, 2), {"first": maps})
     assert [image.get_clim() for image in figure.axes[0].images][1:] == [(-4, 4), (-4, 4)]
-
-
-def test_feature_maps_names_each_layer_once():
-    figure = feature_maps(torch.zeros(8, 8), {"long": torch.zeros(20, 8, 8)})
-    names = [text.get_text() for text in figure.axes[0].texts if not text.get_text().isdigit()]
-    assert names == ["the image", "long"]
 
 
 def test_feature_maps_draws_a_layer_that_put_out_only_zeros():
@@ -48,12 +37,6 @@ def test_feature_maps_takes_values_that_are_part_of_a_graph():
 def test_feature_maps_refuses_a_whole_batch_and_says_how_to_take_one_image():
     with pytest.raises(ValueError, match=r"'first' has shape \(5, 3, 8, 8\), .*captured\[0\]"):
         feature_maps(torch.zeros(8, 8), {"first": torch.zeros(5, 3, 8, 8)})
-
-
-def test_bytes_held_draws_a_bar_for_each_way_in_order():
-    axes = bytes_held({"all": 20_000, "mean": 4}).axes[0]
-    assert [bar.get_width() for bar in axes.patches] == [20_000, 4]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["all", "mean"]
 
 
 def test_bytes_held_writes_the_number_beside_its_bar():

@@ -2,13 +2,12 @@
 
 import functools
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.modules import module as torch_module
 
+from solutions.misconceptions import lesson04 as parts
 from tests.course.exercises.answers import Answers
 
 answers = Answers("4.1", "4.2", "4.3", "4.4", "4.5")
@@ -18,95 +17,37 @@ right, wrong = answers.right, answers.wrong
 # --- 4.1
 
 
-@right("4.1")
-def with_kwargs(layer):
-    return layer.register_forward_pre_hook(lambda m, args, kwargs: ((2 * args[0],), kwargs), with_kwargs=True)
-
-
-@right("4.1")
-def every_argument(layer):
-    return layer.register_forward_pre_hook(lambda m, args: tuple(a + a for a in args), prepend=True)
-
-
-@right("4.1")
-def method_as_a_hook(layer):
-    class Doubler:
-        def hook(self, module, args):
-            return (torch.add(*args, *args),)
-
-    return layer.register_forward_pre_hook(Doubler().hook)
-
-
-@right("4.1")
-def own_handle(layer):
-    handle = layer.register_forward_pre_hook(lambda module, args: (args[0] / 0.5,))
-    return SimpleNamespace(remove=lambda: handle.remove())
-
-
-@wrong("4.1", None, "your hook runs for every module in this process")
-def on_every_module(layer):
-    return torch_module.register_module_forward_pre_hook(lambda module, args: args[0] * 2)
-
-
-@wrong("4.1", "Your hook returns numbers of another dtype")
-def only_float32(layer):
-    return layer.register_forward_pre_hook(lambda module, args: args[0].float() * 2)
-
-
-@wrong("4.1", None, "the hook table that your handle belongs to is gone")
-def hook_of_a_module_that_is_gone(layer):
-    return nn.Linear(2, 1).register_forward_pre_hook(lambda module, args: args[0] * 2)
-
-
-@wrong("4.1", None, "x.grad")
-def on_every_part(layer):
-    handles = [part.register_forward_pre_hook(lambda module, args: args[0] * 2) for part in layer.modules()]
-    return handles[0]
+right("4.1")(parts.pre_hook(lambda module, args, kwargs: ((2 * args[0],), kwargs), with_kwargs=True))
+right("4.1")(parts.pre_hook(lambda module, args: tuple(a + a for a in args), prepend=True))
+wrong("4.1", "Your hook returns numbers of another dtype")(parts.doubling(lambda x: x.float() * 2))
 
 
 # --- 4.2
 
 
-def guard(refuses, error=ValueError, **options):
-    def register(layer):
-        def look(module, args, *kwargs):
-            if refuses(args[0]):
-                raise error("not finite")
-
-        return layer.register_forward_pre_hook(look, **options)
-
-    return register
-
-
-right("4.2")(guard(lambda x: (x - x).ne(0).any()))
-right("4.2")(guard(lambda x: not all(map(math.isfinite, x.flatten().tolist()))))
-right("4.2")(guard(lambda x: not np.isfinite(x.detach().numpy()).all(), prepend=True))
-right("4.2")(guard(lambda x: (x * 0).sum() != 0, with_kwargs=True))
+right("4.2")(parts.guarding(lambda x: (x - x).ne(0).any()))
+right("4.2")(parts.guarding(lambda x: not all(map(math.isfinite, x.flatten().tolist()))))
+right("4.2")(parts.guarding(lambda x: not np.isfinite(x.detach().numpy()).all()))
 wrong("4.2", "Your hook refuses finite numbers", "a large number")(
-    guard(lambda x: (x.abs() > 1e6).any() or x.isnan().any())
+    parts.guarding(lambda x: (x.abs() > 1e6).any() or x.isnan().any())
 )
-wrong("4.2", "Not every bad number", "a sequence with a NaN")(guard(lambda x: x.dim() == 2 and not x.isfinite().all()))
-wrong("4.2", "Your hook refuses the input with another kind")(guard(lambda x: not x.isfinite().all(), RuntimeError))
+wrong("4.2", "Not every bad number", "a sequence with a NaN")(parts.guarding(lambda x: x.dim() == 2 and parts.bad(x)))
 
 
 @wrong("4.2", "`forward` has run before your ValueError")
-def lets_forward_try(layer):
-    def try_it(module, args):
-        if not module.forward(*args).isfinite().all():
-            raise ValueError
+@parts.pre_hook
+def lets_forward_try(module, args):
+    parts.refuse_if(parts.bad(module.forward(*args)))
 
-    return layer.register_forward_pre_hook(try_it)
+
+@wrong("4.2", "Your hook refuses the input with another kind")
+@parts.pre_hook
+def with_another_exception(module, args):
+    if parts.bad(args[0]):
+        raise RuntimeError
 
 
 # --- 4.3
-
-
-@right("4.3")
-def fills_in_place(module, default):
-    def fill(module, args, kwargs):
-        kwargs.setdefault("scale", default)
-
-    return module.register_forward_pre_hook(fill, with_kwargs=True)
 
 
 @right("4.3")
@@ -120,24 +61,11 @@ def fills_in_if_missing(module, default):
 
 
 @right("4.3")
-def names_all_defaults(module, default):
-    return module.register_forward_pre_hook(
-        lambda m, a, k: (a, {"shift": 0.0, "scale": default, **k}), with_kwargs=True
-    )
-
-
-@right("4.3")
 def bound_default(module, default):
     def fill(scale, module, args, kwargs):
         return (args, {**kwargs, "scale": kwargs.get("scale", scale)})
 
     return module.register_forward_pre_hook(functools.partial(fill, default), with_kwargs=True)
-
-
-@wrong("4.3", "You changed something that all modules")
-def changes_the_class(module, default):
-    type(module).forward.__kwdefaults__["scale"] = default
-    return module.register_forward_pre_hook(lambda m, args: None)
 
 
 @wrong("4.3", "Names that `module` doesn't know")
@@ -146,12 +74,6 @@ def passes_on_known_names_only(module, default):
         return args, {"scale": default, **{name: kwargs[name] for name in ("x", "scale", "shift") if name in kwargs}}
 
     return module.register_forward_pre_hook(fill, with_kwargs=True)
-
-
-@wrong("4.3", None, "and what it returns is changed")
-def rounds_the_output_as_well(module, default):
-    module.register_forward_hook(lambda m, args, out: out + 1)
-    return names_all_defaults(module, default)
 
 
 defaults = {}
@@ -188,21 +110,6 @@ def with_try_and_finally(model, layer, part, source, target):
 
 
 @right("4.4")
-def with_one_hook_for_both(model, layer, part, source, target):
-    kept = []
-
-    def hook(module, args):
-        mixed = args[0].clone()
-        kept.append(mixed.clone())
-        mixed[part] = kept[0][part]
-        return mixed
-
-    with torch.no_grad(), layer.register_forward_pre_hook(hook):
-        model(source)
-        return model(target)
-
-
-@right("4.4")
 def with_a_mask(model, layer, part, source, target):
     kept = []
     with layer.register_forward_pre_hook(lambda m, args: kept.extend(one + 0 for one in args)):
@@ -213,124 +120,21 @@ def with_a_mask(model, layer, part, source, target):
         return model(target)
 
 
-@wrong("4.4", "You took the part from the pass on `target`")
-def the_other_way_round(model, layer, part, source, target):
-    return with_try_and_finally(model, layer, part, target, source)
-
-
-@wrong("4.4", "Your pre-hook writes into `args[0]`")
-def clones_too_late(model, layer, part, source, target):
-    kept = []
-    with layer.register_forward_pre_hook(lambda m, args: kept.append(args[0].clone())):
-        model(source)
-
-    def hook(module, args):
-        (x,) = args
-        x[part] = kept.pop()[part]
-        return x.clone()
-
-    with layer.register_forward_pre_hook(hook):
-        return model(target)
-
-
-remembered = {}
-
-
-@wrong("4.4", None, "with the two exchanged")
-def keeps_the_first_source(model, layer, part, source, target):
-    with layer.register_forward_pre_hook(lambda m, args: (remembered.setdefault(layer, args[0].clone()), None)[1]):
-        model(source)
-
-    def hook(module, args):
-        mixed = args[0].clone()
-        mixed[part] = remembered[layer][part]
-        return mixed
-
-    with layer.register_forward_pre_hook(hook):
-        return model(target)
-
-
-@wrong("4.4", "You never remove the hook")
-def forgets_the_second_handle(model, layer, part, source, target):
-    kept = []
-    with layer.register_forward_pre_hook(lambda m, args: kept.append(args[0].clone())):
-        model(source)
-
-    def hook(module, args):
-        mixed = args[0].clone()
-        mixed[part] = kept[0][part]
-        return mixed
-
-    layer.register_forward_pre_hook(hook)
-    return model(target)
-
-
 # --- 4.5
 
 
-def split(layer):
-    start = layer.weight.detach().clone()
-    del layer.weight
-    layer.weight_g = nn.Parameter(start.norm(dim=1, keepdim=True))
-    layer.weight_v = nn.Parameter(start)
-
-
-def normed(formula, **options):
-    """An answer whose hook computes the weight by a formula."""
-
-    def register(layer):
-        split(layer)
-        start = layer.weight_v.detach().clone()
-
-        def compute(module, args, *kwargs):
-            module.weight = formula(module.weight_g, module.weight_v, start)
-
-        return layer.register_forward_pre_hook(compute, **options)
-
-    return register
-
-
-right("4.5")(normed(lambda g, v, start: nn.functional.normalize(v, dim=1) * g))
-right("4.5")(normed(lambda g, v, start: torch._weight_norm(v, g, 0), with_kwargs=True))
-right("4.5")(normed(lambda g, v, start: torch.diag((g / v.norm(dim=1, keepdim=True)).flatten()) @ v))
-wrong("4.5", "The graph ends in your hook")(normed(lambda g, v, start: g.detach() * v / v.norm(dim=1, keepdim=True)))
-
-
-@right("4.5")
-def weight_as_a_buffer(layer):
-    weight = layer._parameters.pop("weight").detach()
-    layer.register_parameter("weight_v", nn.Parameter(weight.clone()))
-    layer.register_parameter("weight_g", nn.Parameter(torch.linalg.vector_norm(weight, dim=1, keepdim=True)))
-    layer.register_buffer("weight", weight)
-
-    def compute(module, args):
-        module.weight = module.weight_g * (module.weight_v / module.weight_v.norm(dim=1, keepdim=True))
-        return args
-
-    return layer.register_forward_pre_hook(compute)
-
-
-@wrong("4.5", "What your hook does depends on")
-def computed_in_training(layer):
-    split(layer)
-
-    def compute(module, args):
-        if module.training or not hasattr(module, "weight"):
-            module.weight = module.weight_g * module.weight_v / module.weight_v.norm(dim=1, keepdim=True)
-
-    return layer.register_forward_pre_hook(compute)
-
-
-@wrong("4.5", "You take the norms of the columns")
-def lengths_of_columns(layer):
-    start = layer._parameters.pop("weight").detach()
-    layer.weight_g, layer.weight_v = nn.Parameter(start.norm(dim=0, keepdim=True)), nn.Parameter(start)
-    return layer.register_forward_pre_hook(lambda module, args: setattr(module, "weight", module.weight_v * 1))
+right("4.5")(parts.computing(lambda g, v, old: nn.functional.normalize(v, dim=1) * g))
+right("4.5")(parts.computing(lambda g, v, old: torch._weight_norm(v, g, 0)))
+right("4.5")(parts.computing(lambda g, v, old: torch.diag((g / parts.lengths(v)).flatten()) @ v))
+wrong("4.5", "The graph ends in your hook")(parts.computing(lambda g, v, old: parts.normed(g.detach(), v, old)))
+wrong("4.5", "You take the norms of the columns")(
+    parts.computing(lambda g, v, old: v * 1, length=lambda weight: weight.norm(dim=0, keepdim=True))
+)
 
 
 @wrong("4.5", "Your hook isn't a forward pre-hook")
 def in_the_backward_pass(layer):
-    split(layer)
+    parts.split(layer, parts.lengths)
     return layer.register_full_backward_pre_hook(lambda module, grad_output: None)
 
 

@@ -8,11 +8,11 @@ import warnings
 import weakref
 
 from torch import nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils.hooks import BackwardHook, RemovableHandle
+from torch.utils.hooks import BackwardHook
 
-from hooklab.course.lesson06 import border
+from hooklab.course.lesson06.border import cross
 from hooklab.course.lesson06.tables import ReadyTables as Tables
+from solutions.misconceptions import lesson06 as parts
 from tests.course.exercises.answers import Answers
 
 answers = Answers("6.1", "6.2", "6.3", "6.4", "6.5")
@@ -20,15 +20,6 @@ right, wrong = answers.right, answers.wrong
 
 
 # --- 6.1
-
-
-@right("6.1")
-def torchs_own_handle(table, hook, prepend=False):
-    handle = RemovableHandle(table)
-    table[handle.id] = hook
-    if prepend:
-        table.move_to_end(handle.id, last=False)
-    return handle
 
 
 @right("6.1")
@@ -65,57 +56,17 @@ class WeakTable:
         self.remove()
 
 
-class Handle(WeakTable):
-    """A right one, to spoil."""
-
-    def __init__(self, table, hook, prepend=False):
-        super().__init__(table, hook, prepend)
-        self.hook = hook
+wrong("6.1", "An id comes again")(parts.with_pieces(parts.Handle, key=lambda *_: random.randrange(1000, 2000)))
 
 
-ONE_OF_ALL, HOOK_ALONE = "An id comes again", "`remove()` takes out what is stored under the handle's own id"
-
-
-@wrong("6.1", ONE_OF_ALL)
-class OneOfAThousand(Handle):
-    def __init__(self, table, hook, prepend=False):
-        self.id, self.table = random.randrange(1000, 2000), weakref.ref(table)
-        table[self.id] = hook
-        if prepend:
-            table.move_to_end(self.id, last=False)
-
-
-@wrong("6.1", HOOK_ALONE, "after `a = Handle(table, len)")
-class LooksForItsFunctionNext(Handle):
+@wrong("6.1", "`remove()` takes out what is stored under the handle's own id", "after `a = Handle(table, len)")
+class LooksForItsFunctionNext(parts.Handle):
     def remove(self):
-        table = self.table()
-        table.pop(
-            self.id if self.id in table else next((k for k, one in table.items() if one is self.hook), None), None
-        )
+        if self.table.pop(self.id, None) is None:
+            parts.removes_first_of_the_function(self)
 
 
 # --- 6.2
-
-
-class Around(Tables):
-    """A right one, to spoil."""
-
-    def __call__(self, *args):
-        args = self.before(args)
-        return self.after(args, self.forward(*args))
-
-    def before(self, args):
-        for hook in list(self.pre_hooks.values()):
-            new = hook(self, args)
-            if new is not None:
-                args = new if isinstance(new, tuple) else (new,)
-        return args
-
-    def after(self, args, output):
-        for hook in list(self.forward_hooks.values()):
-            new = hook(self, args, output)
-            output = output if new is None else new
-        return output
 
 
 @right("6.2")
@@ -152,106 +103,40 @@ class AllByTorch(Tables):
         return inner(*args)
 
 
-@wrong("6.2", says="MisspellsTheTable raised AttributeError: 'ModuleOfAProgram' object has no")
-class MisspellsTheTable(Tables):
-    def __call__(self, *args):
-        for hook in self.prehooks.values():
-            args = hook(self, args) or args
-        return self.forward(*args)
-
-
-@wrong("6.2", says="a function that is registered twice")
-class EachFunctionOnce(Around):
-    def before(self, args):
-        for hook in dict.fromkeys(self.pre_hooks.values()):
-            new = hook(self, args)
-            args = args if new is None else new if isinstance(new, tuple) else (new,)
-        return args
-
-
-@wrong("6.2", says="a hook that is registered between two calls")
-class KnowsTheFirstHooks(Around):
-    def before(self, args):
-        self.known = vars(self).get("known") or [list(self.pre_hooks.values())]
-        for hook in self.known[0]:
-            new = hook(self, args)
-            args = args if new is None else new if isinstance(new, tuple) else (new,)
-        return args
+wrong("6.2", says="a function that is registered twice")(
+    parts.hooks(in_order=lambda table: [(None, hook) for hook in dict.fromkeys(table.values())])
+)
 
 
 @wrong("6.2", "A call runs each pre-hook", says="the class's own forward, though m.forward was replaced")
-class AsksTheClass(Around):
-    def __call__(self, *args):
-        args = self.before(args)
-        return self.after(args, type(self).forward(self, *args))
+class AsksTheClass(parts.Hooks):
+    def __call__(self, *first):
+        args = self.before(first)
+        return self.after(first, args, type(self).forward(self, *args))
 
 
 # --- 6.3
 
 
 @right("6.3")
-class TorchsBorder(Around):
-    def __call__(self, *args):
-        args = self.before(args)
+class TorchsBorder(parts.Hooks):
+    def __call__(self, *first):
+        args = self.before(first)
         if not self.backward_hooks:
-            return self.after(args, self.forward(*args))
+            return self.after(first, args, self.forward(*args))
         both = BackwardHook(self, list(self.backward_hooks.values()), [])
         args = both.setup_input_hook(args)
-        return both.setup_output_hook(self.after(args, self.forward(*args)))
+        return both.setup_output_hook(self.after(first, args, self.forward(*args)))
 
 
-class Crosses(Around):
-    """Registers its crossing by hand; in pieces."""
-
-    cross = staticmethod(border.cross)
-
-    def __call__(self, *args):
-        hooks, arrived = list(self.backward_hooks.values()), []
-        if not hooks:
-            return super().__call__(*args)
-        handle = self.register_forward_pre_hook(
-            lambda module, args: self.cross(args, lambda grads: self.run_hooks(hooks, grads, arrived[-1]))
-        )
-        output = self.taking_out(handle, super().__call__, args)
-        return self.cross((output,), arrived.append)[0]
-
-    def run_hooks(self, hooks, grad_input, grad_output):
-        for hook in hooks:
-            new = hook(self, grad_input, grad_output)
-            grad_input = grad_input if new is None else new
-        return grad_input
-
-    def taking_out(self, handle, call, args):
-        try:
-            return call(*args)
-        finally:
-            handle.remove()
+def crossing_with_lists(tensors, hook):
+    return cross(tensors, lambda grads: hook(list(grads)))
 
 
-@right("6.3")
-class InFinally(Crosses):
-    pass
-
-
-@wrong("6.3", "All backward hooks run, in the order of their table.")
-class LastHookFirst(Crosses):
-    def run_hooks(self, hooks, grad_input, grad_output):
-        return super().run_hooks(hooks[::-1], grad_input, grad_output)
-
-
-@wrong("6.3", "In every call a backward hook gets the module and two tuples")
-class GivesLists(Crosses):
-    def run_hooks(self, hooks, grad_input, grad_output):
-        return super().run_hooks(hooks, list(grad_input), grad_output)
-
-
-@wrong("6.3", says="a pre-hook that is registered during a call")
-class TakesTheLastOneOut(Crosses):
-    def taking_out(self, handle, call, args):
-        try:
-            return call(*args)
-        finally:
-            self.pre_hooks.popitem()
+LAST_FIRST = "All backward hooks run, in the order of"
+WITH_LISTS = "In every call a backward hook gets the module and two"
+wrong("6.3", LAST_FIRST)(parts.border(in_turn=staticmethod(lambda hooks: list(hooks)[::-1])))
+wrong("6.3", WITH_LISTS)(parts.border(cross=staticmethod(crossing_with_lists)))
 
 
 # --- 6.4
@@ -288,83 +173,27 @@ class Queue(Tables):
         return output if new is None else new
 
 
-class Whatever(Tables):
-    """A right one, in pieces."""
-
-    def __call__(self, *args):
-        output, reached = None, []
-        try:
-            for hook in list(self.pre_hooks.values()):
-                new = hook(self, args)
-                args = args if new is None else new if isinstance(new, tuple) else (new,)
-            output = self.forward(*args)
-            for key, hook in list(self.forward_hooks.items()):
-                reached.append(key)
-                new = hook(self, args, output)
-                output = output if new is None else new
-            return output
-        except Exception as error:
-            for key, hook in self.left(reached):
-                try:
-                    new = hook(self, args, output) if key in self.always_called else None
-                    output = output if new is None else new
-                except Exception as other:
-                    warnings.warn(str(other), stacklevel=2)
-            self.end(error)
-
-    def left(self, reached):
-        return [(key, hook) for key, hook in self.forward_hooks.items() if key not in reached]
-
-    def end(self, error):
-        raise error
-
-
-@right("6.4")
-class RaisesByName(Whatever):
-    pass
+right("6.4")(parts.Always)
 
 
 @wrong("6.4", "After an error of a pre-hook, of `forward`", says="a hook that removes itself, and an error")
-class CountsTheHooks(Whatever):
-    def left(self, reached):
-        return list(self.forward_hooks.items())[len(reached) :]
-
-
-@wrong("6.4", says="an error of forward: RaisesAGroup raised ExceptionGroup")
-class RaisesAGroup(Whatever):
-    def end(self, error):
-        raise ExceptionGroup("errors", [error])
+class CountsTheHooks(parts.Always):
+    def late(self, first):
+        self.reached = set(list(self.forward_hooks)[: len(self.reached)])
+        super().late(first)
 
 
 @wrong("6.4", "The error that came first goes to the caller as it is", says="a warning")
-class WarnsOfTheFirstError(Whatever):
-    def end(self, error):
-        warnings.warn(str(error), stacklevel=2)
-        raise error
+class WarnsOfTheFirstError(parts.Always):
+    def late(self, first):
+        super().late(first)
+        warnings.warn("the first error", stacklevel=2)
 
 
 # --- 6.5
 
 
-def traced(model, x, depth=len, line=lambda depth, module: "  " * depth + type(module).__name__):
-    """A right one, to spoil."""
-    lines, stack = [], []
-
-    def enter(module, args):
-        lines.append(line(depth(stack), module))
-        stack.append(module)
-
-    with (
-        register_module_forward_pre_hook(enter),
-        register_module_forward_hook(lambda *_: stack.pop() and None, always_call=True),
-    ):
-        model(x)
-    return lines
-
-
-@right("6.5")
-def with_a_stack(model, x):
-    return traced(model, x)
+right("6.5")(parts.tracing())
 
 
 @right("6.5")
@@ -387,38 +216,20 @@ def by_replacing_the_call(model, x):
     return lines
 
 
-@wrong("6.5", "Every call has a line")
-def depth_by_class(model, x):
-    depths = {}
-
-    def line(depth, module):
-        return "  " * depths.setdefault(type(module), depth) + type(module).__name__
-
-    return traced(model, x, line=line)
-
-
 @wrong("6.5", "The model should run in the mode that it is in")
 def forces_training(model, x):
     was = model.training
     try:
-        return traced(model.train(), x)
+        return parts.tracing()(model.train(), x)
     finally:
         model.train(was)
 
 
 @wrong("6.5", "The first call of your function leaves something behind")
 def knows_the_model_already(model, x, known=weakref.WeakSet()):  # noqa: B006
-    lines = [] if model in known else traced(model, x)
+    lines = [] if model in known else parts.tracing()(model, x)
     known.add(model)
     return lines
-
-
-@wrong("6.5", "`trace` calls `model(x)` once")
-def only_parts_by_name(model, x):
-    return [
-        type(model).__name__,
-        *("  " * (name.count(".") + 1) + type(part).__name__ for name, part in model.named_modules() if name),
-    ]
 
 
 test_right, test_wrong = answers.tests()

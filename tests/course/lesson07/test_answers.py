@@ -6,17 +6,12 @@ A wrong answer comes with the beginning of the one reason that is true, or None 
 import contextlib
 
 import torch
-from torch.nn.modules import module as torch_module
 
-import hooklab
+from solutions.misconceptions import lesson07 as parts
 from tests.course.exercises.answers import Answers
 
 answers = Answers("7.1", "7.2", "7.3")
 right, wrong = answers.right, answers.wrong
-
-
-def mix(values, lam, indices):
-    return lam * values + (1 - lam) * values[indices]
 
 
 # --- 7.1
@@ -29,36 +24,16 @@ def by_matrix(x, y, lam, indices):
 
 
 @right("7.1")
-def by_lerp(x, y, lam, indices):
-    return [torch.lerp(values[indices], values, lam) for values in (x, y)]
-
-
-@right("7.1")
 def in_place_on_a_copy(x, y, lam, indices):
     mixed_x, mixed_y = x.clone().mul_(lam), y.clone().mul_(lam)
     return mixed_x.add_(x[indices], alpha=1 - lam), mixed_y.add_(y[indices], alpha=1 - lam)
 
 
-@wrong("7.1")
-def mixes_the_first_half(x, y, lam, indices):
-    half = len(x) // 2
-    mixed = mix(x, lam, indices)
-    return torch.cat([mixed[:half], x[half:]]), mix(y, lam, indices)
+def in_float64(values, lam, indices):
+    return parts.mix(values.double(), lam, indices)
 
 
-@wrong("7.1", "The targets have other partners")
-def partners_of_partners_for_y(x, y, lam, indices):
-    return mix(x, lam, indices), mix(y, lam, indices[indices])
-
-
-@wrong("7.1", "The result has another dtype")
-def mixes_in_float64(x, y, lam, indices):
-    return mix(x.double(), lam, indices), mix(y.double(), lam, indices)
-
-
-@wrong("7.1")
-def mixes_in_float16(x, y, lam, indices):
-    return tuple(mix(values.half(), lam, indices).float() for values in (x, y))
+wrong("7.1", "The result has another dtype")(parts.mixing(in_float64, in_float64))
 
 
 # --- 7.2
@@ -74,45 +49,19 @@ def as_a_product(loss_fn, logits, y, lam, indices):
     return torch.tensor([lam, 1 - lam]) @ torch.stack([loss_fn(logits, y), loss_fn(logits, y.gather(0, indices))])
 
 
-@wrong("7.2")
-def from_the_partners_side(loss_fn, logits, y, lam, indices):
-    # the logits in the partners' order, beside targets in the same order: the same mean, another loss for each sample
-    return lam * loss_fn(logits[indices], y[indices]) + (1 - lam) * loss_fn(logits, y[indices])
-
-
-@wrong("7.2")
-def the_larger_loss(loss_fn, logits, y, lam, indices):
-    return torch.maximum(loss_fn(logits, y), loss_fn(logits, y[indices]))
-
-
 @wrong("7.2", "Your loss is cut off from the graph")
-def makes_a_tensor_of_the_number(loss_fn, logits, y, lam, indices):
-    return torch.tensor((lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices])).item())
+def makes_a_tensor_of_the_number(*args):
+    return torch.tensor(parts.weighing()(*args).item())
 
 
 @wrong("7.2", "You call backward()")
-def goes_back_inside(loss_fn, logits, y, lam, indices):
-    loss = lam * loss_fn(logits, y) + (1 - lam) * loss_fn(logits, y[indices])
+def goes_back_inside(*args):
+    loss = parts.weighing()(*args)
     loss.backward()
     return loss
 
 
 # --- 7.3
-
-
-@right("7.3")
-def mixing_that_returns_the_handle(layer, lam, indices):
-    return layer.register_forward_hook(lambda module, args, out: lam * out + (1 - lam) * out[indices])
-
-
-@right("7.3")
-@contextlib.contextmanager
-def mixing_with_finally(layer, lam, indices):
-    handle = layer.register_forward_hook(lambda module, args, out: lam * out + (1 - lam) * out.index_select(0, indices))
-    try:
-        yield handle
-    finally:
-        handle.remove()
 
 
 @right("7.3")
@@ -131,51 +80,11 @@ class MixingAsAClass:
 
 
 @right("7.3")
-@contextlib.contextmanager
-def mixing_beside_a_look_at_the_input(layer, lam, indices):
-    seen = []
-    with (
-        layer.register_forward_pre_hook(lambda module, args: seen.append(args[0].shape)),
-        layer.register_forward_hook(lambda module, args, out: lam * out + (1 - lam) * out[indices]),
-    ):
-        yield seen
-
-
-@right("7.3")
-def mixing_with_hooklab(layer, lam, indices):
-    return hooklab.edit(layer, lambda out, call: torch.lerp(out[indices], out, lam), "")
-
-
-@right("7.3")
 def mixing_on_a_stack(layer, lam, indices):
     stack = contextlib.ExitStack()
-    hook = layer.register_forward_hook(lambda m, args, kwargs, out: mix(out, lam, indices), with_kwargs=True)
+    hook = layer.register_forward_hook(lambda m, args, kwargs, out: parts.mix(out, lam, indices), with_kwargs=True)
     stack.callback(hook.remove)
     return stack
-
-
-@right("7.3")
-@contextlib.contextmanager
-def mixing_in_two_halves(layer, lam, indices):
-    """Each hook adds its part; the second one knows the first one's input."""
-    kept = []
-
-    def keep(module, args, out):
-        kept.append(out)
-        return lam * out
-
-    with (
-        layer.register_forward_hook(keep),
-        layer.register_forward_hook(lambda m, a, o: o + (1 - lam) * kept[-1][indices]),
-    ):
-        yield
-
-
-@right("7.3")
-def mixing_by_a_global_hook_that_asks(layer, lam, indices):
-    return torch_module.register_module_forward_hook(
-        lambda module, args, out: mix(out, lam, indices) if module is layer else None
-    )
 
 
 test_right, test_wrong = answers.tests()

@@ -15,21 +15,12 @@ from hooklab.course.lesson07.figures import (
     differences,
     flatness,
     lambdas,
-    method,
     mixed_digits,
     spirals,
     sure_share,
     two_spirals,
 )
 from hooklab.course.plots import CHANGED, REST
-
-
-def test_lambdas_draws_a_panel_for_each_alpha_with_the_density_that_integrates_to_one():
-    figure = lambdas({1.0: torch.tensor([0.2, 0.8]), 2.0: torch.tensor([0.5, 0.5])})
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["α = 1", "α = 2"]
-    for axes in figure.axes:
-        at, density = axes.lines[0].get_data()
-        assert np.trapezoid(density, at) == pytest.approx(1, abs=0.02)
 
 
 def test_lambdas_shows_the_density_of_beta_2_2():
@@ -52,12 +43,6 @@ def test_mixed_digits_shows_the_difference_of_the_two_ways_in_its_last_column():
     figure = mixed_digits(torch.zeros(3, 8, 8), maps, [1])
     pictures = [axes.images[0].get_array() for axes in figure.axes if axes.images]
     assert [float(picture.max()) for picture in pictures] == [0, 0, 0, 1.0, 2.0, 0.5, 1.25, 0.75]
-
-
-def test_mixed_digits_gives_a_row_one_scale_and_the_difference_its_own():
-    maps = digit_maps(first=1.0, second=2.0, at_input=0.5, at_layer=1.25)
-    figure = mixed_digits(torch.zeros(3, 8, 8), maps, [0])
-    assert [axes.images[0].get_clim() for axes in figure.axes[5:]] == [(0, 2)] * 4 + [(0, 0.75)]
 
 
 def test_mixed_digits_draws_a_channel_that_is_silent():
@@ -144,14 +129,6 @@ def test_differences_draws_each_interval_in_colour_only_where_it_is_significant(
     assert [-3.0, -1.0] in [list(line.get_xdata()) for line in axes.lines]
 
 
-def test_differences_says_over_each_column_what_is_measured_and_in_which_unit():
-    row = {"arm": "input mixup", "against": "no mixup", "scenario": "few"}
-    numbers = {"mean": 1.0, "low": 0.0, "high": 2.0, "p_holm": 1.0}
-    figure = differences([{**row, **numbers, "metric": metric} for metric in ("error", "nll")])
-    titles = [axes.get_title() or axes.get_title(loc="left") for axes in figure.axes]
-    assert titles == ["few: error, points", "few: NLL, nats"]
-
-
 def test_by_steps_draws_no_mixup_in_every_column_and_a_line_for_each_set_of_places():
     def row(places, alpha, steps, error):
         return {"scenario": "few", "places": places, "alpha": alpha, "steps": steps, "error": error}
@@ -176,12 +153,6 @@ def test_batch_writes_each_mixtures_target_under_it():
     images = torch.rand(2, 1, 8, 8)
     figure = batch(images, images.flip(0), images, torch.tensor([[0.75, 0.25], [0.0, 1.0]]))
     assert [axes.get_xlabel() for axes in figure.axes[4:]] == ["0.75 of a 0\n0.25 of a 1", "1 of a 1"]
-
-
-def test_method_names_everything_that_is_drawn_once_and_used_twice():
-    texts = " ".join(text.get_text() for text in method().axes[0].texts)
-    assert "place (here layer 1), λ, partners" in texts
-    assert texts.count("(1 − λ)") == 2
 
 
 def test_by_seed_joins_the_two_errors_of_each_seed_and_shows_in_purple_what_came_out_again():

@@ -3,37 +3,23 @@
 import copy
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 import hooklab
+from solutions.misconceptions import lesson09 as parts
 from tests.course.exercises.answers import Answers
 
 answers = Answers("9.1", "9.2", "9.3", "9.4", "9.5")
 right, wrong = answers.right, answers.wrong
 
 
-def own(scores, labels):
-    return scores[torch.arange(len(labels)), labels].sum()
-
-
 # --- 9.1
-
-
-def values_and_gradient(model, layer, images, score):
-    with hooklab.capture(model, layer, detach=False) as seen:
-        total = score(model(images.clone().requires_grad_()))
-        (values,) = seen.values()
-    return values, torch.autograd.grad(total, values)[0]
 
 
 @right("9.1")
 def image_by_image(model, layer, images, labels):
-    found = []
-    for image, label in zip(images, labels, strict=True):
-        values, gradient = values_and_gradient(model, layer, image[None], lambda scores: scores[0, label])  # noqa: B023
-        found.append((values * gradient.mean((2, 3), keepdim=True)).sum(1).relu()[0])
-    return torch.stack(found)
+    pairs = zip(images, labels, strict=True)
+    return torch.cat([parts.cam()(model, layer, image[None], label[None]) for image, label in pairs])
 
 
 @right("9.1")
@@ -43,73 +29,32 @@ def with_two_hooks_on_the_layer(model, layer, images, labels):
         layer.register_forward_hook(lambda module, args, output: seen.update(values=output.detach())),
         layer.register_full_backward_hook(lambda module, gin, gout: seen.update(gradient=gout[0])),
     ):
-        watched = images.clone().requires_grad_()
-        torch.autograd.grad(own(model(watched), labels), watched)
+        watched = parts.watched(images)
+        torch.autograd.grad(parts.own(model(watched), labels), watched)
     return torch.einsum("nc,nchw->nhw", seen["gradient"].flatten(2).mean(2), seen["values"]).clamp(min=0)
-
-
-@right("9.1")
-def from_an_output_that_requires_grad_itself(model, layer, images, labels):
-    kept = []
-
-    def cut(module, args, output):
-        kept.append(output.detach().requires_grad_())
-        return kept[-1]
-
-    with layer.register_forward_hook(cut):
-        total = (model(images) * F.one_hot(labels, 3)).sum()
-    (gradient,) = torch.autograd.grad(total, kept)
-    return torch.maximum((kept[0] * gradient.mean((2, 3), True)).sum(1), torch.zeros(()))
-
-
-@wrong("9.1", says="shape of your map")
-def as_large_as_the_images(model, layer, images, labels):
-    return F.interpolate(image_by_image(model, layer, images, labels).unsqueeze(1), 9).squeeze(1)
-
-
-@wrong("9.1", "Your function leaves something behind")
-def leaves_gradients_off(model, layer, images, labels):
-    found = image_by_image(model, layer, images, labels).detach()
-    torch.set_grad_enabled(False)
-    return found
 
 
 # --- 9.2
 
 
-def relus(model):
-    return [module for module in model.modules() if type(module) is nn.ReLU]
-
-
-def input_gradient(model, images, labels, handles):
-    watched = images.clone().requires_grad_()
-    (found,) = torch.autograd.grad(own(model(watched), labels), watched)
+@right("9.2")
+def with_a_pre_hook(model, images, labels):
+    hook = lambda module, grad_output: (grad_output[0].clamp(min=0),)  # noqa: E731
+    handles = [one.register_full_backward_pre_hook(hook) for one in parts.relus(model)]
+    watched = parts.watched(images)
+    (found,) = torch.autograd.grad(parts.own(model(watched), labels), watched)
     for handle in handles:
         handle.remove()
     return found
 
 
 @right("9.2")
-def with_a_pre_hook(model, images, labels):
-    hook = lambda module, grad_output: (grad_output[0].clamp(min=0),)  # noqa: E731
-    return input_gradient(model, images, labels, [one.register_full_backward_pre_hook(hook) for one in relus(model)])
-
-
-@right("9.2")
-def with_tensor_hooks_on_the_outputs(model, images, labels):
-    def hook(module, args, output):
-        output.register_hook(lambda grad: grad.clamp(min=0))
-
-    return input_gradient(model, images, labels, [one.register_forward_hook(hook) for one in relus(model)])
-
-
-@right("9.2")
 def on_a_copy_of_the_model(model, images, labels):
     twin = copy.deepcopy(model)
-    for one in relus(twin):
+    for one in parts.relus(twin):
         one.register_full_backward_hook(lambda module, gin, gout: (gin[0] * (gin[0] > 0),))
-    watched = images.clone().requires_grad_()
-    own(twin(watched), labels).backward()
+    watched = parts.watched(images)
+    parts.own(twin(watched), labels).backward()
     return watched.grad
 
 
@@ -118,11 +63,6 @@ def adds_to_a_gradient_that_it_keeps(model, images, labels, kept={}):  # noqa: B
     key = tuple(images.shape)
     kept[key] = kept.get(key, 0) + with_a_pre_hook(model, images, labels)
     return kept[key]
-
-
-@wrong("9.2", says="shape of your gradient")
-def adds_up_the_colours(model, images, labels):
-    return with_a_pre_hook(model, images, labels).sum(1)
 
 
 # --- 9.3
@@ -150,23 +90,6 @@ def one_number_after_the_other(model, names, tokens, period):
     return torch.tensor(table)
 
 
-@wrong("9.3", "All rows come from the module that runs last")
-def binds_late(model, names, tokens, period):
-    seen, handles, t = {}, [], torch.arange(period, tokens.shape[1])
-    for name in names:
-        hook = lambda module, args, output: seen.update({name: output})  # noqa: B023, E731
-        handles.append(model.get_submodule(name).register_forward_hook(hook))
-    model(tokens)
-    for handle in handles:
-        handle.remove()
-    return torch.stack([seen[names[-1]][:, :, t, t - period + 1].mean((0, 2)) for _ in names])
-
-
-@wrong("9.3", says="your scores")
-def the_other_attention(model, names, tokens, period):
-    return 1 - by_a_mask(model, names, tokens, period)
-
-
 # --- 9.4
 
 
@@ -188,33 +111,12 @@ def with_one_hook_for_both_runs(model, name, clean, corrupted, position):
 
 
 @right("9.4")
-def with_both_in_one_batch(model, name, clean, corrupted, position):
-    n = len(clean)
-
-    def put_in(output, call):
-        return torch.cat([output[:n], output[n:].index_copy(1, torch.tensor([position]), output[:n, [position]])])
-
-    with hooklab.edit(model, put_in, name):
-        return model(torch.cat([clean, corrupted]))[n:]
-
-
-@right("9.4")
 def with_run_until(model, name, clean, corrupted, position):
     kept = hooklab.run_until(model, name, clean).detach().clone()
     mask = torch.zeros(kept.shape[1], 1)
     mask[position] = 1.0
     with hooklab.edit(model, lambda output, call: output * (1 - mask) + kept * mask, name):
         return model(corrupted).detach()
-
-
-@wrong("9.4", "Your function returns the corrupted run, unchanged")
-def stores_again_in_the_second_run(model, name, clean, corrupted, position):
-    kept, module = {}, model.get_submodule(name)
-    at = torch.arange(clean.shape[1]).view(1, -1, 1) == position
-    with module.register_forward_hook(lambda module, args, output: kept.update(it=output.detach().clone())):
-        model(clean)
-        with module.register_forward_hook(lambda module, args, output: torch.where(at, kept["it"], output)):
-            return model(corrupted)
 
 
 # --- 9.5
@@ -262,11 +164,6 @@ def erases_the_weights(model, layer, images, labels):
     with torch.no_grad():
         next(layer.parameters(), next(model.parameters()))[0] = 9.0
     return scores
-
-
-@wrong("9.5", says="your scores")
-def squares_them(model, layer, images, labels):
-    return with_run_until_for_the_width(model, layer, images, labels).square()
 
 
 test_right, test_wrong = answers.tests()

@@ -1,22 +1,10 @@
-"""The explorers and figures of lesson 9: every position can be drawn and said, and what is said is so."""
-
-import itertools
+"""The explorers and figures of lesson 9 show what was computed."""
 
 import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from hooklab.course.lesson09 import copying, explorer, figures, heads, maps, shapes
-
-
-def test_every_network_method_and_layer_can_be_drawn_and_said():
-    for name, method, layer in itertools.product(explorer.NETWORKS, maps.METHODS, explorer.LAYERS):
-        if layer != "block3" and method != "Grad-CAM":
-            continue
-        for number in (0, explorer.PICTURES - 1):
-            assert len(explorer.draw_map(number, name, method, layer).axes[0].images) == 2
-            words = explorer.describe_map(number, name, method, layer)
-            assert method in words and (f"not of {layer}" in words) == (method != "Grad-CAM")
+from hooklab.course.lesson09 import copying, explorer, figures, heads, shapes
 
 
 def test_the_sentence_says_where_the_map_is_largest(monkeypatch):
@@ -32,13 +20,6 @@ def test_the_sentence_says_where_the_map_is_largest(monkeypatch):
         assert f"points at {where};" in explorer.describe_map(0, "random weights", "occlusion", "block3")
 
 
-@pytest.mark.parametrize("chosen", heads.ALL_HEADS)
-def test_every_head_can_be_drawn_and_said_at_the_ends_of_the_sequence(chosen):
-    for number, position, off in itertools.product((0, 7), (0, 22), explorer.OFF):
-        assert explorer.draw_head(number, chosen, position, off).axes[0].texts
-        assert f"Switched off: {off}." in explorer.describe_head(number, chosen, position, off)
-
-
 def test_the_sentence_tells_an_induction_head_and_what_its_loss_costs():
     made = explorer.some_sequences()
     answer = int(made.tokens[0, 21])
@@ -46,21 +27,6 @@ def test_the_sentence_tells_an_induction_head_and_what_its_loss_costs():
     assert f"says {answer}; right is {answer}." in explorer.describe_head(0, (1, 0), 20, "this head")
     assert f"says {answer};" not in explorer.describe_head(0, (1, 0), 20, "both heads of its layer")
     assert "can't be known yet" in explorer.describe_head(0, (1, 0), 0, "none")
-
-
-@pytest.mark.parametrize("make", [explorer.what_it_looks_at, explorer.heads_at_work])
-def test_every_control_changes_the_picture_or_the_sentence(make):
-    _, first, second, picture, sentence = (getattr(one, "children", one) for one in make().children)
-    for control in (*first, *second):
-        before, at_first = (bytes(picture.value), sentence.value), control.value
-        if hasattr(control, "options"):
-            control.index = 2 if control.index != 2 else 0
-        else:
-            control.value = control.min if control.value != control.min else control.max
-        after = (bytes(picture.value), sentence.value)
-        control.value = at_first
-        assert after != before
-        assert (bytes(picture.value), sentence.value) == before
 
 
 def test_a_heat_map_marks_its_largest_number():

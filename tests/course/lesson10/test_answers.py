@@ -9,9 +9,10 @@ import itertools
 import math
 
 import torch
-from torch.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint as torchs
 
+from solutions.misconceptions import lesson10 as parts
 from tests.course.exercises.answers import Answers
 
 answers = Answers("10.1", "10.2", "10.3", "10.4", "10.5")
@@ -42,53 +43,6 @@ def recursion_and_an_exit_stack(loss):
     return next(iter(names), None)
 
 
-def every_node(loss):
-    found, waiting = [], [loss.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in found:
-            found.append(node)
-            waiting += [following for following, _ in node.next_functions]
-    return found
-
-
-def logging(answer, prehooks=False):
-    """An answer to 10.1 that logs all gradients, and looks at them afterwards: answer(log)."""
-
-    def first_nan(loss):
-        log, handles = [], []
-        for node in every_node(loss):
-            if prehooks:
-                handles.append(node.register_prehook(lambda given: None))
-            handles.append(node.register_hook(lambda made, given, node=node: log.append((node.name(), made))))
-        try:
-            loss.backward()
-        finally:
-            for handle in reversed(handles):
-                handle.remove()
-        return answer([name for name, made in log if any(grad.isnan().any() for grad in made if grad is not None)])
-
-    return first_nan
-
-
-right("10.1")(logging(lambda bad: bad[0] if bad else None, prehooks=True))
-wrong("10.1")(logging(lambda bad: bad[0].lower() if bad else None))
-
-
-@wrong("10.1", "Your hooks are still on the graph's nodes")
-def cleans_up_after_an_error_only(loss):
-    handles, names = [], []
-    for node in every_node(loss):
-        handles.append(node.register_hook(lambda made, given: None))
-    try:
-        loss.backward()
-    except BaseException:
-        for handle in handles:
-            handle.remove()
-        raise
-    return names
-
-
 # --- 10.2
 
 
@@ -112,29 +66,6 @@ right("10.2")(lambda function, x: Reentrant.apply(function, x, torch.empty(0, re
 right("10.2")(lambda function, x: torchs(function, x, use_reentrant=False))
 
 
-def from_a_list(function, x, second=None, numbers=None, run=None):
-    second, numbers = [] if second is None else second, numbers or itertools.count()
-
-    def unpack(number):
-        if not second:
-            with torch.enable_grad(), saved_tensors_hooks(lambda t: second.append(t.data), print):
-                (run or function)(x.detach().requires_grad_(x.requires_grad))
-        return second[number]
-
-    with saved_tensors_hooks(lambda tensor: next(numbers), unpack):
-        return function(x)
-
-
-right("10.2")(from_a_list)
-wrong("10.2", "Values of the second run are still there")(functools.partial(from_a_list, second=[]))
-wrong("10.2", "`unpack` asks for a number")(functools.partial(from_a_list, numbers=itertools.count(1000)))
-
-
-@wrong("10.2", "Your second run calls backward()")
-def a_backward_in_the_second_run(function, x):
-    return from_a_list(function, x, run=lambda x: function(x).sum().backward())
-
-
 @wrong("10.2")
 def keeps_what_an_earlier_pass_left_over(function, x):
     values, numbers = {}, itertools.count()
@@ -147,18 +78,6 @@ def keeps_what_an_earlier_pass_left_over(function, x):
         return values.pop(number)
 
     with saved_tensors_hooks(lambda tensor: next(numbers), unpack):
-        return function(x)
-
-
-@wrong("10.2", "A function inside another one assigns")
-def forgets_nonlocal(function, x):
-    count = 0
-
-    def pack(tensor):
-        count += 1  # noqa: F823
-        return count
-
-    with saved_tensors_hooks(pack, lambda number: number):
         return function(x)
 
 
@@ -194,56 +113,16 @@ def in_the_loop_with_its_own_p(parameters, lr):
     return handles
 
 
-@wrong("10.3", "Every hook moves the loop's last `p`")
-def the_last_p(parameters, lr):
-    handles = []
-    for p in parameters:
-        if p.requires_grad:
-
-            def step(parameter):
-                p.data -= lr * parameter.grad.flatten()[0]  # noqa: B023
-                parameter.grad = None
-
-            handles.append(p.register_post_accumulate_grad_hook(step))
-    return handles
-
-
-@wrong("10.3", "`.grad` is None when you take the step")
-def the_last_ps_gradient(parameters, lr):
-    handles = []
-    for p in parameters:
-        if p.requires_grad:
-
-            def step(parameter):
-                p.data -= lr * p.grad  # noqa: B023
-                p.grad = None  # noqa: B023
-
-            handles.append(p.register_post_accumulate_grad_hook(step))
-    return handles
-
-
 # --- 10.4
 
 
-def watching(total):
-    def watch_norm(parameters, norms):
-        return register_multi_grad_hook(
-            tuple(parameters), lambda grads: norms.append(total([grad for grad in grads if grad is not None]))
-        )
-
-    return watch_norm
-
-
-right("10.4")(watching(lambda grads: torch.cat([grad.flatten() for grad in grads]).norm().item()))
-right("10.4")(watching(lambda grads: torch.nn.utils.get_total_norm(grads).item()))
-right("10.4")(watching(lambda grads: torch.cat([grad.flatten() for grad in grads]).norm().numpy()[()]))
-wrong("10.4")(watching(lambda grads: 1.5 * math.hypot(*(grad.norm() for grad in grads))))
-
-
-@wrong("10.4", None, "after handle.remove() another of your hooks is still registered")
-def one_hook_that_only_looks(parameters, norms):
-    parameters[0].register_hook(lambda grad: None)
-    return watching(lambda grads: math.hypot(*(grad.norm() for grad in grads)))(parameters, norms)
+right("10.4")(parts.watching(lambda grads: torch.nn.utils.get_total_norm(grads).item()))
+right("10.4")(
+    parts.watching(
+        lambda grads: torch.cat([grad.flatten() for grad in grads]).norm().numpy()[()], number=lambda one: one
+    )
+)
+wrong("10.4")(parts.watching(lambda grads: 1.5 * math.hypot(*(grad.norm() for grad in grads))))
 
 
 # --- 10.5
@@ -277,19 +156,6 @@ def a_manager_of_its_own():
 
     with saved_tensors_hooks(pack, unpack):
         yield
-
-
-@right("10.5")
-def bytes_of_numpy():
-    def pack(tensor):
-        if not tensor.is_floating_point():
-            return lambda: tensor
-        low, high = tensor.detach().aminmax()
-        step, dtype = (high - low).clamp(min=1e-30) / 255, tensor.dtype
-        kept = ((tensor.detach() - low) / step).round().byte().numpy().copy()
-        return lambda: (torch.from_numpy(kept) * step + low).to(dtype)
-
-    return saved_tensors_hooks(pack, lambda kept: kept())
 
 
 @wrong("10.5", "If all numbers are equal")

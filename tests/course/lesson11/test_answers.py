@@ -78,32 +78,7 @@ def with_a_bound_method(module):
     return module.register_load_state_dict_pre_hook(Migration().join)
 
 
-@wrong("11.2", "Nothing in the checkpoint has changed")
-def a_dictionary_of_its_own(module):
-    return module.register_load_state_dict_pre_hook(lambda module, state, prefix, *rest: {**state, f"{prefix}qk": 0})
-
-
 # --- 11.3
-
-
-@right("11.3")
-def with_dynamos_reset(compiled, name, hook):
-    torch._dynamo.reset()
-    return compiled.get_submodule(name).register_forward_hook(hook)
-
-
-@right("11.3")
-def on_the_model_inside(compiled, name, hook):
-    torch.compiler.reset()
-    return compiled._orig_mod.get_submodule(name).register_forward_hook(hook, prepend=True)
-
-
-@right("11.3")
-def by_its_name_in_a_dict(compiled, name, hook):
-    layers = dict(compiled._orig_mod.named_modules())
-    handle = layers[name].register_forward_hook(hook, always_call=False)
-    torch.compiler.reset()
-    return handle
 
 
 @right("11.3")
@@ -140,22 +115,6 @@ wrong("11.3", "Your hook is always on the whole model")(putting(lambda compiled,
 
 
 # the compiler is on again as soon as the answer has returned
-@wrong("11.3", "The hook is registered on the model inside", "your code left the compiler's stance at force_eager")
-def tells_the_compiler_to_run_eagerly(compiled, name, hook):
-    torch.compiler.set_stance("force_eager")
-    return compiled._orig_mod.get_submodule(name).register_forward_hook(hook)
-
-
-@wrong("11.3", "The hook is registered on the model inside", "your code left the compiler's stance off")
-def switches_the_compiler_off(compiled, name, hook):
-    torch._dynamo.config.disable = True
-    return compiled._orig_mod.get_submodule(name).register_forward_hook(hook)
-
-
-@right("11.3")
-def not_recorded(compiled, name, hook):
-    torch.compiler.reset()
-    return compiled.get_submodule(name).register_forward_hook(torch.compiler.disable(hook))
 
 
 wrong("11.3", None)(putting(hook=lambda module, args, output: output + 1))
@@ -226,57 +185,6 @@ def with_wait(pack, unpack, gather):
 
 
 @right("11.5")
-def as_an_object(pack, unpack, gather):
-    class Hook:
-        def __init__(self):
-            self.left = {}
-
-        def __call__(self, state, bucket):
-            flat = [
-                grad.flatten() + self.left.get(one, 0)
-                for one, grad in zip(bucket.parameters(), bucket.gradients(), strict=True)
-            ]
-            wanted = torch.cat(flat)
-            message = pack(wanted)
-            sent, start = unpack(message, wanted.numel()), 0
-            for one, values in zip(bucket.parameters(), flat, strict=True):
-                self.left[one] = values - sent[start : start + len(values)]
-                start += len(values)
-            return gather(message).then(
-                lambda done: torch.stack([unpack(m, wanted.numel()) for m in done.value()]).mean(0)
-            )
-
-    return Hook()
-
-
-@right("11.5")
-def into_the_buffer(pack, unpack, gather):
-    kept = {}
-
-    def hook(state, bucket):
-        for one, grad in zip(bucket.parameters(), bucket.gradients(), strict=True):
-            if one in kept:
-                grad += kept[one]
-        buffer = bucket.buffer()
-        message = pack(buffer)
-        missing = buffer - unpack(message, buffer.numel())
-        start = 0
-        for one in bucket.parameters():
-            kept[one] = missing[start : start + one.numel()].view_as(one)
-            start += one.numel()
-
-        def mean(done):
-            buffer.zero_()
-            for one in done.value():
-                buffer.add_(unpack(one, buffer.numel()), alpha=1 / len(done.value()))
-            return buffer
-
-        return gather(message).then(mean)
-
-    return hook
-
-
-@right("11.5")
 def kept_on_the_parameters(pack, unpack, gather):
     mine = object()
 
@@ -295,23 +203,6 @@ def kept_on_the_parameters(pack, unpack, gather):
     return hook
 
 
-@right("11.5")
-def in_two_thens(pack, unpack, gather):
-    kept = {}
-
-    def hook(state, bucket):
-        size = bucket.buffer().numel()
-        wanted = bucket.buffer() + torch.cat([kept.setdefault(p, torch.zeros(p.numel())) for p in bucket.parameters()])
-        message, start = pack(wanted), 0
-        for p in bucket.parameters():
-            part = slice(start, start + p.numel())
-            kept[p], start = (wanted - unpack(message, size))[part], part.stop
-        futures = gather(message).then(lambda done: [unpack(one, size) for one in done.value()])
-        return futures.then(lambda done: sum(done.value()) / len(done.value()))
-
-    return hook
-
-
 @wrong("11.5", "For each bucket, call `pack` once")
 def sends_parts(pack, unpack, gather):
     def hook(state, bucket):
@@ -319,26 +210,6 @@ def sends_parts(pack, unpack, gather):
         sizes = [one.numel() for one in bucket.parameters()]
         message = torch.cat([pack(part) for part in row.split(sizes)])
         return gather(message).then(lambda done: sum(unpack(one, len(row)) for one in done.value()))
-
-    return hook
-
-
-@wrong("11.5")
-def asks_for_the_world_size(pack, unpack, gather):
-    def hook(state, bucket):
-        row = bucket.buffer()
-        size = dist.get_world_size()
-        return gather(pack(row)).then(lambda done: sum(unpack(one, len(row)) for one in done.value()) / size)
-
-    return hook
-
-
-@wrong("11.5", None, "must match the size")
-def looks_for_equal_parameters(pack, unpack, gather):
-    known = []
-
-    def hook(state, bucket):
-        known.extend(one for one in bucket.parameters() if one not in known)
 
     return hook
 
