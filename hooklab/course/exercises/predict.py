@@ -22,7 +22,6 @@ from typing import Any
 from hooklab.course.exercises.exercise import COURSE
 from hooklab.course.exercises.outcome import Outcome, in_notebook, marked_up, show
 
-CHOICES = range(2, 5)  # how many a prediction may have
 _ID = re.compile(r"(\d+)\.[a-z]")
 _CHANGED = (
     "none of the choices is about that. If you changed the code, that's fine. To score your guess, put the original "
@@ -119,9 +118,7 @@ def prediction(id: str, question: str, *choices: Choice) -> ByChoice:
         question: what is asked; what stands between backquotes is code, here as in the choices and reasons.
         choices: two to four; exactly one must fit what comes out.
     """
-    if len(choices) not in CHOICES:
-        raise ValueError(f"prediction {id} has {len(choices)} choices, two to four are needed")
-    return ByChoice(_well_formed(id), question, choices)
+    return ByChoice(id, question, choices)
 
 
 def number(id: str, question: str, reasons: Mapping[float, str], *, otherwise: str) -> ByNumber:
@@ -133,7 +130,7 @@ def number(id: str, question: str, reasons: Mapping[float, str], *, otherwise: s
         reasons: number -> why this is what happens or, for a wrong one, the belief that leads to it.
         otherwise: the reason for every other number.
     """
-    return ByNumber(_well_formed(id), question, reasons, otherwise)
+    return ByNumber(id, question, reasons, otherwise)
 
 
 def predict(id: str) -> None:
@@ -254,9 +251,3 @@ def heading(one: Prediction) -> str:
 def same_number(one: float, other: float) -> bool:
     """Whether two numbers are the same, except for the last digits of a float."""
     return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
-
-
-def _well_formed(id: str) -> str:
-    if not _ID.fullmatch(id):
-        raise ValueError(f"the id of a prediction is like 1.a: lesson number, dot, letter; this is {id!r}")
-    return id
