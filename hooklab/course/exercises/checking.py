@@ -39,7 +39,7 @@ def check(id: str, answer: Any, *, seconds: float | None = 10.0) -> None:
             code cannot be stopped.
 
     Raises:
-        LookupError: there is no such exercise; the near ones are named.
+        LookupError: there is no such exercise; those of its lesson are named.
         AssertionError: only for a grader (a non-empty NBGRADER_EXECUTION), when the answer is not correct.
 
     Example:

@@ -17,14 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from hooklab.course.exercises.faults import PASSING, NotYet, StillTheStub, TookTooLong, fault
-from hooklab.course.exercises.frames import (
-    first_words,
-    learners_error,
-    learners_line,
-    name_of,
-    raised_by_library,
-)
+from hooklab.course.exercises.faults import PASSING, NotYet, StillTheStub, fault
+from hooklab.course.exercises.frames import first_words, learners_error, name_of, raised_by_library
 from hooklab.course.exercises.guards import (
     flat,
     remove_new_hooks,
@@ -33,21 +27,6 @@ from hooklab.course.exercises.guards import (
     somebody_elses_hooks,
 )
 from hooklab.course.exercises.state import put_back
-from hooklab.course.exercises.values import apart, expect_tensor, same, tensor_text
-
-__all__ = [
-    "NotYet",
-    "StillTheStub",
-    "TookTooLong",
-    "Trial",
-    "apart",
-    "expect_tensor",
-    "first_words",
-    "learners_error",
-    "learners_line",
-    "same",
-    "tensor_text",
-]
 
 
 class Trial:

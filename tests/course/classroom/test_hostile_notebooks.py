@@ -61,6 +61,8 @@ ODD: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "the stub copied below": (filled_in(SOLUTION, code(STUB), ITS_CHECK), "not attempted", "cell 2 has an answer"),
     "filled in below its check": (filled_in(code(STUB), ITS_CHECK, code(RIGHT)), "correct", "no check has seen"),
+    "a check below as well": (filled_in(code(STUB), ITS_CHECK, SOLUTION, ITS_CHECK), "correct", ""),
+    "an error on the way": (with_cells("1 / 0", RIGHT, "raise SystemExit"), "correct", ""),
     "another name": (
         filled_in(code(RIGHT.replace("twice_as_large", "mine")), code('check("0.1", mine)')),
         "correct",

@@ -10,7 +10,8 @@ import hooklab
 from hooklab.course import graded
 from hooklab.course.exercises import attempt, checking
 from hooklab.course.exercises.exercise import find
-from hooklab.course.exercises.trial import NotYet, apart, expect_tensor, tensor_text
+from hooklab.course.exercises.faults import NotYet
+from hooklab.course.exercises.values import apart, expect_tensor, tensor_text
 from hooklab.course.graded import check_of
 from tests.course.exercises.made_up import calls_with_tensor, outcome_of
 
@@ -174,9 +175,12 @@ def test_whatever_an_answer_changes_of_what_it_is_given_is_a_fault(given, change
 # --- ids, display, grader, progress
 
 
-@pytest.mark.parametrize(("id", "says"), [("1.7", r"'1\.7'; near: 1\.\d"), ("leaves", "'leaves'")])
-def test_an_unknown_id_names_the_near_ones(id, says):
-    with pytest.raises(LookupError, match=f"no exercise {says}"):
+@pytest.mark.parametrize(
+    ("id", "says"),
+    [("1.7", r"exercise '1\.7'; there are: 1\.1, "), ("leaves", "exercise 'leaves'"), ("77.1", "lesson 77")],
+)
+def test_an_unknown_id_names_those_that_there_are(id, says):
+    with pytest.raises(LookupError, match=says):
         find(id)
 
 
