@@ -8,7 +8,6 @@ A lesson's predictions are in `hooklab/course/lessonNN/predictions.py`, each wit
 
 from __future__ import annotations
 
-import difflib
 import html
 import importlib
 import math
@@ -216,13 +215,12 @@ def predictions_of(lesson: int) -> dict[str, Prediction]:
 
 
 def find(id: str) -> Prediction:
-    """Return the prediction with this id; LookupError names the near ones."""
+    """Return the prediction with this id; LookupError names those of its lesson."""
     match = _ID.fullmatch(id)
     known = predictions_of(int(match[1])) if match else {}
     if id in known:
         return known[id]
-    near = difflib.get_close_matches(id, known, n=3, cutoff=0.5)
-    raise LookupError(f"there is no prediction {id!r}" + (f"; near: {', '.join(near)}" if near else ""))
+    raise LookupError(f"there is no prediction {id!r}" + (f"; there are: {', '.join(known)}" if known else ""))
 
 
 def counted(lesson: int) -> str:

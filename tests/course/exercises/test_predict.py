@@ -206,8 +206,8 @@ def test_a_value_that_no_choice_foresees_is_not_scored_and_the_guess_stays_open(
 
 
 @pytest.mark.parametrize("call", [hooklab.predict, lambda id: hooklab.reveal(id, 2)])
-def test_an_unknown_id_gets_near_ones(call: Any) -> None:
-    with pytest.raises(LookupError, match=r"there is no prediction '9\.z'; near: 9"):
+def test_an_unknown_id_gets_those_that_there_are(call: Any) -> None:
+    with pytest.raises(LookupError, match=r"there is no prediction '9\.z'; there are: 9"):
         call("9.z")
 
 
