@@ -29,7 +29,6 @@ from hooklab.course.build.sources import (
     Lesson,
     Problem,
     called_with,
-    calls_in,
     has_marker,
     parsed,
     read_cells,
@@ -127,7 +126,8 @@ def draft(course: Course, lesson: Lesson) -> Draft:
     predictions = lesson.own / "predictions.py"
     problems += lost + unworded + faults
     problems += _id_problems(lesson, cells, exercises, file)
-    problems += _lacking(course, lesson, cells, file)
+    if not any("recap" in cell.tags for cell in cells):
+        problems.append(Problem(file, 'no recap: a markdown cell with the tag "recap", near the end'))
     known = called_with(parsed(predictions), "prediction", "number")
     problems += _prediction_problems(cells, known, lesson.shown(predictions), file)
     # an exercise at fault has no minutes, so the sum would be wrong
@@ -238,43 +238,19 @@ def _in_order(before: Cell, cell: Cell, after: Cell) -> bool:
 
 
 def _id_problems(lesson: Lesson, cells: list[Cell], exercises: list[Exercise], file: str) -> list[Problem]:
-    """Compare the exercises' ids and titles with the lesson's checks."""
-    known, own = _titles(lesson), lesson.shown(lesson.own)
+    """Compare the exercises' ids with those of the lesson's checks."""
+    checks = [parsed(path) for path in sorted(lesson.own.glob("check*.py"))]
+    known, own = [id for tree in checks for id in called_with(tree, "exercise")], lesson.shown(lesson.own)
     problems = []
     for one in exercises:
         if not one.id.startswith(f"{lesson.number}."):
             problems.append(one.card.problem(file, f"exercise {one.id} in lesson {lesson.number}"))
         elif one.id not in known:
             problems.append(one.check.problem(file, f'{own}/checks.py has no @exercise("{one.id}", …)'))
-        elif not one.title.lower().endswith(known[one.id].lower()):
-            problems.append(one.card.problem(file, f"exercise {one.id} is {known[one.id]!r} in its check"))
     headings = [_HEADING.match(cell.text.strip()) for cell in cells if "exercise" in cell.tags]  # of faulty ones, too
     cardless = sorted(set(known) - {heading[1] for heading in headings if heading})
     told = own + " has exercise {}, but here is no card for it"
     return problems + [Problem(file, told.format(id)) for id in cardless]
-
-
-def _titles(lesson: Lesson) -> dict[str, str]:
-    """Return id -> title of the exercises that have a check; "" if the title is not a literal in the call.
-
-    A card may say "Fix it: " before the title.
-    """
-    calls = [call for path in lesson.own.glob("check*.py") for call in calls_in(parsed(path), "exercise")]
-    told = [[str(one.value) for one in call.args if isinstance(one, ast.Constant)] for call in calls]
-    return {id: title for id, title, *_ in ([*texts, ""] for texts in told if texts)}
-
-
-def _lacking(course: Course, lesson: Lesson, cells: list[Cell], file: str) -> list[Problem]:
-    """Return what the lesson lacks, and each other source that has the same number, and so the same ids."""
-    others = [one for one in course.lessons() if one.number == lesson.number and one != lesson]
-    found = [f"{lesson.shown(other.source)} has the same number, and so the same ids" for other in others]
-    recap = [cell.number for cell in cells if "recap" in cell.tags]
-    if not recap:
-        found.append('no recap: a markdown cell with the tag "recap", near the end')
-    problems = [Problem(file, what) for what in found]
-    if recap and (more := next(filter(_is_more, cells), None)) and more.number < recap[0]:
-        problems.append(more.problem(file, f"`{MORE}` must come after the recap, not before it"))
-    return problems
 
 
 def _minutes_problems(lesson: Lesson, cells: list[Cell], minutes: Minutes | None, file: str) -> Iterator[Problem]:

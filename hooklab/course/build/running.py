@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # to look at what a run left takes neither
 
 AT_ONCE = 2
 SECONDS_PER_CELL = 120
-_STREAMS = ("stdout", "stderr")
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 Finding = tuple[int, str]  # a cell's index, and what is wrong there
@@ -91,6 +90,7 @@ async def _execute(run: Run, env: dict[str, str], scratch: Path) -> None:
         km=manager,
         timeout=SECONDS_PER_CELL,
         record_timing=False,
+        coalesce_streams=True,  # how a kernel cuts printed text depends on timing
         # By default an output that comes 4 s late, on a busy machine, is left out without a word.
         iopub_timeout=SECONDS_PER_CELL,
         raise_on_iopub_timeout=True,
@@ -106,7 +106,8 @@ async def _execute(run: Run, env: dict[str, str], scratch: Path) -> None:
             if cell.cell_type == "code":
                 executed += 1
                 await client.async_execute_cell(cell, index, execution_count=executed)
-                cell.outputs = tidy(cell.outputs)
+                for output in cell.outputs:  # a widget's id is random, and without a kernel it shows nothing
+                    output.get("data", {}).pop(_WIDGET_VIEW, None)
         index = None
         if left := await _left_behind(client):
             run.faults.append((None, f"the notebook leaves global hooks behind: {', '.join(left)}"))
@@ -122,31 +123,6 @@ async def _execute(run: Run, env: dict[str, str], scratch: Path) -> None:
         if manager.has_kernel:
             await manager.shutdown_kernel(now=True)
         await manager.cleanup_resources()
-
-
-def tidy(outputs: list[Any]) -> list[Any]:
-    """Return a cell's outputs in the one form that is stored.
-
-    Text that was printed between two other outputs becomes one stdout and one stderr: how a kernel cuts and interleaves
-    them depends on timing. Widget views go: their ids are random, and without a kernel they show nothing.
-    """
-    tidied: list[Any] = []
-    for output in outputs:
-        if output.output_type != "stream":
-            if "data" in output:
-                output.data.pop(_WIDGET_VIEW, None)
-            tidied.append(output)
-            continue
-        run_start = len(tidied)
-        while run_start and tidied[run_start - 1].output_type == "stream":
-            run_start -= 1
-        same = [one for one in tidied[run_start:] if one.name == output.name]
-        if same:
-            same[0].text += output.text
-        else:
-            tidied.append(output)
-            tidied[run_start:] = sorted(tidied[run_start:], key=lambda one: _STREAMS.index(one.name))
-    return tidied
 
 
 async def _left_behind(client: NotebookClient) -> list[str]:

@@ -7,7 +7,6 @@ it in a lesson, are nbgrader's defaults, so that nbgrader makes the same lesson 
 from __future__ import annotations
 
 import ast
-import difflib
 import functools
 import io
 import re
@@ -119,7 +118,7 @@ class Course:
     def choose(self, names: list[str]) -> list[Lesson]:
         """Return the lessons named by `02`, `02_tensor_hooks` or the path of one of a lesson's files; all for [].
 
-        Raises LookupError for an unknown lesson, listing similar names, and if the folder has no sources.
+        Raises LookupError for an unknown lesson and if the folder has no sources.
         """
         lessons = self.lessons()
         if not lessons:
@@ -272,11 +271,7 @@ def _find(name: str, lessons: list[Lesson]) -> Lesson:
         if wanted == lesson.name or (wanted.isdecimal() and int(wanted) == lesson.number):
             return lesson
     names = [lesson.name for lesson in lessons]
-    slugs = {name.split("_", 1)[-1]: name for name in names}
-    near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.4)
-    near += [slugs[slug] for slug in difflib.get_close_matches(wanted, slugs, n=3, cutoff=0.4)]
-    listed = ", ".join(dict.fromkeys(near)) or ", ".join(names)
-    raise LookupError(f"there is no lesson {name!r}; {'near' if near else 'there are'}: {listed}")
+    raise LookupError(f"there is no lesson {name!r}; there are: {', '.join(names)}")
 
 
 def _faults(cell: Cell) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The submissions in a folder, as teachers have them: whose they are, and where each one's notebooks are.
 
 Notebooks named by student; a folder for each student; the zip of a learning platform, packed or unpacked, also one for
-each lesson; nbgrader's `submitted/STUDENT/ASSIGNMENT`; all of these also mixed. Links are not followed.
+each lesson; nbgrader's `submitted/STUDENT/ASSIGNMENT`; all of these also mixed. Links and pipes are passed over.
 
 A student is who the platform says: the whole name. Two of one name whom the platform gives different numbers are two
 students, called by name and number. Whatever is less certain is a note that the teacher reads first.
@@ -9,7 +9,6 @@ students, called by name and number. Whatever is less certain is a note that the
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 import time
@@ -20,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from hooklab.course.classroom.archives import MOST_BYTES, Packed, packed_files, paths_in
-from hooklab.course.classroom.reading import Unreadable, read_notebook
 
 NOTEBOOK = (".ipynb", ".ipynb.txt", ".ipynb.json")  # as browsers save one
 _READ = (*NOTEBOOK, ".zip")
@@ -37,10 +35,8 @@ _PLATFORMS = [
     re.compile(r"(?P<name>[^\W_A-Z]+)(_LATE)?_(?P<number>\d+)_\d+_.+"),
 ]
 _A_LESSONS = re.compile(r"\d\d_|lesson|assignment|homework|week", re.I)  # a folder for a lesson, no student's name
-_LESSON_BEHIND = re.compile(r"(?P<name>.+?)[ _-]+(?P<lesson>\d{1,2})")  # such as ana_03.ipynb
 _VERSION = re.compile(r"(?:version|attempt)[ _]?([\d-]+)", re.I)  # Teams, Blackboard
 _SUFFIX = re.compile(r"(\.ipynb|\.tar)?\.[a-z0-9]{1,5}$", re.I)
-_MOST_STUDENTS = 2000  # in a zip that may be one student's
 
 
 @dataclass(frozen=True)
@@ -107,7 +103,7 @@ def find_submissions(folder: Path) -> list[Submission]:
     if not folder.exists():
         raise LookupError(f"there is no {folder}")
     found = _below_the_class(_all_in(folder))
-    if not any(one.is_read or one.is_folder or one.path.is_symlink() or _is_mistaken(one) for one in found):
+    if not any(one.is_read or one.is_folder or _is_mistaken(one) for one in found):
         forms = "give a folder of notebooks, of folders named by student, or of zips"
         raise LookupError(f"no notebooks in {folder}: {forms}")
     owners = [(one, _whose(one)) for one in found]
@@ -117,22 +113,18 @@ def find_submissions(folder: Path) -> list[Submission]:
         is_several = who.name in several and who.number
         name = f"{who.name} ({who.number})" if is_several else who.name
         is_named = one.is_folder or len(one.parts) > 1 or _platforms(one.parts)
-        if not is_named and not one.is_read and not one.path.is_symlink() and not _is_mistaken(one):
+        if not is_named and not one.is_read and not _is_mistaken(one):
             continue  # such as the teacher's list of names
         student = students.setdefault(name, Submission(name, who=who))
         student.ways |= {part for part in one.parts if _platforms([part])}
         if is_several and not student.faults:
             student.faults.append(f"several students are called {who.name}: distinguished by the platform's number")
         _add(one, student)
-    return _with_lesson_behind(sorted(students.values(), key=lambda one: one.student))
+    return sorted(students.values(), key=lambda one: one.student)
 
 
 def _add(one: _Found, student: Submission) -> None:
-    if not one.entry and one.path.is_symlink():
-        student.faults.append(f"{one.parts[-1]} is a link, not a file: it was not followed")
-    elif not one.entry and not one.is_folder and not one.path.is_file():
-        student.faults.append(f"{one.parts[-1]} is not a regular file: it was left alone")
-    elif _is_mistaken(one):
+    if _is_mistaken(one):
         student.faults.append(f"{one.parts[-1]} is not a notebook: ask for the .ipynb")
     elif one.is_read and one.entry:
         student.archives[one.path].add(one.entry)
@@ -150,7 +142,7 @@ def _all_in(folder: Path) -> list[_Found]:
         return _packed(folder, ()) or [_Found((folder.name,), folder)]
     there, found = list(_walk(folder, ())), []
     for one in there:
-        is_zip, is_only = one.path.suffix.lower() == ".zip" and not one.path.is_symlink(), len(there) == 1
+        is_zip, is_only = one.path.suffix.lower() == ".zip", len(there) == 1
         names = paths_in(one.path) if is_zip else []
         is_class = any(_platforms(_parts(name)) for name in names) or (is_only and _students_below(names) is not None)
         found += _packed(one.path, one.parts[:-1]) if is_class else [one]
@@ -163,13 +155,14 @@ def _packed(archive: Path, above: tuple[str, ...]) -> list[_Found]:
 
 
 def _walk(folder: Path, above: tuple[str, ...]) -> Iterator[_Found]:
-    inside = [path for path in sorted(folder.iterdir()) if not _is_noise([path.name])]
+    there = [path for path in sorted(folder.iterdir()) if not path.is_symlink() and not _is_noise([path.name])]
+    inside = [path for path in there if path.is_dir() or path.is_file()]
     if (folder / REPORT).is_dir():
         return
     if not inside and above:
         yield _Found(above, folder, is_folder=True)
     for path in inside:
-        if path.is_dir() and not path.is_symlink():
+        if path.is_dir():
             yield from _walk(path, (*above, path.name))
         else:
             yield _Found((*above, path.name), path)
@@ -200,7 +193,7 @@ def _students_below(names: Sequence[str]) -> int | None:
     if any(_platforms([part]) for part in common):
         return 0
     students = {parts[len(common)] for parts in read}
-    return len(common) if 1 < sum(not _A_LESSONS.match(one) for one in students) <= _MOST_STUDENTS else None
+    return len(common) if sum(not _A_LESSONS.match(one) for one in students) > 1 else None
 
 
 def _whose(one: _Found) -> Who:
@@ -233,24 +226,6 @@ def _several_of_one_name(owners: Sequence[tuple[_Found, Who]]) -> set[str]:
         above = itertools.takewhile(lambda part: not _platforms([part]), parts)
         numbers[who.name, *above].add(who.number)
     return {name for (name, *_), found in numbers.items() if len(found) > 1}
-
-
-def _with_lesson_behind(submissions: list[Submission]) -> list[Submission]:
-    """Join ana_01.ipynb and ana_03.ipynb, where these are lessons 1 and 3, and tell it."""
-    joined: dict[str, Submission] = {}
-    for one in submissions:
-        match, name = _LESSON_BEHIND.fullmatch(one.student), one.student
-        if match and len(one.files) == 1 and not one.archives and _lesson_of(one.files[0]) == int(match["lesson"]):
-            name = match["name"]
-            one.faults.append(f"{one.files[0].name} is taken for lesson {int(match['lesson'])} of {name}")
-        joined.setdefault(name, Submission(name, who=Who(name, one.who.number))).join(one)
-    return sorted(joined.values(), key=lambda one: one.student)
-
-
-def _lesson_of(path: Path) -> int | None:
-    with contextlib.suppress(Unreadable, StopIteration):
-        return read_notebook(next(_read(path)).content).lesson
-    return None
 
 
 def _is_noise(parts: Sequence[str]) -> bool:

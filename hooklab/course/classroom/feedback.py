@@ -14,7 +14,6 @@ from hooklab.course.classroom.pages import page
 from hooklab.course.classroom.verdicts import TAMPERED, Verdict, points_of
 
 _WHEN = (2020, 1, 1, 0, 0, 0)  # the same pages give the same zip
-_RESERVED = ("con", "prn", "aux", "nul")  # devices of Windows
 
 
 def feedback(student: str, graded: Sequence[Graded], lessons: dict[int, Lesson]) -> str:
@@ -58,7 +57,7 @@ def file_names(students: Sequence[str]) -> dict[str, str]:
         {'Ana Li': 'Ana Li.html', '../ana li': 'ana li 2.html'}
     """
     names: dict[str, str] = {}
-    taken = set(_RESERVED)
+    taken: set[str] = set()
     for student in students:
         safe = "".join(one if one.isalnum() or one in " -()" else "_" for one in student)[:60].strip(" _-") or "student"
         numbered = (f"{safe} {number}" for number in itertools.count(2))

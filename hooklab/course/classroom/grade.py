@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import io
 import itertools
-import math
 import signal
 import sys
 import time
@@ -72,9 +71,9 @@ def _grade(submissions: list[Submission], students: ClassList | None, options: a
 
     def tell(done: int) -> None:
         left = (time.monotonic() - began) / done * (count - done)
-        progress.show(f"{_bar(done, count)} {done} of {count} students, {_time(left)} left")
+        progress.show(f"{done} of {count} students, {_time(left)} left")
 
-    chosen = {"lesson": options.lesson, "exercises": options.exercises, "jobs": int(options.jobs)}
+    chosen = {"lesson": options.lesson, "exercises": options.exercises, "jobs": options.jobs}
     graded = grade_class(submissions, folder.kept, **chosen, limits=Limits(seconds=options.seconds), tell=tell)
     progress.close()
     if options.lesson is not None and not any(one.verdicts for one in graded):
@@ -114,29 +113,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--students", type=Path, metavar="CLASS.CSV", help="the class, as your platform exports it")
     counting = "what counts: ids, `all`, or `core`, the default: all but those behind the recap and the hardest"
     parser.add_argument("--exercises", type=_ids, metavar="3.1,3.2", default=CORE, help=counting)
-    parser.add_argument("--jobs", type=_positive, default=2, metavar="2", help="how many notebooks run at a time")
+    parser.add_argument("--jobs", type=int, default=2, metavar="2", help="how many notebooks run at a time")
     parser.add_argument("--report", type=Path, default=Path("report"), help="the folder to write to; report by default")
-    parser.add_argument("--seconds", type=_positive, default=10.0, help="processor time for one check; 10 by default")
+    parser.add_argument("--seconds", type=float, default=10.0, help="processor time for one check; 10 by default")
     return parser
 
 
 def _ids(text: str) -> frozenset[str]:
     return frozenset(one.strip() for one in text.split(","))
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return value
-
-
-def _bar(done: int, count: int, width: int = 20) -> str:
-    filled = width * done // count
-    return "█" * filled + "░" * (width - filled)
 
 
 def _time(seconds: float) -> str:

@@ -7,7 +7,6 @@ AssertionError with the same text instead, for everything that is not correct.
 from __future__ import annotations
 
 import html
-import linecache
 import sys
 from contextlib import nullcontext, redirect_stderr
 from typing import Any
@@ -15,14 +14,14 @@ from typing import Any
 from hooklab.course import words
 from hooklab.course.exercises.exercise import Exercise, exercises_of, find
 from hooklab.course.exercises.faults import NotYet, StillTheStub, TookTooLong, fault
-from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line, name_of
+from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line
 from hooklab.course.exercises.guards import global_hooks_set_aside
 from hooklab.course.exercises.outcome import COLOUR, MARK, Outcome, State, show
 from hooklab.course.exercises.patches import AT_IMPORT, Patches
 from hooklab.course.exercises.predict import counted
 from hooklab.course.exercises.state import usual_state
 from hooklab.course.exercises.stopping import stopped_after
-from hooklab.course.exercises.stubs import has_source, is_stub, without_cache
+from hooklab.course.exercises.stubs import has_source, is_stub
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.graded import by_nbgrader
 
@@ -40,7 +39,7 @@ def check(id: str, answer: Any, *, seconds: float | None = 10.0) -> None:
             code cannot be stopped.
 
     Raises:
-        LookupError: there is no such exercise; the near ones are named.
+        LookupError: there is no such exercise; those of its lesson are named.
         AssertionError: only for a grader (a non-empty NBGRADER_EXECUTION), when the answer is not correct.
 
     Example:
@@ -49,8 +48,6 @@ def check(id: str, answer: Any, *, seconds: float | None = 10.0) -> None:
         >>> check("1.1", leaves)  # doctest: +ELLIPSIS
         ○ 1.1 not attempted: ...
     """
-    if callable(id) and isinstance(answer, str):
-        raise TypeError(f"the id comes first: check({answer!r}, {name_of(id)})")
     # nbgrader gives no points to a graded cell that has written to stderr, as a warning does.
     with redirect_stderr(sys.stdout) if by_nbgrader() else nullcontext():
         outcome = attempt(str(id), answer, seconds=seconds)
@@ -68,12 +65,9 @@ def attempt(id: str, answer: Any, *, seconds: float | None = 10.0) -> Outcome:
     list what was unusual and what the answer changed.
     """
     one = find(id)
-    linecache.cache.pop("<string>", None)  # there Python 3.13 puts the program of `python -c`, not what `exec` runs
-    trial = Trial(without_cache(answer))
-    if is_stub(trial.answer):
+    trial = Trial(answer)
+    if is_stub(answer):
         return _not_attempted(one)
-    if trial.answer is not answer:
-        trial.notes.append("your function has a cache: it was checked without it")
     patches = Patches()
     try:
         outcome = _outcome(one, trial, seconds)

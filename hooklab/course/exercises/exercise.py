@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,13 +72,9 @@ def exercises_of(lesson: int) -> list[Exercise]:
 
 
 def find(id: str) -> Exercise:
-    """Return the exercise with this id; LookupError names the near ones."""
-    lesson = int(match[1]) if (match := re.match(r"(\d+)\.", id)) else None
-    if lesson in lesson_numbers():
-        known = {one.id: one for one in exercises_of(lesson)}
-    else:
-        known = {one.id: one for number in lesson_numbers() for one in exercises_of(number)}
+    """Return the exercise with this id; LookupError names those of its lesson."""
+    lesson = id.partition(".")[0]
+    known = {one.id: one for one in exercises_of(int(lesson))} if lesson.isdecimal() else {}
     if id in known:
         return known[id]
-    near = difflib.get_close_matches(id, known, n=3, cutoff=0.5) or list(known)
-    raise LookupError(f"there is no exercise {id!r}; near: {', '.join(near)}")
+    raise LookupError(f"there is no exercise {id!r}" + (f"; there are: {', '.join(known)}" if known else ""))

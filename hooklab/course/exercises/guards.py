@@ -19,19 +19,7 @@ from hooklab.leftover import GLOBAL_TABLES, MODULE_TABLES, TENSOR_TABLES
 
 optimizer = importlib.import_module("torch.optim.optimizer")  # torch.optim takes the name for a class
 
-# Hooks that watch how modules are built, which `hooklab.leftover_hooks` leaves out.
-_REGISTRATION_TABLES = {
-    f"{what}_registration_hook": f"_global_{what}_registration_hooks" for what in ("buffer", "module", "parameter")
-}
-_EVERYWHERE = GLOBAL_TABLES | _REGISTRATION_TABLES
-_OPTIMIZER_TABLES = {
-    "step pre-hook": "_optimizer_step_pre_hooks",
-    "step post-hook": "_optimizer_step_post_hooks",
-    "state dict pre-hook": "_optimizer_state_dict_pre_hooks",
-    "state dict post-hook": "_optimizer_state_dict_post_hooks",
-    "load state dict pre-hook": "_optimizer_load_state_dict_pre_hooks",
-    "load state dict post-hook": "_optimizer_load_state_dict_post_hooks",
-}
+_OPTIMIZER_TABLES = {"step pre-hook": "_optimizer_step_pre_hooks", "step post-hook": "_optimizer_step_post_hooks"}
 # Tables beside a table of hooks: which of their ids were registered with an option.
 _OPTIONS = ("_with_kwargs", "_always_called")
 
@@ -157,7 +145,7 @@ def _global_tables(with_hooks: bool = False) -> list[Table]:
     is_old = global_hooks._global_is_full_backward_hook is False
     tables = [
         _table(global_hooks, at, f"global {_words(kind, is_old)}", "all modules")
-        for kind, at in _EVERYWHERE.items()
+        for kind, at in GLOBAL_TABLES.items()
         if not with_hooks or getattr(global_hooks, at)
     ]
     for kind in ("pre", "post"):

@@ -8,7 +8,6 @@ A lesson's predictions are in `hooklab/course/lessonNN/predictions.py`, each wit
 
 from __future__ import annotations
 
-import difflib
 import html
 import importlib
 import math
@@ -22,7 +21,6 @@ from typing import Any
 from hooklab.course.exercises.exercise import COURSE
 from hooklab.course.exercises.outcome import Outcome, in_notebook, marked_up, show
 
-CHOICES = range(2, 5)  # how many a prediction may have
 _ID = re.compile(r"(\d+)\.[a-z]")
 _CHANGED = (
     "none of the choices is about that. If you changed the code, that's fine. To score your guess, put the original "
@@ -119,9 +117,7 @@ def prediction(id: str, question: str, *choices: Choice) -> ByChoice:
         question: what is asked; what stands between backquotes is code, here as in the choices and reasons.
         choices: two to four; exactly one must fit what comes out.
     """
-    if len(choices) not in CHOICES:
-        raise ValueError(f"prediction {id} has {len(choices)} choices, two to four are needed")
-    return ByChoice(_well_formed(id), question, choices)
+    return ByChoice(id, question, choices)
 
 
 def number(id: str, question: str, reasons: Mapping[float, str], *, otherwise: str) -> ByNumber:
@@ -133,7 +129,7 @@ def number(id: str, question: str, reasons: Mapping[float, str], *, otherwise: s
         reasons: number -> why this is what happens or, for a wrong one, the belief that leads to it.
         otherwise: the reason for every other number.
     """
-    return ByNumber(_well_formed(id), question, reasons, otherwise)
+    return ByNumber(id, question, reasons, otherwise)
 
 
 def predict(id: str) -> None:
@@ -219,13 +215,12 @@ def predictions_of(lesson: int) -> dict[str, Prediction]:
 
 
 def find(id: str) -> Prediction:
-    """Return the prediction with this id; LookupError names the near ones."""
+    """Return the prediction with this id; LookupError names those of its lesson."""
     match = _ID.fullmatch(id)
     known = predictions_of(int(match[1])) if match else {}
     if id in known:
         return known[id]
-    near = difflib.get_close_matches(id, known, n=3, cutoff=0.5)
-    raise LookupError(f"there is no prediction {id!r}" + (f"; near: {', '.join(near)}" if near else ""))
+    raise LookupError(f"there is no prediction {id!r}" + (f"; there are: {', '.join(known)}" if known else ""))
 
 
 def counted(lesson: int) -> str:
@@ -254,9 +249,3 @@ def heading(one: Prediction) -> str:
 def same_number(one: float, other: float) -> bool:
     """Whether two numbers are the same, except for the last digits of a float."""
     return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
-
-
-def _well_formed(id: str) -> str:
-    if not _ID.fullmatch(id):
-        raise ValueError(f"the id of a prediction is like 1.a: lesson number, dot, letter; this is {id!r}")
-    return id

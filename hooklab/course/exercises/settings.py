@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch._tensor_str import PRINT_OPTS
 
 ANY = object()
 
@@ -31,18 +30,6 @@ def _on(value: Any) -> str:
 
 def _at(value: Any) -> str:
     return f"at {value}"
-
-
-INNER_MODES: list[tuple[Callable[[], bool], Callable[[bool], Any]]] = [
-    (torch.is_grad_enabled, torch._C._set_grad_enabled),
-    (torch._C._is_multithreading_enabled, torch._C._set_multithreading_enabled),
-]
-
-
-def _inner_mode(number: int, name: str, way_back: str = "") -> Setting:
-    """A mode that inference mode switches off; it counts as on there, so that only inference mode is reported."""
-    read, write = INNER_MODES[number]
-    return Setting(name, lambda: read() or torch.is_inference_mode_enabled(), write, True, way_back, _on)
 
 
 def _saved_tensors_hooks() -> tuple[Any, ...]:
@@ -68,34 +55,9 @@ def _push_saved_tensors_hooks(pairs: tuple[Any, ...]) -> None:
         torch._C._autograd._push_saved_tensors_default_hooks(pack, unpack)
 
 
-_AUTOCAST_DEVICES = ("cpu", "cuda", "mps")
-
-
-def _autocast() -> tuple[Any, ...]:
-    nesting = torch.autocast_increment_nesting() - 1
-    torch.autocast_decrement_nesting()
-    return (*map(torch.is_autocast_enabled, _AUTOCAST_DEVICES), torch.is_autocast_cache_enabled(), nesting)
-
-
-def _set_autocast(value: tuple[Any, ...]) -> None:
-    *enabled, cache, nesting = value
-    for device, is_enabled in zip(_AUTOCAST_DEVICES, enabled, strict=True):
-        torch.set_autocast_enabled(device, is_enabled)
-    torch.set_autocast_cache_enabled(cache)
-    for _ in range(nesting, _autocast()[-1]):
-        torch.autocast_decrement_nesting()
-    for _ in range(_autocast()[-1], nesting):
-        torch.autocast_increment_nesting()
+def _set_autocast(is_enabled: bool) -> None:
+    torch.set_autocast_enabled("cpu", is_enabled)
     torch.clear_autocast_cache()
-
-
-def _autocast_dtypes() -> list[torch.dtype]:
-    return list(map(torch.get_autocast_dtype, _AUTOCAST_DEVICES))
-
-
-def _set_autocast_dtypes(dtypes: list[torch.dtype]) -> None:
-    for device, dtype in zip(_AUTOCAST_DEVICES, dtypes, strict=True):
-        torch.set_autocast_dtype(device, dtype)
 
 
 class _WarningFilters:
@@ -139,28 +101,19 @@ class _Seed:
         torch.set_rng_state(self.state)
 
 
-_COMPILES = ("default", False, None, False)
+_COMPILES = ("default", False, None)
 
 
 def _stance() -> tuple[Any, ...]:
-    """The stance of torch.compile, and whether it is switched off; read without importing the compiler."""
-    if (compiler := sys.modules.get("torch._dynamo.eval_frame")) is None:
-        return _COMPILES
-    now = compiler._stance
-    return now.stance, now.skip_guard_eval_unsafe, now.backend, compiler.config.disable
+    """The stance of torch.compile; read without importing the compiler."""
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    now = compiler and compiler._stance
+    return (now.stance, now.skip_guard_eval_unsafe, now.backend) if now else _COMPILES
 
 
 def _set_stance(value: tuple[Any, ...]) -> None:
-    stance, skips_guards, backend, sys.modules["torch._dynamo.eval_frame"].config.disable = value
+    stance, skips_guards, backend = value
     torch.compiler.set_stance(stance, skip_guard_eval_unsafe=skips_guards, force_backend=backend)
-
-
-def _streams() -> tuple[Any, ...]:
-    return sys.stdin, sys.stdout, sys.stderr
-
-
-def _set_streams(streams: tuple[Any, ...]) -> None:
-    sys.stdin, sys.stdout, sys.stderr = streams
 
 
 def _set_device(device: torch.device) -> None:
@@ -185,17 +138,22 @@ SETTINGS: list[Setting] = [
         "a restart of the kernel, or the guard's `__exit__`",
         _on,
     ),
-    _inner_mode(0, "gradient mode", "`torch.set_grad_enabled(True)`"),
-    _inner_mode(1, "multithreading of backward", "`torch.autograd.set_multithreading_enabled(True)`"),
+    Setting(
+        "gradient mode",  # inference mode switches it off, and then is reported alone
+        lambda: torch.is_grad_enabled() or torch.is_inference_mode_enabled(),
+        torch._C._set_grad_enabled,
+        True,
+        "`torch.set_grad_enabled(True)`",
+        _on,
+    ),
     Setting(
         "autocast",
-        _autocast,
+        lambda: torch.is_autocast_enabled("cpu"),
         _set_autocast,
-        (*[False] * len(_AUTOCAST_DEVICES), True, 0),
+        False,
         '`torch.set_autocast_enabled("cpu", False)`',
-        lambda value: _on(any(value[:-2])),
+        _on,
     ),
-    Setting("autocast's dtype", _autocast_dtypes, _set_autocast_dtypes),
     Setting("the hooks on saved tensors", _saved_tensors_hooks, _push_saved_tensors_hooks, (), words=_on),
     Setting(
         "anomaly detection",
@@ -213,22 +171,6 @@ SETTINGS: list[Setting] = [
         "`torch.set_default_dtype(torch.float32)`",
         _at,
     ),
-    Setting(
-        "torch's deterministic mode",
-        torch.get_deterministic_debug_mode,
-        torch.set_deterministic_debug_mode,
-        0,
-        "`torch.use_deterministic_algorithms(False)`",
-        _on,
-    ),
-    Setting(
-        "the precision of matrix products",
-        torch.get_float32_matmul_precision,
-        torch.set_float32_matmul_precision,
-        "highest",
-        '`torch.set_float32_matmul_precision("highest")`',
-        _at,
-    ),
     Setting("torch's number of threads", torch.get_num_threads, torch.set_num_threads, words=_at),
     Setting(
         "the fast path of attention",
@@ -242,11 +184,8 @@ SETTINGS: list[Setting] = [
         _set_stance,
         _COMPILES,
         '`torch.compiler.set_stance("default")`',
-        lambda value: "off" if value[-1] else f"at {value[0]}",
+        lambda value: f"at {value[0]}",
     ),
     Setting("torch's random seed", _Seed, _Seed.write),
-    Setting("torch's print options", lambda: dict(vars(PRINT_OPTS)), lambda value: vars(PRINT_OPTS).update(value)),
     Setting("the warning filters", _WarningFilters, _WarningFilters.write),
-    Setting("sys.stdin, sys.stdout or sys.stderr", _streams, _set_streams),
-    Setting("Python's trace function", sys.gettrace, sys.settrace),
 ]

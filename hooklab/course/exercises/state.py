@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hooklab.course.exercises.settings import ANY, INNER_MODES, SETTINGS
+from hooklab.course.exercises.settings import ANY, SETTINGS
 
 
 @contextmanager
@@ -35,9 +35,8 @@ def usual_state(notes: list[str]) -> Iterator[None]:
                     f"your answer was checked with it{usual}{way_back}"
                 )
         torch_rng, numpy_rng, python_rng = torch.get_rng_state(), np.random.get_state(), random.getstate()
-        torch.set_num_threads(
-            1
-        )  # small tensors: a second thread has nothing to do, and on a busy machine all wait for it
+        # small tensors: a second thread has nothing to do, and on a busy machine all wait for it
+        torch.set_num_threads(1)
         try:
             with put_back(notes):
                 yield
@@ -74,8 +73,7 @@ def _read_all() -> list[Any]:
 @contextmanager
 def _inference_mode_put_back() -> Iterator[None]:
     """End with the inference mode of the beginning, whichever guards are open: only a guard's end can do that."""
-    inner = [(read(), write) for read, write in INNER_MODES]
+    is_grad_enabled = torch.is_grad_enabled()
     with torch.inference_mode(torch.is_inference_mode_enabled()):
-        for value, write in inner:
-            write(value)  # a guard sets these, too
+        torch._C._set_grad_enabled(is_grad_enabled)  # a guard sets it, too
         yield

@@ -1,4 +1,4 @@
-"""Whether an answer is still the exercise's stub, and what lies under a cache."""
+"""Whether an answer is still the exercise's stub."""
 
 from __future__ import annotations
 
@@ -7,13 +7,6 @@ import functools
 import inspect
 import textwrap
 from typing import Any
-
-
-def without_cache(answer: Any) -> Any:
-    """Return the function under `functools.cache` or `lru_cache`, which a check calls afresh each time."""
-    while type(answer) is functools._lru_cache_wrapper:
-        answer = answer.__wrapped__
-    return answer
 
 
 def is_stub(answer: Any) -> bool:

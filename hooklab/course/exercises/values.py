@@ -75,12 +75,7 @@ def _text(value: Any, digits: int) -> str:
 
 
 def _key(value: Any) -> str:
-    try:
-        return cut(repr(value), _MOST)
-    except PASSING:
-        raise
-    except BaseException:
-        return f"a {kind_of(value)} that cannot be shown"
+    return cut(repr(value), _MOST)
 
 
 def _rounded(value: Any, digits: int) -> str:

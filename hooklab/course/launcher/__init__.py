@@ -29,7 +29,6 @@ COMMANDS = {
     "site": ("write the course as web pages", SITE, "hooklab.course.site"),
     "handout": ("write what a class gets", WORK, "hooklab.course.classroom.handout"),
     "grade": ("grade what a class hands in", LEARN, "hooklab.course.classroom.grade"),
-    "screenshot": ("retake the README's picture", WORK, "hooklab.course.browser.screenshot"),
 }
 HELP = """\
 usage: python -m hooklab COMMAND [arguments]

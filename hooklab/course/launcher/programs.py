@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import MutableMapping
 from pathlib import Path
 
 # Caches and settings lie in the course's folder, not in the home folder: variable -> folder under .cache/
@@ -40,18 +39,8 @@ def variables(root: Path, python: Path) -> dict[str, str]:
     changed = {variable: str(root / ".cache" / folder) for variable, folder in FOLDERS.items()} | os.environ
     for variable, first in {"PYTHONPATH": root, "PATH": python.parent}.items():
         changed[variable] = os.pathsep.join(filter(None, [str(first), changed.get(variable)]))
-    keep_bytecode(root, changed)
     changed.pop("VIRTUAL_ENV", None)  # IPython would mix a different environment in
     return changed
-
-
-def keep_bytecode(root: Path, environment: MutableMapping[str, str]) -> None:
-    """Keep compiled modules in the course's folder if the user wants no such files beside the sources.
-
-    Without any, each process compiles torch and everything else again: imports take two to three times as long.
-    """
-    if environment.pop("PYTHONDONTWRITEBYTECODE", ""):
-        environment.setdefault("PYTHONPYCACHEPREFIX", str(root / ".cache" / "bytecode"))
 
 
 def answer_news_question(config: Path) -> None:

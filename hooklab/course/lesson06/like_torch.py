@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from hooklab.course.exercises.faults import NotYet
 from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.stubs import has_stub_line, is_stub
-from hooklab.course.exercises.trial import NotYet, Trial
+from hooklab.course.exercises.trial import Trial
 from hooklab.course.lesson06.programs import METHODS, Hook, Program
 from hooklab.course.lesson06.running import NOT_THEIRS, Boom, Ran, run
 from hooklab.course.lesson06.tables import Registers

@@ -16,7 +16,8 @@ from hooklab import leftover_hooks
 from hooklab.course.exercises.exercise import Exercise, exercise
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.runs import runs_counted
-from hooklab.course.exercises.trial import Trial, tensor_text
+from hooklab.course.exercises.trial import Trial
+from hooklab.course.exercises.values import tensor_text
 from hooklab.course.lesson08.clinic import STEPS, Training, examine, patient
 from hooklab.course.lesson08.evidence import DIAGNOSES, supports
 from hooklab.health import Health

@@ -21,8 +21,8 @@ from hooklab.course.exercises.faults import PLANNED, NotYet, PlannedError
 from hooklab.course.exercises.forward import linear, whole_numbers
 from hooklab.course.exercises.frames import first_words, kind_of, whose
 from hooklab.course.exercises.records import Claim
-from hooklab.course.exercises.trial import Trial, expect_tensor
-from hooklab.course.exercises.values import same, tensor_text
+from hooklab.course.exercises.trial import Trial
+from hooklab.course.exercises.values import expect_tensor, same, tensor_text
 from hooklab.course.lesson10.memory import Meter
 
 Pairs = Iterator[tuple[Any, ...]]

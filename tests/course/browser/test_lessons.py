@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -13,20 +12,21 @@ import pytest
 from matplotlib.image import imread
 
 from hooklab.course import plots
-from hooklab.course.browser import screenshot
-from hooklab.course.browser.lab import DARK, WIDTH, Lab, Notebook
-from hooklab.course.browser.screenshot import LESSON, picture_of
+from hooklab.course.browser.lab import DARK, HEIGHT, WIDTH, Lab, Notebook
 from hooklab.course.build.sources import BEGIN, END, STUB
 from tests.course.browser.conftest import ROOT
 from tests.course.browser.contrast import too_faint
 from tests.course.browser.explorer import Explorer
 from tests.course.browser.reading import errors, has_picture, never_run, says
 
-FIRST = Path(LESSON).stem
+FIRST = "01_intermediate_grad"
 NAMES = sorted(path.stem for path in (ROOT / "lessons").glob("*.ipynb"))
 # nbval runs all of them; here one is opened, and the others with `-m long`
 LESSONS = [pytest.param(one, marks=[] if one == FIRST else pytest.mark.long) for one in NAMES]
 TRIES = 3
+# The README's picture shows the explorer with the gradient passing y, and the cells above it.
+STEPS, CELLS_BEFORE = 3, 5
+TALL, MARGIN = 2000, 32  # pixels: enough for all that it shows; under the explorer, for the status bar
 
 
 @dataclass
@@ -70,8 +70,28 @@ def test_a_lessons_explorers_answer(lesson: Run) -> None:
 
 
 @pytest.mark.parametrize("lesson", [FIRST], indirect=True)
-def test_the_readmes_picture_is_as_wide_as_the_tab_and_shows_a_gradient_on_its_way(lesson: Run) -> None:
-    picture = imread(io.BytesIO(picture_of(lesson.notebook)), format="png")
+def test_the_readmes_picture_is_as_wide_as_the_tab_and_shows_a_gradient_on_its_way(
+    lesson: Run, lab: Lab, keep_picture: Callable[[Any, str], None]
+) -> None:
+    """The picture itself is .github/lesson.png, saved by `keep_picture`."""
+    lab.close_launcher()
+    page, last = lab.page, lesson.index("explorer")[0]
+    page.set_viewport_size({"width": WIDTH, "height": TALL})
+    explorer = lesson.notebook.show(last)
+    explorer.locator("img.widget-image").wait_for()
+    explorer.locator("[role=slider]").press("Home")
+    for _ in range(STEPS):
+        explorer.locator("[role=slider]").press("ArrowRight")
+    explorer.get_by_text(f"Step {STEPS} of").wait_for()
+    top = lesson.notebook.show(max(0, last - CELLS_BEFORE))
+    box = explorer.bounding_box()
+    assert box
+    page.set_viewport_size({"width": WIDTH, "height": round(box["y"] + box["height"]) + MARGIN})
+    top.evaluate("cell => cell.scrollIntoView()")
+    keep_picture(page, "lesson")
+    picture = imread(io.BytesIO(page.screenshot(animations="disabled")), format="png")
+    page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+
     height, width, _ = picture.shape
     assert width == WIDTH
     assert 500 < height < 1600
@@ -123,12 +143,3 @@ def right_answer(name: str, cell_id: str) -> str:
     solved = nbformat.read(ROOT / "solutions" / f"{name}.ipynb", as_version=4)
     source = next(cell.source for cell in solved.cells if cell.id == cell_id)
     return "\n".join(line for line in source.split("\n") if line.strip() not in (BEGIN, END))
-
-
-def test_without_a_browser_the_screenshot_command_says_so_and_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("hooklab.course.browser.chrome.find_browser", lambda: None)
-    assert screenshot.main([str(tmp_path / "picture.png")]) == 1
-    assert "no Chromium or Chrome" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []

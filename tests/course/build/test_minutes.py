@@ -8,7 +8,6 @@ from tests.course.build.made_up import ASKED, NAME, PREDICTIONS, TINY, changed, 
 
 WORDS = "word " * 360
 LINES = "\n# %%\n" + "x = 1\n\n" * 24
-MORE_FIRST = '\n# %% [markdown]\n# ## If you want more\n\n# %% [markdown] tags=["recap"]\n# Done.\n'
 MORE = '\n# %% [markdown] tags=["recap"]\n# Done.\n\n# %% [markdown]\n# ## If you want more\n'
 
 
@@ -44,14 +43,6 @@ EXERCISE = TINY.index('# %% [markdown] tags=["exercise"]')
 )
 def test_words_lines_figures_explorers_and_exercises_take_time(tmp_path: Path, source: str, total: str) -> None:
     assert str(draft_of(tmp_path, source).minutes) == total
-
-
-def test_more_comes_after_the_recap(tmp_path: Path) -> None:
-    source = changed('tags=["recap"]', "") + MORE_FIRST
-
-    (problem,) = problems_of(tmp_path, source)
-
-    assert 'cell 7 "## If you want more": `## If you want more` must come after the recap' in problem
 
 
 LONG = f"\n# %% [markdown]\n# {'word ' * 9720}\n"  # 54 minutes

@@ -3,53 +3,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from nbformat.v4 import new_output
 
 from hooklab.course.build.products import skeleton
-from hooklab.course.build.running import findings, tidy
+from hooklab.course.build.running import findings
 from hooklab.course.build.sources import Variant
 from tests.course.build.made_up import TINY, changed, draft_of
 
-# --- what is stored of a run ---
-
-
-def printed(name: str, text: str) -> Any:
-    return new_output("stream", name=name, text=text)
-
-
-def shown(outputs: list[Any]) -> list[tuple[str, str]]:
-    return [(one.get("name", one.output_type), one.get("text", "")) for one in outputs]
-
-
-@given(st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.text("ab\n", min_size=1)), max_size=6))
-def test_how_printed_text_was_cut_and_interleaved_leaves_no_trace(chunks: list[tuple[str, str]]) -> None:
-    whole = {stream: "".join(text for name, text in chunks if name == stream) for stream in ("stdout", "stderr")}
-
-    assert shown(tidy([printed(*chunk) for chunk in chunks])) == [(name, text) for name, text in whole.items() if text]
-
-
-def test_text_before_and_after_a_figure_stays_where_it_was() -> None:
-    figure = new_output("display_data", {"text/plain": "<Figure>", "image/png": "aGVsbG8="})
-
-    tidied = tidy([printed("stdout", "a"), printed("stdout", "b"), figure, printed("stdout", "c")])
-
-    assert shown(tidied) == [("stdout", "ab"), ("display_data", ""), ("stdout", "c")]
-
-
-def test_a_widgets_view_goes_and_its_text_stays() -> None:
-    view = {"text/plain": "IntSlider(value=3)", "application/vnd.jupyter.widget-view+json": {"model_id": "a1b2"}}
-
-    (tidied,) = tidy([new_output("display_data", view)])
-
-    assert tidied.data == {"text/plain": "IntSlider(value=3)"}
-
-
-# --- what is wrong with what a run left ---
-
 SHOWN = {"lesson": "○ 9.1 not attempted: write it", "solution": "✓ 9.1 correct: two"}
-CLAIM, CARD, SOLUTION, CHECK = 2, 3, 4, 5
+CLAIM, CARD, CHECK = 2, 3, 5
 
 
 class Notebook:
@@ -80,15 +42,13 @@ def solution(tmp_path: Path) -> Notebook:
     return Notebook(tmp_path, "solution")
 
 
-def test_a_lesson_and_a_solution_as_they_should_be_pass(tmp_path: Path) -> None:
-    assert not Notebook(tmp_path / "lesson", "lesson").findings()
-    assert not Notebook(tmp_path / "solution", "solution").findings()
-
-
-def test_the_outcome_is_read_from_the_plain_text(lesson: Notebook) -> None:
+def test_a_solution_and_a_lesson_pass_and_the_outcome_is_read_from_the_plain_text(
+    lesson: Notebook, solution: Notebook
+) -> None:
     lesson.cells[CHECK].outputs[0].data["text/html"] = "✗ 9.1 not yet"
 
     assert not lesson.findings()
+    assert not solution.findings()
 
 
 @pytest.mark.parametrize(
@@ -122,12 +82,7 @@ def test_a_figure_without_a_picture_is_refused(lesson: Notebook, tag: str) -> No
     lesson.show(CLAIM, "<Figure size 900x460 with 1 Axes>")
 
     assert lesson.findings() == [(CLAIM, f"tagged as {tag}, but the output has no picture")]
-
-
-def test_a_figure_with_a_picture_passes(lesson: Notebook) -> None:
-    lesson.cells[CLAIM].metadata["tags"] = ["figure"]
     lesson.show(CLAIM, "aGVsbG8=", "image/png")
-
     assert not lesson.findings()
 
 
@@ -142,16 +97,14 @@ def test_a_memory_address_in_an_output_is_refused(lesson: Notebook, kind: str) -
     assert what.endswith("'at 0x7f3a2b'")
 
 
-@pytest.mark.parametrize("place", ["root", "home", "temp", "kernel"])
+@pytest.mark.parametrize("place", ["root", "home", "kernel"])
 def test_a_path_of_this_machine_in_an_output_is_refused(
     lesson: Notebook, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", "/scratch")
     monkeypatch.setenv("HOME", "/people/ann")
     paths = {
         "root": f"{lesson.draft.lesson.root}/lessons",
         "home": "/people/ann/data",
-        "temp": "/scratch/a.txt",
         "kernel": "/elsewhere/ipykernel_1234/56.py:1: UserWarning",
     }
     lesson.show(CLAIM, paths[place])
@@ -181,35 +134,26 @@ def test_a_cell_that_was_not_run_once_in_its_turn_is_refused(lesson: Notebook, c
     "shown", ["first, second = 1, 1", "def two():\n    return first + second", "    return first + second  # so"]
 )
 def test_a_lesson_with_a_line_of_a_solution_is_refused(lesson: Notebook, shown: str) -> None:
-    lesson.cells[CLAIM].source = shown
+    lesson.show(CLAIM, shown)
+    printed = lesson.findings()
+    lesson.cells[CLAIM].source, lesson.cells[CLAIM].outputs = shown, []
 
     ((index, what),) = lesson.findings()
     assert index == CLAIM
     assert what.startswith("the lesson holds a line of a solution: ")
+    assert printed == [(index, what)]
 
 
-@pytest.mark.parametrize("hint", ["Write `return first + second`.", "return first + second"])
-def test_a_hint_that_gives_the_solution_away_is_refused(tmp_path: Path, hint: str) -> None:
-    lesson = Notebook(tmp_path, "lesson", changed("Those were two strings.", hint))
+def test_a_hint_that_gives_the_solution_away_is_refused(tmp_path: Path) -> None:
+    lesson = Notebook(tmp_path, "lesson", changed("Those were two strings.", "Write `return first + second`."))
 
     assert lesson.findings() == [(CARD, "the lesson holds a line of a solution: 'return first + second'")]
-
-
-def test_an_output_that_gives_the_solution_away_is_refused(lesson: Notebook) -> None:
-    lesson.show(CLAIM, "    return first + second")
-
-    assert [index for index, _ in lesson.findings()] == [CLAIM]
 
 
 def test_a_line_that_the_lesson_teaches_is_no_secret(tmp_path: Path) -> None:
     taught = changed("total = 1 + 1", "def add(first, second):\n    return first + second\ntotal = add(1, 1)")
 
     assert not Notebook(tmp_path, "lesson", taught).findings()
-
-
-def test_a_solution_notebook_holds_its_solution(solution: Notebook) -> None:
-    assert "return first + second" in solution.cells[SOLUTION].source
-    assert not solution.findings()
 
 
 def test_the_script_that_a_card_asks_to_mend_is_no_secret(tmp_path: Path) -> None:

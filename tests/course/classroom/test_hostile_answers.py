@@ -39,17 +39,12 @@ HOSTILE = {
     ),
     "an endless loop at its definition": Hostile("", "not yet", "takes too long", "while True: pass"),
     "an end at its definition": Hostile("", "not attempted", "ends its own process", "import os; os._exit(0)"),
-    "a sleep": Hostile("import time; time.sleep(1000)", "not yet", "takes too long"),
     "processes without end": Hostile("import os\nwhile True: os.fork()", "stopped", "starts processes without end"),
     "memory without end": Hostile("all = []\nwhile True: all.append(bytearray(10**9))", "not yet", "MemoryError"),
-    "one huge number": Hostile("return 10 ** 10 ** 10", "stopped", "whatever is done to stop it"),
-    "recursion without end": Hostile("return twice_as_large(x)", "not yet", "RecursionError"),
     "a full disk": Hostile("open('big', 'wb').write(bytes(10**7))\nreturn 2 * x", "not yet", "OSError"),
     "leaving at once": Hostile("import os; os._exit(0)", "stopped", "ends its own process"),
-    "leaving politely": Hostile("raise SystemExit(0)", "not yet", "SystemExit"),
     "Ctrl-C": Hostile("raise KeyboardInterrupt", "not yet", "KeyboardInterrupt"),
     "a crash of the interpreter": Hostile("import ctypes; ctypes.string_at(0)", "stopped", "ends its own process"),
-    "stopping itself": Hostile("import os; os.kill(os.getpid(), 19)", "stopped", "whatever is done to stop it"),
     "patching torch for good": Hostile(
         "return x", "not yet", "replaces torch.allclose", "torch.allclose = torch.equal = lambda *a, **k: True"
     ),
@@ -67,18 +62,9 @@ HOSTILE = {
         "for name, value in list(vars(checks).items()):\n"
         "    if isinstance(value, Exercise) and name != 'first_try': delattr(checks, name)",
     ),
-    "patching the outcome": Hostile(
-        "return x",
-        "not yet",
-        "replaces hooklab.course.exercises.outcome.Outcome.state",
-        "import hooklab.course.exercises.outcome as outcome\n"
-        "outcome.Outcome.state = property(lambda self: 'correct', lambda self, value: None)",
-    ),
     "patching builtins": Hostile(
         "return x", "not yet", "replaces builtins.all", "import builtins\nbuiltins.all = lambda values: True"
     ),
-    "patching json": Hostile("return x", "not yet", "uses", "import json, sys\njson.dumps = lambda *a, **k: 'correct'"),
-    "a trace function": Hostile("return x", "not yet", "uses settrace", "import sys\nsys.settrace(lambda *a: None)"),
     "a forged verdict": Hostile(
         "import os\n"
         "for channel in range(3, 30):\n"
@@ -108,11 +94,6 @@ HOSTILE = {
     "importing what the course keeps for itself": Hostile(
         "return look(x)", "not yet", "uses hooklab.course.lesson00.checks", "import hooklab.course.lesson00.checks"
     ),
-    "a very long line": Hostile("return 2 * x  # " + "a" * 300_000, "correct", ""),
-    "a question": Hostile("return float(input('How much? ')) * x", "not yet", "EOFError"),
-    "very much output": Hostile("print('x' * 5_000_000)\nreturn 2 * x", "correct", ""),
-    "a right answer": Hostile("return 2 * x", "correct", ""),
-    "a wrong answer": Hostile("return x + 2", "not yet", "You add 2"),
 }
 
 

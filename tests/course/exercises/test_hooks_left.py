@@ -11,7 +11,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 import hooklab
 from hooklab import mixing
 from hooklab.course.exercises import attempt
-from tests.course.exercises.made_up import calls_with, calls_with_model, calls_with_tensor, hooks_a_tensor, outcome_of
+from tests.course.exercises.made_up import calls_with, calls_with_model, calls_with_tensor, outcome_of
 
 
 def grab(*args):
@@ -30,10 +30,13 @@ def grab(*args):
             lambda model: model[0].bias.register_post_accumulate_grad_hook(grab),
             "post accumulate grad hook `grab` on parameter '0.bias'",
         ),
+        (lambda model: model[1].register_backward_hook(grab), "old-style backward hook `grab` on module '1'"),
+        (lambda model: torch_module.register_module_forward_hook(grab), "global forward hook `grab` on all modules"),
         (
-            lambda model: torch_module.register_module_forward_hook(grab),
-            "global forward hook `grab` on all modules",
+            lambda model: torch_module.register_module_backward_hook(grab),
+            "global old-style backward hook `grab` on all modules",
         ),
+        (lambda model: register_optimizer_step_post_hook(grab), "global step post-hook `grab` on all optimizers"),
     ],
 )
 def test_a_hook_left_behind_is_reported(register, says, monkeypatch):
@@ -42,7 +45,9 @@ def test_a_hook_left_behind_is_reported(register, says, monkeypatch):
 
     outcome = outcome_of(calls_with_model, answer, monkeypatch)
     assert outcome.state == "not yet"
-    assert says in str(outcome)
+    assert f"{says} (the check removed it)" in str(outcome)
+    torch_module.register_module_full_backward_hook(grab).remove()  # not refused because of an old one
+    torch_module._global_is_full_backward_hook = None
 
 
 def test_hooks_of_a_module_whose_class_has_changed_are_still_there(monkeypatch):
@@ -93,14 +98,6 @@ def test_a_hook_left_behind_is_removed_and_older_hooks_stay(monkeypatch):
     assert list(model._forward_hooks.values()) == [grab]
 
 
-def test_a_global_hook_registered_while_a_hook_runs_is_removed(monkeypatch):
-    def answer(x):
-        x.register_hook(lambda grad: torch_module.register_module_forward_hook(grab) and None)
-
-    outcome_of(hooks_a_tensor, answer, monkeypatch)
-    assert not torch_module._global_forward_hooks
-
-
 def test_a_global_hook_is_removed_even_when_the_answer_raises():
     def answer(*args):
         torch_module.register_module_forward_hook(grab)
@@ -110,7 +107,7 @@ def test_a_global_hook_is_removed_even_when_the_answer_raises():
     assert not torch_module._global_forward_hooks
 
 
-@pytest.mark.parametrize("kind", ["step_pre", "step_post", "state_dict_post", "load_state_dict_pre"])
+@pytest.mark.parametrize("kind", ["step_pre", "step_post"])
 def test_a_hook_left_on_an_optimizer_is_reported_and_removed(kind, monkeypatch):
     optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)])
 
@@ -120,31 +117,6 @@ def test_a_hook_left_on_an_optimizer_is_reported_and_removed(kind, monkeypatch):
     outcome = outcome_of(calls_with(optimizer), answer, monkeypatch)
     assert f"{kind.replace('_p', ' p').replace('_', ' ')}-hook `grab` on the SGD optimizer" in str(outcome)
     assert not getattr(optimizer, f"_optimizer_{kind}_hooks")
-
-
-def test_a_global_hook_on_optimizers_is_reported_and_removed(monkeypatch):
-    def answer(x):
-        register_optimizer_step_post_hook(grab)
-
-    outcome = outcome_of(calls_with(1), answer, monkeypatch)
-    assert "global step post-hook `grab` on all optimizers (the check removed it)" in str(outcome)
-
-
-def test_an_old_global_backward_hook_is_named_and_leaves_torch_free_for_full_ones(monkeypatch):
-    def answer(model):
-        torch_module.register_module_backward_hook(grab)
-
-    outcome = outcome_of(calls_with_model, answer, monkeypatch)
-    assert "global old-style backward hook `grab` on all modules" in str(outcome)
-    torch_module.register_module_full_backward_hook(grab).remove()
-    torch_module._global_is_full_backward_hook = None
-
-
-def test_an_old_backward_hook_on_a_module_is_named_so(monkeypatch):
-    def answer(model):
-        model[1].register_backward_hook(grab)
-
-    assert "old-style backward hook `grab` on module '1'" in str(outcome_of(calls_with_model, answer, monkeypatch))
 
 
 def test_the_options_of_a_hook_left_behind_are_forgotten(monkeypatch):
@@ -188,15 +160,6 @@ def test_a_global_hook_is_told_even_where_hooks_are_asked_for(monkeypatch):
     assert "your hook runs for every module in this process: global forward pre-hook `grab`" in str(outcome)
 
 
-@pytest.mark.parametrize("may_hook", [False, True])
-def test_taking_away_somebody_elses_hook_is_a_fault(may_hook, monkeypatch):
-    model = nn.Sequential(nn.Identity())
-    model[0].register_forward_hook(grab)
-    check = calls_with(model, may_hook=may_hook)
-    outcome = outcome_of(check, lambda model: model[0]._forward_hooks.clear(), monkeypatch)
-    assert "removed a hook that was already there: a forward hook on module '0'" in str(outcome)
-
-
 @pytest.mark.parametrize(
     ("clear", "says"),
     [
@@ -206,8 +169,9 @@ def test_taking_away_somebody_elses_hook_is_a_fault(may_hook, monkeypatch):
         (lambda model, x: model[0].weight._backward_hooks.clear(), "tensor hook on parameter '0.weight'"),
     ],
 )
-def test_clearing_the_hooks_of_what_an_answer_is_given_is_always_a_fault(clear, says, monkeypatch):
-    check = calls_with(nn.Sequential(nn.Linear(1, 1)), torch.ones(1, requires_grad=True))
+@pytest.mark.parametrize("may_hook", [False, True])
+def test_clearing_the_hooks_of_what_an_answer_is_given_is_always_a_fault(clear, says, may_hook, monkeypatch):
+    check = calls_with(nn.Sequential(nn.Linear(1, 1)), torch.ones(1, requires_grad=True), may_hook=may_hook)
     assert f"removed a hook that was already there: a {says}" in str(outcome_of(check, clear, monkeypatch))
 
 
@@ -262,13 +226,9 @@ OWNERS = {
     "torch.nn.Linear.forward": nn.Linear,
     "torch.nn.Linear.__call__": nn.Linear,  # inherited until it is replaced
     "torch.Tensor.backward": torch.Tensor,
-    "torch.Tensor.sum": torch.Tensor,
     "torch.autograd.grad": torch.autograd,
-    "torch.nn.functional.relu": nn.functional,
     "torch.autograd.graph.Node.register_hook": torch.autograd.graph.Node,
-    "torch.isfinite": torch,
     "builtins.print": builtins,
-    "hooklab.course.exercises.values.same": hooklab.course.exercises.values,
     "hooklab.course.exercises.trial.Trial.call": hooklab.course.exercises.trial.Trial,
 }
 
@@ -299,18 +259,6 @@ def test_a_function_replaced_by_another_one_of_torchs_or_deleted_is_named_and_pu
     text = str(outcome_of(calls_with_tensor, answer, monkeypatch))
     assert "replaced torch.nn.Linear.forward" in text and "replaced torch.autograd.grad" in text
     assert nn.Linear.forward is before and callable(torch.autograd.grad)
-
-
-def test_a_function_is_put_back_after_an_interrupt(monkeypatch):
-    before = torch.autograd.grad
-
-    def answer(x):
-        torch.autograd.grad = None
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        outcome_of(calls_with_tensor, answer, monkeypatch)
-    assert torch.autograd.grad is before
 
 
 def test_a_function_that_was_replaced_for_a_while_only_is_no_fault(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hooklab.course.exercises import attempt
-from hooklab.course.exercises.trial import same, tensor_text
+from hooklab.course.exercises.values import same, tensor_text
 from tests.course.exercises.made_up import calls_with_tensor, hooks_a_tensor, outcome_of
 
 
@@ -15,26 +15,15 @@ class Own(BaseException):
     pass
 
 
-class Rude(Exception):
-    def __str__(self):
-        raise Rude
-
-
-class NoText(Exception):
-    def __str__(self):
-        return None
-
-
 @pytest.mark.parametrize(
     ("error", "says"),
     [
+        (SystemExit(3), "answer raised SystemExit: 3, at line"),
         (asyncio.CancelledError(), "answer raised CancelledError, at line"),
         (GeneratorExit(), "answer raised GeneratorExit, at line"),
         (StopIteration(3), "answer raised StopIteration: 3, at line"),
         (Own("text"), "answer raised Own: text, at line"),
         (BaseExceptionGroup("several", [Own(), ValueError()]), "raised BaseExceptionGroup: several (2 sub-exceptions)"),
-        (Rude(), "answer raised Rude: (its message cannot be shown), at line"),
-        (NoText(), "answer raised NoText: (its message cannot be shown), at line"),
         (RecursionError("deep"), "answer raised RecursionError: deep, at line"),
         (ValueError("first\nsecond"), "answer raised ValueError: first, at line"),
     ],
@@ -57,39 +46,12 @@ def test_any_exception_is_an_outcome_with_its_line(error, says, in_a_hook, monke
     assert "`raise error`" in str(outcome)
 
 
-@pytest.mark.parametrize("id", ["1.1", "2.1", "3.1", "4.1", "5.1", "6.1", "6.3", "6.4", "7.1"])
+@pytest.mark.parametrize("id", ["1.1", "6.3", "7.1"])
 def test_no_message_makes_an_outcome_long(id):
     def answer(*args, **kwargs):
         raise ValueError("y" * 5_000_000)
 
     assert len(str(attempt(id, answer))) < 2000
-
-
-class Nameless:
-    def __call__(self, x):
-        return None
-
-    @property
-    def __name__(self):
-        raise ZeroDivisionError
-
-
-class Masked(Nameless):
-    @property
-    def __class__(self):
-        raise ZeroDivisionError
-
-    @property
-    def __signature__(self):
-        raise ZeroDivisionError
-
-
-@pytest.mark.parametrize("kind", [Nameless, Masked])
-def test_a_name_or_class_that_raises_is_no_crash(kind, monkeypatch):
-    assert outcome_of(calls_with_tensor, kind(), monkeypatch).state == "correct"
-    outcome = outcome_of(lambda trial: trial.call(1, 2), kind(), monkeypatch)
-    assert outcome.state == "not yet"
-    assert kind.__name__ in str(outcome)
 
 
 # --- kinds of functions: the right answer to 4.1 in all of them
@@ -107,17 +69,6 @@ class Doubling:
     def __call__(self, layer):
         return double_what_goes_in(layer)
 
-    def method(self, layer):
-        return double_what_goes_in(layer)
-
-    @classmethod
-    def of_the_class(cls, layer):
-        return double_what_goes_in(layer)
-
-    @staticmethod
-    def of_nobody(layer):
-        return double_what_goes_in(layer)
-
 
 @functools.wraps(double_what_goes_in)
 def wrapped(*args, **kwargs):
@@ -126,13 +77,8 @@ def wrapped(*args, **kwargs):
 
 RIGHT = {
     "partial": functools.partial(register_times, 2.0),
-    "partial of a partial": functools.partial(functools.partial(register_times), 2.0),
     "callable object": Doubling(),
-    "bound method": Doubling().method,
-    "class method": Doubling.of_the_class,
-    "static method": Doubling.of_nobody,
     "wrapped": wrapped,
-    "lambda": lambda layer: double_what_goes_in(layer),
     "decorated": torch.no_grad()(double_what_goes_in),
     "with options of its own": lambda layer, *, prepend=False: double_what_goes_in(layer),
 }
@@ -144,38 +90,13 @@ def test_a_right_answer_is_right_whatever_kind_of_callable_it_is(kind):
     assert (outcome.state, outcome.details) == ("correct", ())
 
 
-@pytest.mark.parametrize("cache", [functools.cache, functools.lru_cache(maxsize=3)])
-def test_a_function_with_a_cache_is_checked_without_it(cache):
-    @cache
-    def leaves(named):  # a dictionary cannot be hashed
-        return {name for name, tensor in named.items() if tensor.is_leaf and tensor.requires_grad}
-
-    outcome = attempt("1.1", leaves)
-    assert outcome.state == "correct"
-    assert outcome.details == (("note", "your function has a cache: it was checked without it"),)
-
-
-def test_a_stub_with_a_cache_is_not_attempted():
-    @functools.cache
-    def leaves(named):
-        raise NotImplementedError()
-
-    assert attempt("1.1", leaves).state == "not attempted"
-
-
-class AsyncCall:
-    async def __call__(self, layer):
-        return double_what_goes_in(layer)
-
-
 async def async_function(layer):
     return double_what_goes_in(layer)
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-@pytest.mark.parametrize("answer", [async_function, AsyncCall(), functools.partial(async_function)])
-def test_an_async_function_is_told_that_none_of_its_lines_has_run(answer):
-    outcome = attempt("4.1", answer)
+def test_an_async_function_is_told_that_none_of_its_lines_has_run():
+    outcome = attempt("4.1", async_function)
     assert outcome.state == "not yet"
     assert "calling it only creates a coroutine" in str(outcome)
 
@@ -187,34 +108,12 @@ def test_an_async_stub_is_not_attempted():
     assert attempt("1.1", leaves).state == "not attempted"
 
 
-def test_a_partial_has_its_functions_name(monkeypatch):
-    def answer(x, y):
-        raise ValueError
-
-    assert "answer raised ValueError" in str(outcome_of(calls_with_tensor, functools.partial(answer, 1), monkeypatch))
-
-
 # --- values
-
-
-class Unshowable:
-    def __repr__(self):
-        raise Rude
-
-
-class UnshowableText(str):
-    def __repr__(self):
-        raise Rude
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (Unshowable(), "a Unshowable"),
-        (UnshowableText("a"), "a UnshowableText that cannot be shown"),
-        ({Unshowable(): 1}, "{a Unshowable that cannot be shown: 1}"),
-        ([UnshowableText("a"), 1], "[a UnshowableText that cannot be shown, 1]"),
-        (10**5000, "a int that cannot be shown"),
         ("y" * 5000, "'" + "y" * 119 + " …"),
         (torch.empty(2, device="meta"), "a tensor of shape (2,), float32, on meta"),
         (torch.zeros(2).to_sparse(), "a Tensor that cannot be shown"),

@@ -71,24 +71,14 @@ def test_what_a_page_without_a_kernel_shows_holds_the_question_and_no_reason(one
 
 def test_a_clicked_choice_is_kept_and_marked() -> None:
     question = Question(TWO)
+    assert [button.description[0] for button in question.controls] == ["○", "○", "○"]
+    assert "No guess yet." in question.said.value
 
     question.controls[1].click()
 
     assert guesses["9.a"].value == 1
     assert [button.description for button in question.controls] == ["○ a) 11", "◉ b) 2", "○ c) None"]
     assert "Your guess: b) <code>2</code>" in question.said.value
-
-
-def test_no_choice_is_marked_before_a_guess_and_a_right_and_a_wrong_one_look_the_same() -> None:
-    right, wrong = Question(TWO), Question(TWO)
-    assert [button.description[0] for button in right.controls] == ["○", "○", "○"]
-    assert "No guess yet." in right.said.value
-
-    right.controls[1].click()
-    after_right = right.said.value.replace("b) <code>2", "")
-    wrong.controls[0].click()
-
-    assert wrong.said.value.replace("a) <code>11", "") == after_right
 
 
 def test_a_guess_may_be_changed_before_it_is_told_and_a_question_shown_again_has_it() -> None:
@@ -127,6 +117,7 @@ def test_a_number_is_typed(typed: str, value: float) -> None:
 
     assert guesses["9.b"].value == value
     assert f"Your guess: {value:g}" in question.said.value
+    assert Question(RUNS).controls[0].value == f"{value:g}"
 
 
 @pytest.mark.parametrize("typed", ["three", "nan", ""])
@@ -138,12 +129,6 @@ def test_what_is_no_number_is_no_guess(typed: str) -> None:
 
     assert guesses["9.b"].value == 1
     assert "Write a number" in question.said.value
-
-
-def test_a_number_shown_again_stands_in_its_field() -> None:
-    Question(RUNS).controls[0].value = "3.0"
-
-    assert Question(RUNS).controls[0].value == "3"
 
 
 # --- what came out
@@ -169,12 +154,6 @@ def test_a_guess_that_is_not_right_gets_its_picture_and_then_the_reason(capsys: 
     assert guesses["9.a"].right is False
 
 
-def test_what_is_right_depends_on_what_came_out(capsys: pytest.CaptureFixture[str]) -> None:
-    predict.record("9.a", 0)
-
-    assert "✓ 9.a right" in said(capsys, "9.a", "11")
-
-
 def test_no_guess_is_told_kindly_and_the_answer_is_folded_away(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "9.a", 2)
     seen, folded = predict.held_against(TWO, 2).as_html().split("<details>")
@@ -192,17 +171,11 @@ def test_a_wrong_number_gets_the_picture_behind_it(
 ) -> None:
     predict.record("9.b", guess)
 
-    text = said(capsys, "9.b", 3)
+    text = said(capsys, "9.b", 3.0000001)  # the last digits do not count
 
     assert f"you said {guess}; what came out is 3" in text
     assert picture in text.splitlines()
     assert "    why       once a use" in text.splitlines()
-
-
-def test_the_last_digits_of_a_number_do_not_count(capsys: pytest.CaptureFixture[str]) -> None:
-    predict.record("9.b", 3)
-
-    assert "✓ 9.b right" in said(capsys, "9.b", 3.0000001)
 
 
 class Nasty:
@@ -228,20 +201,13 @@ def test_a_value_that_no_choice_foresees_is_not_scored_and_the_guess_stays_open(
     assert text.startswith("○ 9.b not scored: the result is now ") and "that's fine" in text and len(text) < 400
     assert guesses["9.b"].right is None
     assert "✓ 9.b right" in said(capsys, "9.b", 3)
-
-
-def test_a_value_that_fits_several_choices_is_not_scored(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    twice = prediction("9.c", "?", Choice("a", lambda came: True, ""), Choice("b", lambda came: True, ""))
-    monkeypatch.setattr(sys.modules["hooklab.course.lesson09.predictions"], "twice", twice, raising=False)
-
-    assert said(capsys, "9.c", 0).startswith("○ 9.c not scored: the result is now 0")
+    both = (Choice("a", lambda came: True, ""), Choice("b", lambda came: True, ""))
+    assert predict.right_of(prediction("9.c", "?", *both), came) is None
 
 
 @pytest.mark.parametrize("call", [hooklab.predict, lambda id: hooklab.reveal(id, 2)])
-def test_an_unknown_id_gets_near_ones(call: Any) -> None:
-    with pytest.raises(LookupError, match=r"there is no prediction '9\.z'; near: 9"):
+def test_an_unknown_id_gets_those_that_there_are(call: Any) -> None:
+    with pytest.raises(LookupError, match=r"there is no prediction '9\.z'; there are: 9"):
         call("9.z")
 
 
@@ -255,21 +221,6 @@ def test_under_a_grader_nothing_is_shown_and_nothing_fails(
     hooklab.reveal("nowhere", None)
 
     assert capsys.readouterr() == ("", "")
-
-
-# --- what an author writes
-
-
-@pytest.mark.parametrize("count", [1, 5])
-def test_a_prediction_has_two_to_four_choices(count: int) -> None:
-    with pytest.raises(ValueError, match="two to four"):
-        prediction("9.a", "?", *[Choice("x", bool, "")] * count)
-
-
-@pytest.mark.parametrize("id", ["9", "9.1", "a.9", "9.ab"])
-def test_an_id_is_lesson_dot_letter(id: str) -> None:
-    with pytest.raises(ValueError, match="lesson number, dot, letter"):
-        number(id, "?", {}, otherwise="")
 
 
 # --- progress

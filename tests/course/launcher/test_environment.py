@@ -123,7 +123,6 @@ def test_no_folder_of_the_users_packages_takes_part(course: Course, monkeypatch:
         ("global.index-url='https://mirror/simple'", ["--index-url=https://mirror/simple"]),
         ("global.find-links='\\n/wheels\\n/more'", ["--find-links=/wheels", "--find-links=/more"]),
         ("global.constraint='/a'\ninstall.constraint='/b'", ["--constraint=/b"]),
-        (":env:.find-links='C:\\\\wheels'\nglobal.find-links='/wheels'", ["--find-links=C:\\wheels"]),
         (
             "global.extra-index-url='https://a https://b'\nglobal.timeout='60'",
             ["--extra-index-url=https://a", "--extra-index-url=https://b"],
@@ -142,13 +141,6 @@ def test_every_line_of_a_requirement_file_is_one_that_the_launcher_reads(name: s
     lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
     read = {f"{package}=={tested}" for package, tested in pins(ROOT / name).items()}
     assert [line for line in lines if line not in read and not line.startswith(("# ", "-r ", "-e "))] == []
-
-
-def test_a_learner_downloads_no_tools_of_the_maintainers() -> None:
-    learners, everybodys = pins(ROOT / "requirements.txt"), pins(ROOT / "requirements-dev.txt")
-    assert learners.keys() >= {"torch", "jupyterlab", "matplotlib", "nbval", "ipywidgets"}
-    assert everybodys.keys() - learners.keys() >= {"playwright", "ruff", "mypy"}
-    assert everybodys.items() > learners.items()
 
 
 # --- made anew, or refused ---
@@ -172,7 +164,7 @@ def test_a_venv_whose_making_was_interrupted_is_made_anew(
     find_python(course.requirements)
     assert capsys.readouterr().err.startswith("hooklab: the last run was interrupted; making .venv anew\n")
     assert not (course.venv.folder / "half_a_package.py").exists()
-    left = {path.name for path in course.venv.cache.iterdir()} - {"bytecode"}
+    left = {path.name for path in course.venv.cache.iterdir()}
     assert left == {"hooklab.lock", "jupyter"}
 
 
@@ -187,17 +179,12 @@ def made_by_hand(venv: Venv) -> None:
     venv.made_here.unlink()
 
 
-def a_file(venv: Venv) -> None:
-    venv.folder.rename(venv.folder.with_name("away"))
-    venv.folder.touch()
-
-
 def a_link(venv: Venv) -> None:
     venv.folder.rename(venv.folder.with_name("elsewhere"))
     venv.folder.symlink_to(venv.folder.with_name("elsewhere"))
 
 
-@pytest.mark.parametrize("spoil", [made_by_hand, a_file, pytest.param(a_link, marks=posix)])
+@pytest.mark.parametrize("spoil", [made_by_hand, pytest.param(a_link, marks=posix)])
 def test_what_was_made_by_hand_and_is_of_no_use_is_not_removed(spoil: Callable[[Venv], None], launched: Course) -> None:
     launched.venv.unfinished.touch()
     spoil(launched.venv)

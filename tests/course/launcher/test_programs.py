@@ -34,18 +34,6 @@ def test_caches_and_settings_lie_in_the_course_unless_the_user_said_otherwise(
     assert variables(course.root, PYTHON)["PYTHONPATH"] == f"{course.root}{os.pathsep}/mine"
 
 
-def test_where_no_compiled_modules_are_wanted_beside_the_sources_they_lie_in_a_folder_of_the_course(
-    course: Course, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    changed = variables(course.root, PYTHON)
-    assert Path(changed["PYTHONPYCACHEPREFIX"]).is_relative_to(course.root / ".cache")
-    assert "PYTHONDONTWRITEBYTECODE" not in changed
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE")
-    assert "PYTHONPYCACHEPREFIX" not in variables(course.root, PYTHON)
-
-
 def test_jupyterlab_is_told_not_to_ask_about_news_unless_the_user_said_otherwise(course: Course) -> None:
     told = Path(variables(course.root, PYTHON)["JUPYTER_CONFIG_DIR"]) / "labconfig/default_setting_overrides.json"
     assert json.loads(told.read_text()) == {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}
