@@ -9,6 +9,7 @@ students, called by name and number. Whatever is less certain is a note that the
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import time
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from hooklab.course.classroom.archives import MOST_BYTES, Packed, packed_files, paths_in
+from hooklab.course.classroom.reading import Unreadable, read_notebook
 
 NOTEBOOK = (".ipynb", ".ipynb.txt", ".ipynb.json")  # as browsers save one
 _READ = (*NOTEBOOK, ".zip")
@@ -35,6 +37,7 @@ _PLATFORMS = [
     re.compile(r"(?P<name>[^\W_A-Z]+)(_LATE)?_(?P<number>\d+)_\d+_.+"),
 ]
 _A_LESSONS = re.compile(r"\d\d_|lesson|assignment|homework|week", re.I)  # a folder for a lesson, no student's name
+_LESSON_BEHIND = re.compile(r"(?P<name>.+?)[ _-]+(?P<lesson>\d{1,2})")  # such as ana_03.ipynb
 _VERSION = re.compile(r"(?:version|attempt)[ _]?([\d-]+)", re.I)  # Teams, Blackboard
 _SUFFIX = re.compile(r"(\.ipynb|\.tar)?\.[a-z0-9]{1,5}$", re.I)
 
@@ -120,7 +123,7 @@ def find_submissions(folder: Path) -> list[Submission]:
         if is_several and not student.faults:
             student.faults.append(f"several students are called {who.name}: distinguished by the platform's number")
         _add(one, student)
-    return sorted(students.values(), key=lambda one: one.student)
+    return _with_lesson_behind(sorted(students.values(), key=lambda one: one.student))
 
 
 def _add(one: _Found, student: Submission) -> None:
@@ -226,6 +229,24 @@ def _several_of_one_name(owners: Sequence[tuple[_Found, Who]]) -> set[str]:
         above = itertools.takewhile(lambda part: not _platforms([part]), parts)
         numbers[who.name, *above].add(who.number)
     return {name for (name, *_), found in numbers.items() if len(found) > 1}
+
+
+def _with_lesson_behind(submissions: list[Submission]) -> list[Submission]:
+    """Join ana_01.ipynb and ana_03.ipynb, where these are lessons 1 and 3, and tell it."""
+    joined: dict[str, Submission] = {}
+    for one in submissions:
+        match, name = _LESSON_BEHIND.fullmatch(one.student), one.student
+        if match and len(one.files) == 1 and not one.archives and _lesson_of(one.files[0]) == int(match["lesson"]):
+            name = match["name"]
+            one.faults.append(f"{one.files[0].name} is taken for lesson {int(match['lesson'])} of {name}")
+        joined.setdefault(name, Submission(name, who=Who(name, one.who.number))).join(one)
+    return sorted(joined.values(), key=lambda one: one.student)
+
+
+def _lesson_of(path: Path) -> int | None:
+    with contextlib.suppress(Unreadable, StopIteration):
+        return read_notebook(next(_read(path)).content).lesson
+    return None
 
 
 def _is_noise(parts: Sequence[str]) -> bool:

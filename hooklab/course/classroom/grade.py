@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import itertools
+import math
 import signal
 import sys
 import time
@@ -73,7 +74,7 @@ def _grade(submissions: list[Submission], students: ClassList | None, options: a
         left = (time.monotonic() - began) / done * (count - done)
         progress.show(f"{done} of {count} students, {_time(left)} left")
 
-    chosen = {"lesson": options.lesson, "exercises": options.exercises, "jobs": options.jobs}
+    chosen = {"lesson": options.lesson, "exercises": options.exercises, "jobs": int(options.jobs)}
     graded = grade_class(submissions, folder.kept, **chosen, limits=Limits(seconds=options.seconds), tell=tell)
     progress.close()
     if options.lesson is not None and not any(one.verdicts for one in graded):
@@ -113,14 +114,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--students", type=Path, metavar="CLASS.CSV", help="the class, as your platform exports it")
     counting = "what counts: ids, `all`, or `core`, the default: all but those behind the recap and the hardest"
     parser.add_argument("--exercises", type=_ids, metavar="3.1,3.2", default=CORE, help=counting)
-    parser.add_argument("--jobs", type=int, default=2, metavar="2", help="how many notebooks run at a time")
+    parser.add_argument("--jobs", type=_positive, default=2, metavar="2", help="how many notebooks run at a time")
     parser.add_argument("--report", type=Path, default=Path("report"), help="the folder to write to; report by default")
-    parser.add_argument("--seconds", type=float, default=10.0, help="processor time for one check; 10 by default")
+    parser.add_argument("--seconds", type=_positive, default=10.0, help="processor time for one check; 10 by default")
     return parser
 
 
 def _ids(text: str) -> frozenset[str]:
     return frozenset(one.strip() for one in text.split(","))
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return value
 
 
 def _time(seconds: float) -> str:

@@ -16,7 +16,9 @@ from hooklab.course.classroom.verdicts import Verdict, points_of
 _MOST_COMMON = 3
 _UNTRIED, _STUCK = {"not attempted", "not handed in"}, {"not yet", "stopped"}
 # Notes that a teacher may want to read but need not look into.
-_HARMLESS = re.compile(f"{COUNTS}|handed in as well|no check has seen|the answer is called|distinguished by")
+_HARMLESS = re.compile(
+    f"{COUNTS}|handed in as well|no check has seen|the answer is called|is taken for|distinguished by"
+)
 
 
 def report(graded: Sequence[Graded], lessons: dict[int, Lesson], files: dict[str, str], unprotected: str) -> str:

@@ -7,6 +7,7 @@ AssertionError with the same text instead, for everything that is not correct.
 from __future__ import annotations
 
 import html
+import linecache
 import sys
 from contextlib import nullcontext, redirect_stderr
 from typing import Any
@@ -65,6 +66,7 @@ def attempt(id: str, answer: Any, *, seconds: float | None = 10.0) -> Outcome:
     list what was unusual and what the answer changed.
     """
     one = find(id)
+    linecache.cache.pop("<string>", None)  # there Python 3.13 puts the program of `python -c`, not what `exec` runs
     trial = Trial(answer)
     if is_stub(answer):
         return _not_attempted(one)

@@ -1,4 +1,7 @@
-"""Whose code it was: the learner's line among the frames of a traceback, and what an exception says."""
+"""Whose code it was: the learner's line among the frames of a traceback, and what an exception says.
+
+An exception can be as odd as any other answer: its message may be huge, or reading it may raise.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from hooklab.course.exercises.faults import NotYet, cut
+from hooklab.course.exercises.faults import PASSING, NotYet, cut
 
 _COURSE = Path(__file__).parents[1]
 
@@ -80,7 +83,12 @@ def learners_error(error: BaseException, name: str) -> NotYet:
 
 def first_words(error: BaseException, most: int = 240) -> str:
     """Return the first line of an exception's message, cut where it is very long."""
-    lines = str(error).splitlines()
+    try:
+        lines = str(error).splitlines()
+    except PASSING:
+        raise
+    except BaseException:
+        return "(its message cannot be shown)"
     return cut(lines[0], most) if lines else ""
 
 
@@ -96,7 +104,12 @@ def name_of(value: Any, otherwise: str | None = None) -> str:
         >>> name_of(functools.partial(max, 2))
         'max'
     """
-    while isinstance(value, functools.partial):
-        value = value.func
-    name = getattr(value, "__name__", None)
+    try:
+        while isinstance(value, functools.partial):
+            value = value.func
+        name = getattr(value, "__name__", None)
+    except PASSING:
+        raise
+    except BaseException:
+        name = None  # a property that raises, be it __name__ or __class__
     return cut(name, 80) if isinstance(name, str) else otherwise or kind_of(value)

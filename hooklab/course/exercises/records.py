@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from hooklab.course.exercises.exercise import COURSE
+from hooklab.course.exercises.faults import PASSING
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.values import Named
 
@@ -46,6 +47,15 @@ def plain(value: Any) -> Any:
     """
     if value is None or type(value) in _PLAIN:
         return _digits(value) if type(value) is float else value
+    try:
+        return _plain(value)
+    except PASSING:
+        raise
+    except BaseException:  # an object as odd as any answer may be
+        return {"a": kind_of(value)}
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, Claim):
         return {"holds": bool(value.holds)}
     if isinstance(value, Tensor):

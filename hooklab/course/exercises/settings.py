@@ -116,6 +116,14 @@ def _set_stance(value: tuple[Any, ...]) -> None:
     torch.compiler.set_stance(stance, skip_guard_eval_unsafe=skips_guards, force_backend=backend)
 
 
+def _streams() -> tuple[Any, ...]:
+    return sys.stdin, sys.stdout, sys.stderr
+
+
+def _set_streams(streams: tuple[Any, ...]) -> None:
+    sys.stdin, sys.stdout, sys.stderr = streams
+
+
 def _set_device(device: torch.device) -> None:
     torch.set_default_device(None if device.type == "cpu" else device)
 
@@ -188,4 +196,6 @@ SETTINGS: list[Setting] = [
     ),
     Setting("torch's random seed", _Seed, _Seed.write),
     Setting("the warning filters", _WarningFilters, _WarningFilters.write),
+    Setting("sys.stdin, sys.stdout or sys.stderr", _streams, _set_streams),
+    Setting("Python's trace function", sys.gettrace, sys.settrace),
 ]

@@ -159,8 +159,10 @@ def _has_entries(now: Any, old: Any) -> bool:
 def _refuse_wrong_signature(function: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return  # a builtin without a signature: calling it will tell
+    except PASSING:
+        raise
+    except BaseException:
+        return  # a builtin without a signature, or an odd object: calling it will tell
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -75,7 +75,12 @@ def _text(value: Any, digits: int) -> str:
 
 
 def _key(value: Any) -> str:
-    return cut(repr(value), _MOST)
+    try:
+        return cut(repr(value), _MOST)
+    except PASSING:
+        raise
+    except BaseException:
+        return f"a {kind_of(value)} that cannot be shown"
 
 
 def _rounded(value: Any, digits: int) -> str:

@@ -79,6 +79,16 @@ def test_a_learning_platforms_zip_packed_and_unpacked(
     assert found_in(tmp_path / "packed") == students or len(students) == 1
 
 
+def test_a_number_behind_a_name_is_a_lesson_where_the_notebook_is_of_that_lesson(tmp_path: Path) -> None:
+    for name in ("ana_00.ipynb", "student_11.ipynb", "student_12.ipynb"):
+        write(answered(), tmp_path / name)
+
+    found = find_submissions(tmp_path)
+
+    assert [one.student for one in found] == ["ana", "student_11", "student_12"]
+    assert found[0].faults == ["ana_00.ipynb is taken for lesson 0 of ana"]
+
+
 def test_a_notebook_alone(tmp_path: Path) -> None:
     assert found_in(write(answered(), tmp_path / "Ana Li.ipynb")) == {"Ana Li": 1}
 

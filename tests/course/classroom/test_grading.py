@@ -131,6 +131,9 @@ def test_a_wrong_command_says_what_there_is(done: Any, tmp_path: Path, capsys: p
     assert command.main([str(tmp_path / "typo")]) == 2
     assert done("--lesson", "77") == 2
     assert done("--report", str(tmp_path / "file")) == 2
+    for seconds in ("0", "nan", "inf"):
+        with pytest.raises(SystemExit):
+            done("--seconds", seconds)
 
     told = capsys.readouterr().err
     assert "there is no" in told and "there is no lesson 77; there are 00, 01" in told and "cannot write to" in told

@@ -15,6 +15,11 @@ class Own(BaseException):
     pass
 
 
+class Rude(Exception):
+    def __str__(self):
+        raise Rude
+
+
 @pytest.mark.parametrize(
     ("error", "says"),
     [
@@ -24,6 +29,7 @@ class Own(BaseException):
         (StopIteration(3), "answer raised StopIteration: 3, at line"),
         (Own("text"), "answer raised Own: text, at line"),
         (BaseExceptionGroup("several", [Own(), ValueError()]), "raised BaseExceptionGroup: several (2 sub-exceptions)"),
+        (Rude(), "answer raised Rude: (its message cannot be shown), at line"),
         (RecursionError("deep"), "answer raised RecursionError: deep, at line"),
         (ValueError("first\nsecond"), "answer raised ValueError: first, at line"),
     ],
@@ -111,9 +117,20 @@ def test_an_async_stub_is_not_attempted():
 # --- values
 
 
+class Unshowable:
+    def __repr__(self):
+        raise Rude
+
+    @property
+    def __name__(self):
+        raise Rude
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
+        (Unshowable(), "a Unshowable"),
+        ({Unshowable(): 1}, "{a Unshowable that cannot be shown: 1}"),
         ("y" * 5000, "'" + "y" * 119 + " …"),
         (torch.empty(2, device="meta"), "a tensor of shape (2,), float32, on meta"),
         (torch.zeros(2).to_sparse(), "a Tensor that cannot be shown"),

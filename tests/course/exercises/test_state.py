@@ -1,6 +1,7 @@
 """State of the process: a check runs in the usual one, and what an answer or an earlier cell has changed is told."""
 
 import random
+import sys
 import warnings
 
 import numpy as np
@@ -57,6 +58,8 @@ ONLY_LEFT = [
         torch.backends.mha.get_fastpath_enabled,
     ),
     Deed("torch's random seed", lambda: torch.manual_seed(3), torch.initial_seed),
+    Deed("trace function", lambda: sys.settrace(lambda *event: None), sys.gettrace),
+    Deed("sys.stdin, sys.stdout or sys.stderr", lambda: setattr(sys, "stdout", None), lambda: sys.stdout),
 ]
 
 
