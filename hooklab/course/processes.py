@@ -241,7 +241,8 @@ def _work() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is printed before a crash is kept
     # A process group that main's model still holds when main returns would be destroyed there, which now and then waits
     # forever for a thread that waits for Python's lock. So groups live as long as the process.
-    destroy, groups = dist.destroy_process_group, []
+    destroy = dist.destroy_process_group
+    groups: list[dist.ProcessGroup] = []
     dist.destroy_process_group = lambda group=None: None
     numbers = torch.get_rng_state()
     while True:
