@@ -302,12 +302,6 @@ def test_a_reentrant_checkpoint_whose_backward_comes_after_the_block_is_an_error
         checkpoint(model, mixed.x, use_reentrant=True)
 
 
-def test_a_pass_without_gradients_inside_the_block_is_no_error() -> None:
-    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
-    with mixer(model, "1")(torch.rand(4, 2), torch.zeros(4)) as mixed, torch.no_grad():
-        model(mixed.x)
-
-
 def test_a_block_inside_a_compiled_function_is_an_error_that_says_what_to_compile() -> None:
     torch._dynamo.reset()
     model, x, y = nn.Sequential(nn.Linear(2, 3), nn.ReLU()), torch.rand(4, 2), torch.tensor([0, 1, 2, 0])
