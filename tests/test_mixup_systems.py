@@ -203,7 +203,7 @@ def test_ranks_whose_generators_differ_are_an_error_on_each_of_them(two_ranks: l
     assert all("the ranks drew differently" in rank["disagreed"] for rank in two_ranks)
 
 
-# In other packages' loops
+# The recipes of lesson 12
 
 
 def model_and_batches(count: int = 4) -> tuple[nn.Sequential, list[tuple[Tensor, Tensor]]]:
@@ -220,6 +220,37 @@ def model_and_batches(count: int = 4) -> tuple[nn.Sequential, list[tuple[Tensor,
 def accuracy(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> float:
     with torch.no_grad():
         return float(torch.cat([model(x).argmax(dim=1) == y for x, y in batches]).float().mean())
+
+
+def test_with_gradient_accumulation_every_small_batch_is_mixed_on_its_own_and_the_gradients_add_up() -> None:
+    model, batches = model_and_batches(2)
+    mix = ManifoldMixup(model, ["1"], include_input=False, generator=seeded())
+    expected = [torch.zeros_like(p) for p in model.parameters()]
+    for x, y in batches:
+        with mix(x, y) as mixed:
+            loss = mixed.loss(F.cross_entropy, model(mixed.x)) / len(batches)
+        loss.backward()
+        hidden = model[:2](x)
+        logits = model[2](mixed.lam * hidden + (1 - mixed.lam) * hidden[mixed.permutation])
+        by_hand = mixed.loss(F.cross_entropy, logits) / len(batches)
+        for total, one in zip(expected, torch.autograd.grad(by_hand, list(model.parameters())), strict=True):
+            total += one
+    for parameter, total in zip(model.parameters(), expected, strict=True):
+        assert torch.allclose(parameter.grad, total, atol=1e-6)
+
+
+def test_under_autocast_and_a_scaler_the_step_is_taken() -> None:
+    model, batches = model_and_batches(1)
+    mix = ManifoldMixup(model, ["1"], generator=seeded())
+    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1), torch.amp.GradScaler("cpu")
+    before, ((x, y),) = copy.deepcopy(model), batches
+    with torch.autocast("cpu", dtype=torch.bfloat16), mix(x, y) as mixed:
+        loss = mixed.loss(F.cross_entropy, model(mixed.x))
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert loss.isfinite()
+    assert not torch.equal(model[0].weight, before[0].weight)
 
 
 # Packages that the course does not need, see requirements-recipes.txt: tested where they are installed.
