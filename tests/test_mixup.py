@@ -227,8 +227,10 @@ def test_a_dict_input_is_mixed_tensor_by_tensor() -> None:
 def test_an_input_of_integers_is_an_error_if_it_could_be_chosen() -> None:
     model = nn.Sequential(nn.Embedding(5, 2))
     tokens = torch.tensor([0, 1, 2])
-    with pytest.raises(ValueError, match="include_input=False"), ManifoldMixup(model, ["0"])(tokens, tokens):
-        pass
+    for seed in range(4):  # whether or not the input is chosen
+        mix = ManifoldMixup(model, ["0"], generator=seeded(seed))
+        with pytest.raises(ValueError, match="include_input=False"), mix(tokens, tokens):
+            pass
 
 
 # The hook does not stay
