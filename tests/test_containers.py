@@ -394,18 +394,3 @@ def test_what_torch_cannot_mix_is_named(kind: Any) -> None:
     make = (lambda x: x.to(kind)) if isinstance(kind, torch.dtype) else (lambda x: x.to_sparse(layout=kind))
     with pytest.raises(ValueError, match=r"holds a Tensor of dtype .* which torch cannot mix .*choose another layer"):
         mixed_at_0(nn.Sequential(Inner(make)))
-
-
-def test_a_parameter_made_in_inference_mode_may_be_an_output() -> None:
-    with torch.inference_mode():
-        weight = nn.Linear(2, 2).weight
-    model = Give(weight)
-    with all_blocks(model):
-        assert model() is weight
-
-
-def test_a_complex_output_is_measured_also_where_it_is_conjugated() -> None:
-    model = Inner(lambda x: torch.complex(x, x).conj())
-    with monitor(model, "") as health:
-        model(torch.ones(2))
-    assert (health.rows[0].mean, health.rows[0].std) == (0, 2)

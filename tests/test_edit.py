@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hooklab import capture, edit, leftover_hooks, run_until
 from hooklab.editing import EditCall
-from tests.nets import Branch, Checkpointed, Emit, Pair, Raises, Recursive, Result, Reuse, Shared, Wrap, mlp, ones
+from tests.nets import Branch, Checkpointed, Emit, Pair, Raises, Result, Reuse, Shared, Wrap, mlp, ones
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
@@ -36,13 +36,6 @@ def test_the_returned_output_replaces_the_modules_and_none_leaves_it() -> None:
     assert edited == ["0", "1", "2"]
 
 
-def test_the_edit_is_part_of_the_graph() -> None:
-    model, x = nn.Sequential(nn.Identity()), torch.ones(2, requires_grad=True)
-    with edit(model, lambda output, call: output * 3, "0"):
-        model(x).sum().backward()
-    assert x.grad.tolist() == [3, 3]
-
-
 def test_the_function_gets_name_module_and_arguments() -> None:
     class Scale(nn.Module):
         def forward(self, x: Tensor, *, by: int) -> Tensor:
@@ -55,14 +48,6 @@ def test_the_function_gets_name_module_and_arguments() -> None:
     assert (call.name, call.module, call.kwargs, call.index, call.pass_index) == ("", model, {"by": 3}, 0, 0)
     assert call.args[0].tolist() == [1, 1]
     assert repr(call) == "<call 0 of '' in pass 0>"
-
-
-def test_each_use_of_a_module_has_its_index_from_0_in_each_pass() -> None:
-    model, indices = Recursive(), []
-    with edit(model, lambda output, call: indices.append(call.index), "step"):
-        for _ in range(2):
-            model(ones(1, 3), depth=2)
-    assert indices == [0, 1, 2] * 2
 
 
 def test_a_shared_module_is_edited_once_per_call() -> None:
@@ -94,13 +79,6 @@ def test_a_compiled_model_is_edited_and_counts_the_passes_of_the_plain_one() -> 
         assert model(ones(2, 3)).abs().max() == 0
     assert compiled(ones(2, 3)).abs().max() > 0
     assert indices == [0, 0]
-
-
-def test_an_error_in_the_function_passes_through_and_leaves_no_hook() -> None:
-    model = mlp()
-    with pytest.raises(ZeroDivisionError), edit(model, lambda output, call: 1 / 0, "0"):
-        model(ones(2, 3))
-    assert leftover_hooks(model) == []
 
 
 def test_something_that_is_not_a_function_is_refused_at_once() -> None:
@@ -265,14 +243,6 @@ def test_run_until_returns_any_structure_even_none() -> None:
     assert isinstance(run_until(Wrap(Emit("named tuple")), "inner", ones(1)), Pair)
 
 
-def test_run_until_inside_a_capture_is_a_pass_of_its_own() -> None:
-    model = mlp()
-    with capture(model) as seen:
-        for _ in range(2):
-            run_until(model, "1", ones(2, 3))
-    assert list(seen) == ["0", "1"]
-
-
 def test_a_model_that_catches_exceptions_does_not_swallow_the_stop() -> None:
     class Careful(Wrap):
         def forward(self, x: Tensor) -> Tensor:
@@ -282,13 +252,6 @@ def test_a_model_that_catches_exceptions_does_not_swallow_the_stop() -> None:
                 raise ValueError("inner failed") from error
 
     assert run_until(Careful(nn.Identity()), "inner", ones(2)).tolist() == [1, 1]
-
-
-def test_a_failure_before_the_module_is_the_callers() -> None:
-    model = nn.Sequential(Raises(ZeroDivisionError()), nn.Identity())
-    with pytest.raises(ZeroDivisionError):
-        run_until(model, "1", ones(2))
-    assert leftover_hooks(model) == []
 
 
 def test_run_until_says_which_module_it_cannot_stop_at() -> None:

@@ -43,17 +43,6 @@ def test_loss_and_gradients_equal_mixup_written_into_the_forward_to_the_last_bit
         assert torch.equal(ours.grad, theirs.grad)
 
 
-def test_gradients_reach_both_the_example_and_its_partner() -> None:
-    model = nn.Sequential(nn.Identity())
-    x = torch.zeros(4, 1, requires_grad=True)
-    with mixer(model, "0")(x, torch.zeros(4)) as mixed:
-        model(mixed.x)[0].sum().backward()
-    expected = torch.zeros(4, 1)
-    expected[0] += mixed.lam
-    expected[mixed.permutation[0]] += 1 - mixed.lam
-    assert torch.allclose(x.grad, expected)
-
-
 def test_every_choice_comes_up_equally_often() -> None:
     model = nn.Sequential(nn.Identity(), nn.Identity())
     mix = ManifoldMixup(model, ["0", "1"], generator=seeded())
@@ -65,14 +54,6 @@ def test_every_choice_comes_up_equally_often() -> None:
         counts[mixed.layer] += 1
     assert list(counts) == ["input", "0", "1"]
     assert all(150 < count < 250 for count in counts.values()), counts
-
-
-def test_without_layers_it_is_input_mixup(model: SmallCNN) -> None:
-    x, y = digits_like()
-    with ManifoldMixup(model, [], generator=seeded())(x, y) as mixed:
-        pass_through = mixed.x
-    assert mixed.layer == "input"
-    assert torch.equal(pass_through, mixed.lam * x + (1 - mixed.lam) * x[mixed.permutation])
 
 
 def test_one_module_type_or_predicate_may_come_without_a_list(model: SmallCNN) -> None:
@@ -158,22 +139,9 @@ def test_alpha_must_be_above_zero(model: SmallCNN, alpha: float) -> None:
 # Targets and losses
 
 
-def test_cross_entropy_against_soft_targets_equals_the_two_term_loss(model: SmallCNN) -> None:
-    x, y = digits_like()
-    with mixer(model, "stage1")(x, y) as mixed:
-        logits = model(mixed.x)
-    assert torch.allclose(F.cross_entropy(logits, mixed.soft_targets(10)), mixed.loss(F.cross_entropy, logits))
-
-
 def test_soft_targets_of_integer_one_hot_need_no_class_count() -> None:
     mixed = Mixed(None, torch.tensor([[1, 0], [0, 1]]), 0.75, torch.tensor([1, 0]), "layer")
     assert mixed.soft_targets().tolist() == [[0.75, 0.25], [0.25, 0.75]]
-
-
-def test_soft_targets_of_class_indices_ask_for_the_number_of_classes() -> None:
-    mixed = Mixed(None, torch.tensor([0, 1]), 0.75, torch.tensor([1, 0]), "layer")
-    with pytest.raises(ValueError, match="num_classes"):
-        mixed.soft_targets()
 
 
 # What layers may return
@@ -259,8 +227,10 @@ def test_a_dict_input_is_mixed_tensor_by_tensor() -> None:
 def test_an_input_of_integers_is_an_error_if_it_could_be_chosen() -> None:
     model = nn.Sequential(nn.Embedding(5, 2))
     tokens = torch.tensor([0, 1, 2])
-    with pytest.raises(ValueError, match="include_input=False"), ManifoldMixup(model, ["0"])(tokens, tokens):
-        pass
+    for seed in range(4):  # whether or not the input is chosen
+        mix = ManifoldMixup(model, ["0"], generator=seeded(seed))
+        with pytest.raises(ValueError, match="include_input=False"), mix(tokens, tokens):
+            pass
 
 
 # The hook does not stay

@@ -82,15 +82,6 @@ def test_a_compiled_model_is_mixed_like_the_plain_one(layers: list[str], warm: b
         assert torch.equal(logits, mixed_by_hand(model, x, mixed))
 
 
-def test_after_the_block_the_compiled_model_is_plain_again() -> None:
-    model, (x, y) = three_stages(), batch()
-    fast, plain = compiled(model), copy.deepcopy(model)(x)
-    with ManifoldMixup(fast, ["0"], include_input=False, generator=seeded())(x, y) as mixed:
-        fast(mixed.x)
-    assert torch.equal(fast(x), plain)
-    assert torch.equal(model(x), plain)
-
-
 @pytest.mark.parametrize("whole", ["wrapped", "in place"])
 def test_a_compiled_stage_of_a_compiled_model_is_mixed(whole: str) -> None:
     model, (x, y) = three_stages(), batch()
@@ -103,15 +94,6 @@ def test_a_compiled_stage_of_a_compiled_model_is_mixed(whole: str) -> None:
         model.compile(backend="eager")
     fast(x)
     with ManifoldMixup(fast, ["0"], include_input=False, generator=seeded())(x, y) as mixed:
-        logits = fast(mixed.x)
-    assert torch.equal(logits, mixed_by_hand(three_stages(), x, mixed))
-
-
-def test_a_model_compiled_behind_the_back_of_the_mixer_is_mixed() -> None:
-    model, (x, y) = three_stages(), batch()
-    fast = compiled(model)
-    fast(x)
-    with ManifoldMixup(model, ["0"], include_input=False, generator=seeded())(x, y) as mixed:
         logits = fast(mixed.x)
     assert torch.equal(logits, mixed_by_hand(three_stages(), x, mixed))
 
@@ -221,7 +203,7 @@ def test_ranks_whose_generators_differ_are_an_error_on_each_of_them(two_ranks: l
     assert all("the ranks drew differently" in rank["disagreed"] for rank in two_ranks)
 
 
-# The recipes of lesson 7
+# The recipes of lesson 12
 
 
 def model_and_batches(count: int = 4) -> tuple[nn.Sequential, list[tuple[Tensor, Tensor]]]:

@@ -86,32 +86,20 @@ def test_they_are_captured_also_where_the_model_is_not_called(model: Chain) -> N
     assert leftover_hooks(model) == []
 
 
-def test_they_are_edited_one_by_one_and_a_forward_stops_at_one(model: Chain) -> None:
-    calls = []
-    with edit(model, lambda output, call: calls.append((call.name, call.index))):
-        model(ones(2, 3))
+def test_every_other_tool_tells_them_apart(model: Chain) -> None:
+    x, calls = torch.ones(4, 3, requires_grad=True), []
+    with (
+        edit(model, lambda output, call: calls.append((call.name, call.index))),
+        timeline(model) as events,
+        monitor(model, grads=True) as health,
+        ManifoldMixup(model, ["2"], include_input=False)(x, torch.zeros(4)) as mixed,
+    ):
+        model(mixed.x).sum().backward()
     assert calls == [(name, 0) for name in NAMES]
-    assert torch.equal(run_until(model, "1.0", ones(2, 3)), ones(2, 3))
-
-
-def test_their_events_are_told_apart(model: Chain) -> None:
-    with timeline(model) as events:
-        model(torch.ones(2, 3, requires_grad=True)).sum().backward()
     assert [event.name for event in events if event.kind == "forward"] == ["0", "1.0", "1.1", "1", "2", ""]
-    assert {event.call for event in events} == {0}
-    assert len(events) == 6 * 4
-
-
-def test_they_are_monitored(model: Chain) -> None:
-    with monitor(model, grads=True) as health:
-        model(torch.randn(2, 3)).sum().backward()
+    assert {event.call for event in events} == {0} and len(events) == 6 * 4
     assert [row.module for row in health.rows if row.kind == "output"] == NAMES
-
-
-def test_they_are_mixed(model: Chain) -> None:
-    mix = ManifoldMixup(model, ["2"], include_input=False)
-    with mix(torch.randn(4, 3), torch.zeros(4)) as mixed:
-        model(mixed.x)
+    assert torch.equal(run_until(model, "1.0", ones(2, 3)), ones(2, 3))
     assert leftover_hooks(model) == []
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import re
-import threading
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hooklab import capture, leftover_hooks
-from tests.nets import Recursive, Reuse, mlp, ones
+from tests.nets import Recursive, Reuse, ones
 
 
 class Trained(nn.Module):
@@ -118,17 +116,6 @@ def test_after_an_interrupted_pass_steps_do_not_pile_up(model: Trained) -> None:
         assert seen["net.0"].shape == (3, 3)
 
 
-def test_other_threads_and_copies_begin_no_pass(model: Trained) -> None:
-
-    with capture(model, "net.0") as seen:
-        model.training_step(ones(1, 3))
-        thread = threading.Thread(target=model.training_step, args=(ones(2, 3),))
-        thread.start()
-        thread.join()
-        copy.deepcopy(model).training_step(ones(3, 3))
-        assert seen["net.0"].shape == (1, 3)
-
-
 NAMED = r"Trained itself was not called, but 'net', 'head': .* the model: model\.get_submodule\('net'\)"
 
 
@@ -142,21 +129,3 @@ def test_reading_names_what_was_called_instead(model: Trained, read: Callable[[o
     except (LookupError, RuntimeError) as error:
         said = str(error)
     assert re.search(NAMED, str(said)), said
-
-
-def test_a_called_model_is_not_named(model: Trained) -> None:
-    with capture(model) as seen:
-        model(ones(1, 3))
-        model.head(ones(1, 3))
-    assert "itself was not called" not in repr(seen)
-
-
-def test_a_list_of_layers_that_is_given_as_the_model_begins_a_pass_with_its_first_layer() -> None:
-    model = mlp()
-    with capture(nn.ModuleList(model), keep="all") as seen:
-        for rows in (1, 2):
-            model(ones(rows, 3))
-    assert [{name: len(value) for name, value in each.items()} for each in seen.passes] == [
-        {"0": 1, "1": 1, "2": 1},
-        {"0": 2, "1": 2, "2": 2},
-    ]

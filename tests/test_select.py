@@ -160,10 +160,6 @@ def test_observers_of_quantization_do_not_stand_in_for_the_layers():
     assert list(select(prepared)) == names
 
 
-def test_a_layer_of_ones_own_with_layers_inside_is_still_looked_into():
-    assert list(select(nn.TransformerEncoderLayer(4, 2, 8)))[:2] == ["self_attn", "linear1"]
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_a_quantized_layer_is_a_layer_and_its_packed_weights_are_none():
     model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.LSTM(3, 3))
