@@ -47,7 +47,6 @@ GRIDS: dict[str, dict[str, Sequence[Any]]] = {
 DEPENDS: dict[str, Callable[..., object]] = {
     "backward_steps": lambda lesson, step, **given: _moment(lesson.record_backward(**given), step),
     "border": lambda lesson, step, **given: (_moment(lesson.record_border(**given), step), min(step, 3)),
-    "what_it_looks_at": lambda _, layer, **given: (given, layer if given["method"] == "Grad-CAM" else ""),
 }
 
 Wanted = tuple[int, str]  # a lesson's number, and the name of the function that returns the explorer
