@@ -134,7 +134,7 @@ def _draw(wanted: Wanted, ends_only: bool) -> str:
     gc.freeze()  # what is there stays: each search for garbage would go through it
     for position in itertools.product(*(one["values"] for one in controls)):
         values = {one["name"]: one["meant"].get(value, value) for one, value in zip(controls, position, strict=True)}
-        seen = repr(depends(module, **values))
+        seen = repr(depends(module, **values))  # type: ignore[no-untyped-call]
         if seen not in drawn:
             figure = explorer.draw(**values)
             drawn[seen] = _parts(figure)
