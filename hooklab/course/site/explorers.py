@@ -7,7 +7,9 @@ drawn is kept in .cache until a source that it depends on changes.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import gc
 import hashlib
 import html
 import importlib.metadata
@@ -15,13 +17,13 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import matplotlib.text
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.textpath import TextToPath
 
@@ -34,11 +36,17 @@ GRIDS: dict[str, dict[str, Sequence[Any]]] = {
     "border": {"step": range(9)},
     "call_order": {"everywhere": [False], "backward_pre": [False]},
     "feature_maps": {"number": range(0, 40, 20)},
-    "going_wrong": {"step": range(0, 39, 19)},
-    "heads_at_work": {"number": [0], "position": range(4, 23, 6)},
+    "going_wrong": {"step": [0, 38]},
+    "heads_at_work": {"number": [0], "position": range(4, 23, 9)},
     "mixing": {"first": [0], "second": [4, 7], "lam": [0, 0.25, 0.5, 0.75, 1]},
     "moving_call": {"backward": [False]},
+    "what_is_owed": {"step": range(1, 9)},
     "what_it_looks_at": {"number": range(0, 12, 6)},
+}
+# Of these explorers many positions show the same picture: what it depends on, from the explorer's module and controls.
+DEPENDS: dict[str, Callable[..., object]] = {
+    "backward_steps": lambda lesson, step, **given: _moment(lesson.record_backward(**given), step),
+    "border": lambda lesson, step, **given: (_moment(lesson.record_border(**given), step), min(step, 3)),
 }
 
 Wanted = tuple[int, str]  # a lesson's number, and the name of the function that returns the explorer
@@ -111,20 +119,26 @@ def _draw(wanted: Wanted, ends_only: bool) -> str:
     torch.set_num_threads(1)
     matplotlib.rcParams.update({"svg.hashsalt": "hooklab", "svg.fonttype": "path", "axes.titley": 1.0})
     # Much of the time goes into placing titles and measuring words: pictures share most words, and a title stands at 1.
-    measure = functools.cache(TextToPath.get_text_width_height_descent)
-    TextToPath.get_text_width_height_descent = measure  # type: ignore[method-assign]
+    words = TextToPath()
+    words.get_text_width_height_descent = functools.cache(words.get_text_width_height_descent)  # type: ignore[method-assign]
+    matplotlib.text.TextToPath = lambda: words  # type: ignore[assignment, misc]
     lesson, name = wanted
-    module = "one_call" if name == "moving_call" else f"lesson{lesson:02d}.explorer"
-    explorer = getattr(importlib.import_module(f"hooklab.course.{module}"), name)()
+    place = "one_call" if name == "moving_call" else f"lesson{lesson:02d}.explorer"
+    module = importlib.import_module(f"hooklab.course.{place}")
+    explorer, depends = getattr(module, name)(), DEPENDS.get(name, lambda _, **values: values)
     grid = GRIDS.get(name, {})
     controls = [_values(key, one, grid.get(key), ends_only) for key, one in explorer.controls.items()]
     parts: dict[str, int] = {}
+    drawn: dict[str, list[str]] = {}
     shown = []
+    gc.freeze()  # what is there stays: each search for garbage would go through it
     for position in itertools.product(*(one["values"] for one in controls)):
         values = {one["name"]: one["meant"].get(value, value) for one, value in zip(controls, position, strict=True)}
-        figure = explorer.draw(**values)
-        both = [explorer.say(**values), *_parts(figure)]
-        shown.append([parts.setdefault(part, len(parts)) for part in both])
+        seen = repr(depends(module, **values))  # type: ignore[no-untyped-call]
+        if seen not in drawn:
+            figure = explorer.draw(**values)
+            drawn[seen] = _parts(figure)
+        shown.append([parts.setdefault(part, len(parts)) for part in (explorer.say(**values), *drawn[seen])])
     stride = 1
     for one in reversed(controls):
         one |= {"stride": stride}
@@ -132,8 +146,13 @@ def _draw(wanted: Wanted, ends_only: bool) -> str:
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
     start = sum(one["place"] * one["stride"] for one in controls)
     controls = [one for one in controls if len(one["values"]) > 1]
-    drawn = {"intro": explorer.intro, "controls": controls, "width": width, "height": height, "start": start}
-    return json.dumps(drawn | {"parts": list(parts), "shown": shown}, ensure_ascii=False)
+    said = {"intro": explorer.intro, "controls": controls, "width": width, "height": height, "start": start}
+    return json.dumps(said | {"parts": list(parts), "shown": shown}, ensure_ascii=False)
+
+
+def _moment(steps: Sequence[Any], number: int) -> str:
+    """Return a step of a recorded pass without its text, which no picture shows; after the last one nothing changes."""
+    return repr(dataclasses.replace(steps[min(number, len(steps) - 1)], text=""))
 
 
 def _values(name: str, control: Any, chosen: Sequence[Any] | None, ends_only: bool) -> dict[str, Any]:

@@ -34,6 +34,7 @@ html_theme_options = {
     "show_toc_level": 2,
     "home_page_in_toc": True,
     "navbar_persistent": [],
+    "footer_content_items": [],
     "search_bar_text": "Search: an error message, a symptom …",
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
@@ -47,5 +48,7 @@ def setup(app: Sphinx) -> None:
 
 def _formula(translator: Any, node: nodes.Element) -> None:
     tex = re.sub(r"frac(\d)(\d)", r"frac{\1}{\2}", node.astext())  # docutils reads \tfrac12 as a fraction of 12
-    translator.body.append(tex2mathml(tex, as_block=isinstance(node, nodes.math_block)))
+    is_block = isinstance(node, nodes.math_block)
+    glue = "" if is_block else "&#8288;"  # no line begins with the comma after a formula
+    translator.body.append(tex2mathml(tex, as_block=is_block) + glue)
     raise nodes.SkipNode

@@ -61,6 +61,8 @@ function setUpExplorer(figure) {
     const [sentence, ...picture] = shown[position].map((part) => parts[part]);
     image.src = `data:image/svg+xml,${encodeURIComponent(picture.join(""))}`;
     figure.querySelector("figcaption").textContent = image.alt = sentence;
+    const last = sentence.match(/^Step \d+ of (\d+)/); // another setting of the switches has more steps, or fewer
+    if (last) figure.querySelectorAll("[type=range]").forEach((slider) => { slider.max = last[1]; slider.nextElementSibling.value = slider.value; });
   };
   ["pointerenter", "focusin"].forEach((event) => figure.addEventListener(event, load, { once: true }));
   const stopped = () => { clearInterval(playing); show(); };
@@ -107,6 +109,7 @@ const wide = () => document.querySelectorAll(".bd-article :is(table, .cell_outpu
 });
 ["load", "resize", "toggle"].forEach((event) => addEventListener(event, wide, true));
 document.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll("td code .pre").forEach((name) => { name.innerHTML = name.innerHTML.replace(/[._](?=\w)/g, "$&<wbr>"); });
   document.querySelectorAll(".guess").forEach(setUpGuess);
   document.querySelectorAll(".explorer").forEach(setUpExplorer);
   if (typeof Search !== "undefined") setUpSearch();
