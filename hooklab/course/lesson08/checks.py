@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hooklab import leftover_hooks
-from hooklab.course.exercises.exercise import Exercise, exercise
+from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.runs import runs_counted
 from hooklab.course.exercises.trial import Trial
@@ -273,11 +273,36 @@ def _losses_unmended(name: str, seed: int) -> str:
     return repr(patient(name, seed).train(STEPS, seed).losses)  # in words, nan equals nan
 
 
-def of_patient(number: int, name: str) -> Exercise:
+def verified(name: str) -> str:
     cause, goal = ILLNESS[name]
-    verified = f"{cause}: right. Once fixed, it reads at least {goal:.0%} of the digits, from two other starts too"
-    scene = functools.partial(treated, name)
-    return exercise(f"8.{number}", f"Patient {name}", worlds=SEEDS, verified=verified)(scene)
+    return f"{cause}: right. Once fixed, it reads at least {goal:.0%} of the digits, from two other starts too"
 
 
-patient_a, patient_b, patient_c, patient_d, patient_e, patient_f = map(of_patient, range(2, 8), ILLNESS)
+@exercise("8.2", "Patient A", worlds=SEEDS, verified=verified("A"))
+def patient_a(trial: Trial, seed: int) -> Pairs:
+    yield from treated("A", trial, seed)
+
+
+@exercise("8.3", "Patient B", worlds=SEEDS, verified=verified("B"))
+def patient_b(trial: Trial, seed: int) -> Pairs:
+    yield from treated("B", trial, seed)
+
+
+@exercise("8.4", "Patient C", worlds=SEEDS, verified=verified("C"))
+def patient_c(trial: Trial, seed: int) -> Pairs:
+    yield from treated("C", trial, seed)
+
+
+@exercise("8.5", "Patient D", worlds=SEEDS, verified=verified("D"))
+def patient_d(trial: Trial, seed: int) -> Pairs:
+    yield from treated("D", trial, seed)
+
+
+@exercise("8.6", "Patient E", worlds=SEEDS, verified=verified("E"))
+def patient_e(trial: Trial, seed: int) -> Pairs:
+    yield from treated("E", trial, seed)
+
+
+@exercise("8.7", "Patient F", worlds=SEEDS, verified=verified("F"))
+def patient_f(trial: Trial, seed: int) -> Pairs:
+    yield from treated("F", trial, seed)
