@@ -78,6 +78,14 @@ def trains():
     return model.module.weight.grad.item()
 
 
+def first_number():
+    import os
+
+    was_connected = dist.is_initialized()
+    dist.init_process_group("gloo")
+    return was_connected, torch.rand(1).item(), os.getpid()
+
+
 def children():
     """Return the ids of the processes that this one has started and that are still there."""
     return {int(word) for task in Path("/proc/self/task").iterdir() for word in (task / "children").read_text().split()}
@@ -99,6 +107,12 @@ def test_each_process_returns_its_result_in_the_order_of_ranks(capsys):
 
 def test_what_the_function_uses_goes_along():
     assert launch(uses_twice, twice) == [0, 2]
+
+
+def test_processes_that_did_well_begin_the_next_launch_as_they_began_the_first():
+    first, second = launch(first_number), launch(first_number)
+    assert first[0][:2] == second[0][:2] == (False, first[1][1])
+    assert {pid for *_, pid in first} == {pid for *_, pid in second}
 
 
 def test_a_model_that_outlives_its_process_group_keeps_nobody_waiting():

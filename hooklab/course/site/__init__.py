@@ -41,15 +41,15 @@ def build(root: Path, folder: Path, *, with_solutions: bool = False, address: st
     In `folder`, what an earlier build wrote is replaced, and everything else stays. With an `address`, where the site
     will be, ending in a slash, links to it show a picture.
     """
-    from sphinx.cmd.build import build_main
-
     from hooklab.course.site import pages
 
     with tempfile.TemporaryDirectory(prefix="hooklab-site-") as name:
         source, out, trees = (str(Path(name) / part) for part in ("source", "out", "trees"))
         shutil.copytree(Path(__file__).parent / "source", source)
         pages.write(root, Path(source), with_solutions)
-        code = build_main(["-q", "-W", "--keep-going", "-d", trees, "-A", f"address={address}", source, out])
+        from sphinx.cmd.build import build_main
+
+        code = build_main(["-q", "-j", "2", "-W", "--keep-going", "-d", trees, "-A", f"address={address}", source, out])
         (Path(out) / ".buildinfo").unlink()  # Sphinx needs it for itself alone
         _put(Path(out), folder)
     return code

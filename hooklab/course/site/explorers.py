@@ -40,13 +40,14 @@ GRIDS: dict[str, dict[str, Sequence[Any]]] = {
     "heads_at_work": {"number": [0], "position": range(4, 23, 9)},
     "mixing": {"first": [0], "second": [4, 7], "lam": [0, 0.25, 0.5, 0.75, 1]},
     "moving_call": {"backward": [False]},
-    "what_is_owed": {"step": range(1, 9)},
+    "what_is_owed": {"step": range(1, 7)},
     "what_it_looks_at": {"number": range(0, 12, 6)},
 }
 # Of these explorers many positions show the same picture: what it depends on, from the explorer's module and controls.
 DEPENDS: dict[str, Callable[..., object]] = {
     "backward_steps": lambda lesson, step, **given: _moment(lesson.record_backward(**given), step),
     "border": lambda lesson, step, **given: (_moment(lesson.record_border(**given), step), min(step, 3)),
+    "what_it_looks_at": lambda _, method, layer, **given: (given, method, layer if method == "Grad-CAM" else ""),
 }
 
 Wanted = tuple[int, str]  # a lesson's number, and the name of the function that returns the explorer
@@ -61,7 +62,9 @@ def write(wanted: list[Wanted], folder: Path, root: Path) -> dict[str, str]:
     kept = {one: root / ".cache" / "site" / f"{one[1]}-{_digest(*one)}.json" for one in wanted}
     missing = [one for one, file in reversed(kept.items()) if not file.is_file()]  # the quickest ones last
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        for one, text in zip(missing, pool.map(_draw, missing, map(_is_thin, missing)), strict=True):
+        texts = pool.map(_draw, missing, map(_is_thin, missing))
+        importlib.import_module("myst_nb")  # Sphinx needs it next, and importing takes seconds
+        for one, text in zip(missing, texts, strict=True):
             kept[one].parent.mkdir(parents=True, exist_ok=True)
             kept[one].write_text(text, encoding="utf-8")
     pages = {}

@@ -41,9 +41,10 @@ html_theme_options = {
 }
 
 
-def setup(app: Sphinx) -> None:
+def setup(app: Sphinx) -> dict[str, bool]:
     """Register the formulas: MathML needs no script, and every browser draws it."""
     app.add_html_math_renderer("mathml", (_formula, None), (_formula, None))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def _formula(translator: Any, node: nodes.Element) -> None:
