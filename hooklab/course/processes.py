@@ -31,7 +31,6 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore  # torch.distributed exports it too, but not for mypy
 
@@ -102,7 +101,7 @@ def launch(
         around: a decorator for `main`, in each process.
 
     Raises ProcessesFailed if one ends with an error, dies, or is too slow. All have ended by then. After any other
-    launch they wait for the next one, which they begin with torch's first random numbers and without a process group.
+    launch they wait for the next one, which they begin without a process group.
     """
     with tempfile.TemporaryDirectory(prefix="hooklab-") as folder:
         file = Path(folder, f"{main.__name__}.py")
@@ -244,12 +243,10 @@ def _work() -> None:
     destroy = dist.destroy_process_group
     groups: list[dist.ProcessGroup] = []
     dist.destroy_process_group = lambda group=None: None
-    numbers = torch.get_rng_state()
     while True:
         request = requests.get()
         faulthandler.dump_traceback_later(request["seconds"], exit=True)
         os.environ |= request["place"]
-        torch.set_rng_state(numbers)
         result = Path(request["result"])
         try:
             result.with_suffix(".part").write_bytes(pickle.dumps(runpy.run_path(request["file"])["main"]()))
