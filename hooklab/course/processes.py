@@ -58,6 +58,7 @@ if __name__ == "__main__":
 """
 GRACE = 2.0  # seconds that the others have to end by themselves when one process has failed
 STARTING = 60.0  # seconds that a Python may take to start, on a busy machine
+STARTED = "started\n"
 STOPPED = "stopped"
 
 
@@ -113,10 +114,13 @@ def launch(
         try:
             while len(workers) < processes:
                 workers.append(_spares.pop() if _spares else Worker())
+            until = time.monotonic() + STARTING
+            while not all(worker.has_started() for worker in workers) and time.monotonic() < until:
+                time.sleep(0.005)  # else those that wait already would wait for a new one, and their time runs
             for rank, worker in enumerate(workers):
                 place = _place(rank, processes, store.port)
                 worker.begin({"file": str(file), "result": str(results[rank]), "seconds": seconds, "place": place})
-            ends = _ends(workers, results, time.monotonic() + STARTING + seconds)
+            ends = _ends(workers, results, until + seconds)
         finally:  # also after Ctrl-C
             if not all(result.exists() for result in results):
                 for worker in workers:
@@ -193,6 +197,10 @@ class Worker(subprocess.Popen[bytes]):
         streams: dict[str, Any] = {"stdin": PIPE, "stdout": self.output, "stderr": subprocess.STDOUT}
         super().__init__(command, env=_environment(), start_new_session=True, **streams)  # Ctrl-C is not for it
 
+    def has_started(self) -> bool:
+        """Whether it has imported torch, or failed."""
+        return self.poll() is not None or os.fstat(self.output.fileno()).st_size > 0
+
     def begin(self, request: dict[str, Any]) -> None:
         assert self.stdin
         self.stdin.write(json.dumps(request).encode() + b"\n")
@@ -201,9 +209,9 @@ class Worker(subprocess.Popen[bytes]):
     def said(self) -> str:
         """Return what it has printed since this was asked last."""
         file = self.output.fileno()
-        new = os.pread(file, os.fstat(file).st_size, self.told)  # the place in the file is the worker's too
-        self.told += len(new)
-        return new.decode(errors="replace")
+        begun, self.told = self.told, os.fstat(file).st_size
+        new = os.pread(file, self.told - begun, begun)  # without moving: the place in the file is the worker's too
+        return (new if begun else new.removeprefix(STARTED.encode())).decode(errors="replace")
 
     def end(self) -> None:
         self.kill()
@@ -243,6 +251,7 @@ def _work() -> None:
     destroy = dist.destroy_process_group
     groups: list[dist.ProcessGroup] = []
     dist.destroy_process_group = lambda group=None: None
+    print(STARTED, end="", flush=True)
     while True:
         request = requests.get()
         faulthandler.dump_traceback_later(request["seconds"], exit=True)

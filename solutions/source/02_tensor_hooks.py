@@ -78,8 +78,8 @@ assert found["second"] == [1.0, 1.0, 1.0, 1.0], (
 )
 
 # %% [markdown]
-# Two of them work. S3 concludes: write `return`. It's right: don't use `*=` in a hook. It works **in place**: it writes into
-# memory that other tensors may share. ("If you want more" shows how it changes another tensor's gradient, and how it fails.)
+# S3 concludes: write `return`. It's right: don't use `*=` in a hook. It works **in place**: it writes into memory that
+# other tensors may share. ("If you want more" shows how it changes another tensor's gradient, and how it fails.)
 
 # %% [markdown]
 # ## A hook that reads

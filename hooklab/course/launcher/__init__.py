@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
             raise LauncherError(f"from here, Python takes the hooklab of another copy; type first: cd {root}")
         python = find_python(root / needs, install=name != "doctor")
         if name == "test" and not arguments:
-            arguments = ["-n", str(min(2, os.cpu_count() or 1) + 1)]  # processes: a part of the time, they wait
+            arguments = ["-n", str(min(2, os.cpu_count() or 1))]  # processes
         if name == "lab":
             arguments = [*lab_options(root, bring_up_to_date(root)), *arguments]
             say("starting JupyterLab; Ctrl-C stops it")

@@ -79,7 +79,7 @@ def write(wanted: list[Wanted], folder: Path, root: Path) -> dict[str, str]:
         pages[name] = (
             f'<figure class="explorer" data-explorer="{name}"><p>{html.escape(drawn["intro"])}</p>'
             f'<div class="controls" hidden>{"".join(map(_control, drawn["controls"]))}</div>'
-            '<div class="picture" tabindex="0">'
+            f'<div class="picture" tabindex="0" style="--width: {drawn["width"]}px">'
             f'<img src="_static/explorers/{name}.svg" width="{drawn["width"]}" height="{drawn["height"]}" '
             f'alt="{html.escape(sentence)}"></div><figcaption aria-live="polite">{html.escape(sentence)}</figcaption>'
             "</figure>"

@@ -75,22 +75,23 @@ def page(file: str, cells: list[Cell], html_of: Mapping[str, str], said: Symptom
     solutions = {cell["id"]: cell["source"] for cell in solved}
     name = name_of(file.removesuffix(".ipynb"))
     shown: list[Cell] = []
-    asked = ""  # the prediction whose answer must not be in sight yet
+    asked, is_told = "", False  # the prediction whose answer must not be in sight yet
     for place, cell in enumerate(cells):
         anchor = f"cell-id={cell['id']}"
         symptoms = [f"```{{index}} ! single: {one}\n```" for one in said.get((name, anchor), [])]
         shown.append(_markdown("\n".join([f'<span class="anchor" id="{anchor}"></span>\n', *symptoms])))
         call, id = found.groups() if (found := _CALL.search(cell["source"])) else ("", "")
         if cell["cell_type"] == "markdown":
+            asked = "" if is_told else asked
             shown.append(_markdown(_linked(cell["source"])))
         elif _is("explorer", cell):
             shown.append(_markdown(html_of[explorer_of(cell)]))
         elif call == "predict":
-            asked = id
+            asked, is_told = id, False
             shown.append(_markdown(question(find(id))))
         elif call == "reveal":
             shown.append(_markdown(meaning(find(id), cell["outputs"][0]["metadata"]["hooklab"]["right"])))
-            asked = ""
+            is_told = True  # a picture may follow
         elif call == "check":
             if answer := solutions.get(cell["id"].replace("check", "solution", 1)):
                 shown.append(_code(cell | {"source": answer, "outputs": []}, "A solution", "hide-input", "answer"))
@@ -157,6 +158,7 @@ def _plain(text: str) -> str:
 
 def _linked(text: str) -> str:
     """Return a Markdown text whose links to lessons lead to their pages."""
+    text = re.sub(r"(?<![$`])\$([^$`\n]+)\$([,.;:])", r"$\1\2$", text)  # no line begins with the comma after a formula
     text = _LINK.sub(lambda link: f"]({name_of(link[1])}.html{link[2] or ''})", text)
     return _WITHIN.sub(lambda link: link[0].lower(), text)
 
@@ -168,7 +170,10 @@ def _markdown(text: str) -> Cell:
 def _code(cell: Cell, folded_as: str, *tags: str, alt: str = "") -> Cell:
     """Return a code cell; `folded_as` is the label of the part that the tags fold."""
     look = {"code_prompt_show": folded_as, "code_prompt_hide": folded_as, "image": {"alt": alt}}
-    return cell | {"metadata": {"tags": tags, "mystnb": look}, "execution_count": None}
+    outputs = cell["outputs"]
+    if "hide-output" in tags and "text" in outputs[0]:  # its label says so already
+        outputs = [outputs[0] | {"text": "".join(outputs[0]["text"]).removeprefix(f"{folded_as}:\n")}, *outputs[1:]]
+    return cell | {"metadata": {"tags": tags, "mystnb": look}, "execution_count": None, "outputs": outputs}
 
 
 def _pictures(cell: Cell) -> list[bytes]:

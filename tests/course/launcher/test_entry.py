@@ -80,7 +80,7 @@ def test_pytest_gets_the_arguments_and_the_folder_and_its_exit_code_comes_back(l
     assert seen["arguments"] == ["-x", "-k", "a b"]
     assert seen["folder"] == str(launched.root)
     assert seen["python"] == str(launched.venv.python)
-    assert json.loads(launched.run("test").stdout)["arguments"] == ["-n", str(min(2, os.cpu_count() or 1) + 1)]
+    assert json.loads(launched.run("test").stdout)["arguments"] == ["-n", str(min(2, os.cpu_count() or 1))]
 
 
 def test_lab_serves_the_course_and_opens_the_first_of_the_learners_lessons_with_the_users_options_last(

@@ -10,7 +10,6 @@ from sphinx.application import Sphinx
 project = html_title = "PyTorch hooks"
 extensions = ["myst_nb", *(f"sphinx.ext.{one}" for one in ("autodoc", "napoleon", "intersphinx", "githubpages"))]
 nb_execution_mode = "off"
-nb_merge_streams = True
 myst_enable_extensions = ["dollarmath"]
 myst_all_links_external = True
 suppress_warnings = ["mystnb.unknown_mime_type"]
@@ -49,7 +48,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 def _formula(translator: Any, node: nodes.Element) -> None:
     tex = re.sub(r"frac(\d)(\d)", r"frac{\1}{\2}", node.astext())  # docutils reads \tfrac12 as a fraction of 12
-    is_block = isinstance(node, nodes.math_block)
-    glue = "" if is_block else "&#8288;"  # no line begins with the comma after a formula
-    translator.body.append(tex2mathml(tex, as_block=is_block) + glue)
+    translator.body.append(tex2mathml(tex, as_block=isinstance(node, nodes.math_block)))
     raise nodes.SkipNode

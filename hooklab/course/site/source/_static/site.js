@@ -6,7 +6,12 @@ window.hooklabExplorers = {};
 function setUpGuess(guess) {
   const id = guess.dataset.guess;
   const meaning = document.querySelector(`[data-meaning="${id}"]`);
-  const answers = [meaning, ...document.querySelectorAll(`.tag_after-${id} details.hide`)];
+  const cells = [...document.querySelectorAll(`.tag_after-${id}`)];
+  const answers = [meaning, ...cells.flatMap((cell) => [...cell.querySelectorAll("details.hide")])];
+  const last = [meaning, ...cells].sort((one, other) => one.compareDocumentPosition(other) & 2 ? 1 : -1).at(-1);
+  for (let next = last.nextElementSibling; next?.matches("p, ul, ol"); next = next.nextElementSibling) {
+    if (next.textContent.startsWith("What to see")) answers.push(next);
+  }
   answers.forEach((part) => { part.hidden = true; });
   const tell = (value) => {
     const items = [...meaning.querySelectorAll("li")];
@@ -104,12 +109,18 @@ addEventListener("beforeprint", () => { onScreen = page.theme; page.theme = "lig
 addEventListener("afterprint", () => { page.theme = onScreen; });
 
 // --- what is wider than a phone is moved with the arrow keys, too
-const wide = () => document.querySelectorAll(".bd-article :is(table, .cell_output)").forEach((part) => {
+const wide = () => document.querySelectorAll(".bd-article :is(table, .cell_output, pre.aligned)").forEach((part) => {
   if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
 });
 ["load", "resize", "toggle"].forEach((event) => addEventListener(event, wide, true));
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("td code .pre").forEach((name) => { name.innerHTML = name.innerHTML.replace(/[._](?=\w)/g, "$&<wbr>"); });
+  document.querySelectorAll(".cell_output pre").forEach((text) => text.classList.toggle("aligned", /\S {2,}\S/.test(text.textContent)));
+  document.querySelectorAll(".bd-article table").forEach((table) => { // on a phone: a card for each row
+    const heads = [...table.querySelectorAll("th")].map((head) => head.textContent);
+    table.classList.toggle("cards", table.scrollWidth > table.clientWidth);
+    table.querySelectorAll("td").forEach((cell) => { cell.dataset.label = heads[cell.cellIndex] ?? ""; });
+  });
   document.querySelectorAll(".guess").forEach(setUpGuess);
   document.querySelectorAll(".explorer").forEach(setUpExplorer);
   if (typeof Search !== "undefined") setUpSearch();
