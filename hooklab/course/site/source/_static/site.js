@@ -115,7 +115,9 @@ const wide = () => document.querySelectorAll(".bd-article :is(table, .cell_outpu
 ["load", "resize", "toggle"].forEach((event) => addEventListener(event, wide, true));
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("td code .pre").forEach((name) => { name.innerHTML = name.innerHTML.replace(/[._](?=\w)/g, "$&<wbr>"); });
-  document.querySelectorAll(".cell_output pre").forEach((text) => text.classList.toggle("aligned", /\S {2,}\S/.test(text.textContent)));
+  document.querySelectorAll(".cell_output pre").forEach(({ classList, textContent }) => {
+    if (/\S {2,}\S/.test(textContent) && !/.{100}/.test(textContent)) classList.add("aligned");
+  });
   document.querySelectorAll(".bd-article table").forEach((table) => { // on a phone: a card for each row
     const heads = [...table.querySelectorAll("th")].map((head) => head.textContent);
     table.classList.toggle("cards", table.scrollWidth > table.clientWidth);
