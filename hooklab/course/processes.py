@@ -113,7 +113,9 @@ def launch(
         workers: list[Worker] = []
         try:
             while len(workers) < processes:
-                workers.append(_spares.pop() if _spares else Worker())
+                worker = _spares.pop() if _spares else Worker()
+                if worker.poll() is None:  # one that waits may have been killed
+                    workers.append(worker)
             until = time.monotonic() + STARTING
             while not all(worker.has_started() for worker in workers) and time.monotonic() < until:
                 time.sleep(0.005)  # else those that wait already would wait for a new one, and their time runs

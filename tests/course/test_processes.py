@@ -113,6 +113,9 @@ def test_processes_that_did_well_are_there_for_the_next_launch_and_not_connected
     first, second = launch(connects), launch(connects)
     assert not any(was_connected for was_connected, _ in second)
     assert {pid for _, pid in first} == {pid for _, pid in second}
+    processes._spares[-1].kill()
+    processes._spares[-1].wait()
+    assert len(launch(connects)) == 2
 
 
 def test_a_model_that_outlives_its_process_group_keeps_nobody_waiting():
