@@ -79,8 +79,8 @@ def script(main: Callable[..., Any], *uses: Any, around: Callable[..., Any] | No
     Raises OSError if a function's source is missing, because it was typed into a plain Python prompt.
     """
     sources = [textwrap.dedent(inspect.getsource(one)) for one in (*uses, *filter(None, [around]), main)]
-    name = f"main = {around.__name__}({main.__name__})" if around else f"main = {main.__name__}"
-    return "\n\n".join([IMPORTS, *sources, *[name + "\n"] * (name != "main = main")]) + "\n" + ENTRY
+    name = f"{around.__name__}({main.__name__})" if around else main.__name__
+    return "\n\n".join([IMPORTS, *sources, f"main = {name}\n", ENTRY])
 
 
 def launch(

@@ -35,8 +35,13 @@ MAKE = [
     doors.border,
     one_call.moving_call,
     call_order,
+    mixtures.mixing,
+    going_wrong,
+    what_it_looks_at,
+    heads_at_work,
+    over_time,
+    what_is_owed,
 ]
-MAKE += [mixtures.mixing, going_wrong, what_it_looks_at, heads_at_work, over_time, what_is_owed]
 
 
 def size_of(picture):

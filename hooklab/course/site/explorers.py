@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import gc
 import hashlib
 import html
 import importlib.metadata
@@ -135,7 +134,6 @@ def _draw(wanted: Wanted, ends_only: bool) -> str:
     parts: dict[str, int] = {}
     drawn: dict[str, list[str]] = {}
     shown = []
-    gc.disable()  # figures are garbage soon; looking for it takes a tenth of the time
     for position in itertools.product(*(one["values"] for one in controls)):
         values = {one["name"]: one["meant"].get(value, value) for one, value in zip(controls, position, strict=True)}
         seen = repr(depends(module, **values))  # type: ignore[no-untyped-call]
@@ -151,7 +149,6 @@ def _draw(wanted: Wanted, ends_only: bool) -> str:
     start = sum(one["place"] * one["stride"] for one in controls)
     controls = [one for one in controls if len(one["values"]) > 1]
     said = {"intro": explorer.intro, "controls": controls, "width": width, "height": height, "start": start}
-    gc.enable()
     return json.dumps(said | {"parts": list(parts), "shown": shown}, ensure_ascii=False)
 
 

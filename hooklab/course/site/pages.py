@@ -82,8 +82,11 @@ def page(file: str, cells: list[Cell], html_of: Mapping[str, str], said: Symptom
         shown.append(_markdown("\n".join([f'<span class="anchor" id="{anchor}"></span>\n', *symptoms])))
         call, id = found.groups() if (found := _CALL.search(cell["source"])) else ("", "")
         if cell["cell_type"] == "markdown":
-            asked = "" if is_told else asked
-            shown.append(_markdown(_linked(cell["source"])))
+            text = cell["source"]
+            if asked and is_told:  # "What to see" is about a picture that is hidden until then
+                text = text.replace("*What to see:*", f'<span class="after-{slug(asked)}"></span>*What to see:*')
+                asked = ""
+            shown.append(_markdown(_linked(text)))
         elif _is("explorer", cell):
             shown.append(_markdown(html_of[explorer_of(cell)]))
         elif call == "predict":
@@ -171,8 +174,9 @@ def _code(cell: Cell, folded_as: str, *tags: str, alt: str = "") -> Cell:
     """Return a code cell; `folded_as` is the label of the part that the tags fold."""
     look = {"code_prompt_show": folded_as, "code_prompt_hide": folded_as, "image": {"alt": alt}}
     outputs = cell["outputs"]
-    if "hide-output" in tags and "text" in outputs[0]:  # its label says so already
-        outputs = [outputs[0] | {"text": "".join(outputs[0]["text"]).removeprefix(f"{folded_as}:\n")}, *outputs[1:]]
+    if "hide-output" in tags and outputs and "text" in outputs[0]:
+        text = "".join(outputs[0]["text"]).removeprefix(f"{folded_as}:\n")  # the label says so already
+        outputs = [outputs[0] | {"text": text}, *outputs[1:]] if text else outputs[1:]
     return cell | {"metadata": {"tags": tags, "mystnb": look}, "execution_count": None, "outputs": outputs}
 
 

@@ -158,7 +158,15 @@ def dies():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def numbers_from_four():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model(torch.tensor([[1.0, 2.0]]) * (dist.get_rank() + 4)).sum().backward()
+    return model.module.weight.grad.tolist()
+
+
 wrong("11.4", None, "process 0: ended without a word")(dies)
+wrong("11.4", "This isn't the average")(numbers_from_four)
 wrong("11.4", "The source of your function")(functools.partial(dies))
 
 # --- 11.5

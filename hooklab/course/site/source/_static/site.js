@@ -6,12 +6,7 @@ window.hooklabExplorers = {};
 function setUpGuess(guess) {
   const id = guess.dataset.guess;
   const meaning = document.querySelector(`[data-meaning="${id}"]`);
-  const cells = [...document.querySelectorAll(`.tag_after-${id}`)];
-  const answers = [meaning, ...cells.flatMap((cell) => [...cell.querySelectorAll("details.hide")])];
-  const last = [meaning, ...cells].sort((one, other) => one.compareDocumentPosition(other) & 2 ? 1 : -1).at(-1);
-  for (let next = last.nextElementSibling; next?.matches("p, ul, ol"); next = next.nextElementSibling) {
-    if (next.textContent.startsWith("What to see")) answers.push(next);
-  }
+  const answers = [meaning, ...document.querySelectorAll(`.tag_after-${id} details.hide, p:has(> .after-${id})`)];
   answers.forEach((part) => { part.hidden = true; });
   const tell = (value) => {
     const items = [...meaning.querySelectorAll("li")];
