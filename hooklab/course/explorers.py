@@ -34,13 +34,14 @@ class Explorer(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """Controls and a picture; where no kernel runs, such as on GitHub, the picture with a line above it.
 
     Attributes:
-        intro, draw, say, controls: as `panel` was given them; the course's web page draws its own positions with them.
+        intro, draw, say, controls, shows: as `panel` was given them; the course's web page draws its own positions.
     """
 
     intro: str
     draw: Callable[..., Figure]
     say: Callable[..., str]
     controls: Mapping[str, widgets.Widget]
+    shows: Callable[..., object]
 
     def __init__(self, children: Sequence[widgets.Widget], picture: widgets.Image, intro: str) -> None:
         super().__init__(children)
@@ -68,6 +69,7 @@ def panel(
     *,
     intro: str,
     rows: Sequence[Sequence[widgets.Widget]] | None = None,
+    shows: Callable[..., object] = dict,
 ) -> Explorer:
     """Return an explorer.
 
@@ -77,6 +79,7 @@ def panel(
         controls: name -> widget with a `value`; the values must be hashable.
         intro: one sentence that says what to try.
         rows: how the widgets are laid out, row by row; by default one row with all controls.
+        shows: takes the same values and returns what the picture depends on, where many positions show the same one.
     """
     picture = widgets.Image(format="png")
     sentence = widgets.HTML()
@@ -101,7 +104,7 @@ def panel(
     rows = rows or [list(controls.values())]
     lines = [widgets.HBox(list(row), layout=widgets.Layout(flex_flow="row wrap")) for row in rows]
     explorer = Explorer([head, *lines, picture, sentence], picture, intro)
-    explorer.draw, explorer.say, explorer.controls = draw, say, controls
+    explorer.draw, explorer.say, explorer.controls, explorer.shows = draw, say, controls, shows
     return explorer
 
 

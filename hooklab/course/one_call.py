@@ -59,6 +59,10 @@ class Record:
         before = {1: self.values[0][0], 4: self.values[3][3]}.get(place, self.values[place][place])
         return self.values[step][place] != before
 
+    def until(self, step: int) -> object:
+        """Return what a picture of this step shows: what was passed, and which hooks there are."""
+        return self.values[: step + 1], self.memory[: step + 1], self.says[:step], [*map(bool, self.says)]
+
 
 def record_call(pre: str = "no pre-hook", hook: str = "no forward hook", backward: bool = False) -> Record:
     """Call a module that multiplies by 3 with a tensor that holds 2, and with these hooks on it.
@@ -181,6 +185,7 @@ def moving_call(pre: str = "return args[0] * 10", hook: str = "return output + 1
         controls,
         intro="Try this: go through the steps. Then let a hook write in place: who else sees it?",
         rows=[[controls["pre"], controls["hook"], controls["backward"]], [play, steps]],
+        shows=lambda pre, hook, backward, step: record_call(pre, hook, backward).until(step),
     )
 
 

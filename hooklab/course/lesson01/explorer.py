@@ -6,9 +6,10 @@ goes out, and looks at every `.grad` and every saved number at that moment.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ipywidgets as widgets
@@ -35,7 +36,7 @@ class Step:
         is_hook: whether a tensor hook of the user's runs, and not a node.
     """
 
-    text: str
+    text: str = field(repr=False)  # no picture shows it
     where: str
     incoming: Numbers | None
     outgoing: Numbers | None
@@ -154,6 +155,7 @@ def backward_steps() -> Explorer:
         {**switches, "step": slider},
         intro="Try this: go through the steps once, then switch on the hook that doubles and look at what x keeps.",
         rows=[list(switches.values()), [play, slider]],
+        shows=lambda **values: operator.getitem(*steps_of(**values)),
     )
 
 

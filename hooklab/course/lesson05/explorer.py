@@ -7,9 +7,10 @@ on it, and hooks on the nodes of the graph record what they get.
 from __future__ import annotations
 
 import functools
+import operator
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ipywidgets as widgets
@@ -43,7 +44,7 @@ class Step:
         changed: whether that hook returned something else.
     """
 
-    text: str
+    text: str = field(repr=False)  # no picture shows it
     active: str
     borders: tuple[bool, bool]
     gradients: dict[str, list[float]]
@@ -231,6 +232,7 @@ def border() -> Explorer:
         intro="Try this: go back to step 0 and press play. Then switch off 'x requires grad': where does the hook run? "
         "Then register it too late.",
         rows=[list(switches.values()), [play, slider]],
+        shows=lambda step, **values: (operator.getitem(*steps_of(step, **values)), min(step, 3)),
     )
 
 

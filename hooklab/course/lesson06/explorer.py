@@ -164,6 +164,7 @@ def call_order() -> Explorer:
         boxes,
         intro="The hooks are on first. Try this: tick all forward hooks, say in which order they run, let it raise.",
         rows=[list(boxes.values())[:4], list(boxes.values())[4:]],
+        shows=record_order,
     )
 
 

@@ -134,4 +134,5 @@ def going_wrong() -> Explorer:
         intro="Try this: find a learning rate at which it breaks, then switch the normalisation on. Then try a gain of "
         "0.1 at step 0.",
         rows=[[controls["rate"], controls["gain"], controls["norm"]], [controls["step"]]],
+        shows=lambda rate, step, **first: (first, step, rate if step else None),  # before the first update
     )

@@ -84,6 +84,7 @@ def what_it_looks_at() -> Explorer:
         intro="Try this: gradient × input, first on the trained networks, then on the one with random weights. "
         "(The layer counts for Grad-CAM only.)",
         rows=[[controls["number"], controls["name"]], [controls["method"], controls["layer"]]],
+        shows=lambda method, layer, **other: (other, method, layer if method == "Grad-CAM" else None),
     )
 
 

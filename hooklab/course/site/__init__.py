@@ -14,8 +14,6 @@ from pathlib import Path
 
 from hooklab.course.root import find_root
 
-__all__ = ["build", "main"]
-
 OURS = ".hooklab-site"  # the list of what a build wrote: only these files are replaced by the next one
 
 
@@ -49,8 +47,7 @@ def build(root: Path, folder: Path, *, with_solutions: bool = False, address: st
         pages.write(root, Path(source), with_solutions)
         from sphinx.cmd.build import build_main
 
-        code = build_main(["-q", "-j", "2", "-W", "--keep-going", "-d", trees, "-A", f"address={address}", source, out])
-        (Path(out) / ".buildinfo").unlink()  # Sphinx needs it for itself alone
+        code = build_main(["-q", "-W", "--keep-going", "-d", trees, "-A", f"address={address}", source, out])
         _put(Path(out), folder)
     return code
 

@@ -63,14 +63,10 @@ def write(root: Path, source: Path, with_solutions: bool = False) -> None:
 
 
 def page(file: str, cells: list[Cell], html_of: Mapping[str, str], said: Symptoms, solved: list[Cell]) -> list[Cell]:
-    """Return the cells of a lesson's page.
+    """Return the cells of the page of the notebook `file`.
 
-    Args:
-        file: the notebook's name.
-        cells: its cells.
-        html_of: the name of an explorer's function -> its HTML.
-        said: (page, anchor) -> the symptoms that are answered there: the search finds these before everything else.
-        solved: the cells of the solved notebook, if solutions are to be shown.
+    `html_of` leads from the name of an explorer's function to its HTML, and `said` from (page, anchor) to the symptoms
+    that are answered there, which the search finds first. The cells in `solved` have the solutions to show, if any.
     """
     solutions = {cell["id"]: cell["source"] for cell in solved}
     name = name_of(file.removesuffix(".ipynb"))
@@ -115,12 +111,7 @@ def explorer_of(cell: Cell) -> str:
 
 
 def symptoms_in(text: str) -> dict[tuple[str, str], list[str]]:
-    """Return the index of symptoms in a Markdown text: (page, anchor) -> what people say who find the answer there.
-
-    Example:
-        >>> symptoms_in("- `y.grad` is None → [lesson 1](01_intermediate_grad.ipynb#cell-id=ab)")
-        {('01_intermediate_grad', 'cell-id=ab'): ['y.grad is None']}
-    """
+    """Return the index of symptoms in a Markdown text: (page, anchor) -> what people say who find the answer there."""
     said = defaultdict(list)
     for words, answers in re.findall(r"^- (.+?) → (.+)$", text, re.M):
         for stem, anchor in _LINK.findall(answers):

@@ -87,7 +87,7 @@ def use_explorer(page, explorer):
             seen.add(image.evaluate("image => image.alt + image.src"))
             assert explorer.locator("figcaption").inner_text() == image.get_attribute("alt"), name
         image.evaluate("image => image.decode()")
-        assert len(seen) > 1, (name, control.get_attribute("data-stride"))
+        assert len(seen) > 1, (name, control.get_attribute("data-count"))
 
 
 # Axe takes most of its time for the colours of thousands of words of code: keep one word of each kind in each place.

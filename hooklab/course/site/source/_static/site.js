@@ -57,7 +57,7 @@ function setUpExplorer(figure) {
     figure.querySelectorAll("output").forEach((label) => { label.value = label.previousElementSibling.value; });
     await load();
     const { parts, shown } = window.hooklabExplorers[figure.dataset.explorer];
-    const position = controls.reduce((sum, control) => sum + control.dataset.stride * place(control), 0);
+    const position = controls.reduce((before, control) => before * control.dataset.count + place(control), 0);
     const [sentence, ...picture] = shown[position].map((part) => parts[part]);
     image.src = `data:image/svg+xml,${encodeURIComponent(picture.join(""))}`;
     figure.querySelector("figcaption").textContent = image.alt = sentence;
