@@ -44,10 +44,11 @@ def build(root: Path, folder: Path, *, with_solutions: bool = False, address: st
     with tempfile.TemporaryDirectory(prefix="hooklab-site-") as name:
         source, out, trees = (str(Path(name) / part) for part in ("source", "out", "trees"))
         shutil.copytree(Path(__file__).parent / "source", source)
-        pages.write(root, Path(source), with_solutions)
+        put_explorers = pages.write(root, Path(source), with_solutions)
         from sphinx.cmd.build import build_main
 
         code = build_main(["-q", "-W", "--keep-going", "-d", trees, "-A", f"address={address}", source, out])
+        put_explorers(Path(out))
         _put(Path(out), folder)
     return code
 

@@ -15,7 +15,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,7 +26,6 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 COURSE = Path(__file__).parents[1]
 ENDS_ONLY = False  # tests draw the first and the last value of each control that has no entry in GRIDS
-HEAVIEST = 2_000_000  # characters of an explorer's script
 # The values to draw, for sliders that grow, and for controls of which not all are: drawing all of them takes minutes.
 GRIDS: dict[str, dict[str, Sequence[Any]]] = {
     "backward_steps": {"step": range(8)},
@@ -40,42 +39,50 @@ GRIDS: dict[str, dict[str, Sequence[Any]]] = {
     "what_is_owed": {"step": range(1, 7)},
     "what_it_looks_at": {"number": range(0, 12, 6)},
 }
+TAG = '<figure data-explorer="{}"></figure>'  # stands for an explorer while Sphinx makes the pages
 Wanted = tuple[int, str]  # a lesson's number, and the name of the function that returns the explorer
 
 
-def write(wanted: list[Wanted], folder: Path, root: Path) -> dict[str, str]:
-    """Draw explorers at every position and return name -> HTML; what was drawn is kept in the .cache of `root`.
+def start(wanted: list[Wanted], root: Path) -> Callable[[Path], None]:
+    """Begin to draw explorers at every position; the .cache of `root` keeps what was drawn.
 
-    In `folder` each gets a first picture, and a script with all positions, which a page loads when it is used.
+    Returns what waits for them, and puts them in the place of TAG into the pages of a built site: a first picture, and
+    a script with all positions.
     """
-    folder.mkdir()
     kept = {one: root / ".cache" / "site" / f"{one[1]}-{_digest(*one)}.json" for one in wanted}
     missing = [one for one, file in reversed(kept.items()) if not file.is_file()]  # the quickest ones last
     pool = ProcessPoolExecutor(min(4, os.cpu_count() or 1), mp_context=get_context("spawn"))
     texts = pool.map(_draw, missing, [ENDS_ONLY] * len(missing))
-    importlib.import_module("myst_nb.sphinx_ext")  # Sphinx needs it next, and importing takes seconds
-    for one, text in zip(missing, texts, strict=True):
-        kept[one].parent.mkdir(parents=True, exist_ok=True)
-        kept[one].write_text(text, encoding="utf-8")
-    pool.shutdown(wait=False)  # the processes need a second to end
-    pages = {}
-    for (_, name), file in kept.items():
-        drawn = json.loads(file.read_text(encoding="utf-8"))
-        sentence, *picture = (drawn["parts"][part] for part in drawn["shown"][drawn["start"]])
-        shown = json.dumps({key: drawn[key] for key in ("parts", "shown")}, ensure_ascii=False, separators=(",", ":"))
-        if len(shown) > HEAVIEST:
-            raise ValueError(f"{name} weighs {len(shown)} characters, more than {HEAVIEST}: give it a coarser grid")
-        (folder / f"{name}.js").write_text(f'hooklabExplorers["{name}"]={shown};\n', encoding="utf-8")
-        (folder / f"{name}.svg").write_text("".join(picture), encoding="utf-8")
-        pages[name] = (
-            f'<figure class="explorer" data-explorer="{name}"><p>{html.escape(drawn["intro"])}</p>'
-            f'<div class="controls" hidden>{drawn["controls"]}</div>'
-            f'<div class="picture" tabindex="0" style="--width: {drawn["width"]}px">'
-            f'<img src="_static/explorers/{name}.svg" width="{drawn["width"]}" height="{drawn["height"]}" '
-            f'alt="{html.escape(sentence)}"></div><figcaption aria-live="polite">{html.escape(sentence)}</figcaption>'
-            "</figure>"
-        )
-    return pages
+
+    def finish(site: Path) -> None:
+        for one, text in zip(missing, texts, strict=True):
+            kept[one].parent.mkdir(parents=True, exist_ok=True)
+            kept[one].write_text(text, encoding="utf-8")
+        pool.shutdown(wait=False)  # the processes need a second to end
+        (site / "_static" / "explorers").mkdir(parents=True)
+        figures = {TAG.format(one[1]): _figure(one[1], file, site / "_static/explorers") for one, file in kept.items()}
+        for page in site.glob("*.html"):
+            text = page.read_text(encoding="utf-8")
+            page.write_text(re.sub(TAG.format(r"\w+"), lambda tag: figures[tag[0]], text), encoding="utf-8")
+
+    return finish
+
+
+def _figure(name: str, kept: Path, folder: Path) -> str:
+    """Write an explorer's first picture and its script, and return its HTML."""
+    drawn = json.loads(kept.read_text(encoding="utf-8"))
+    sentence, *picture = (drawn["parts"][part] for part in drawn["shown"][drawn["start"]])
+    shown = json.dumps({key: drawn[key] for key in ("parts", "shown")}, ensure_ascii=False, separators=(",", ":"))
+    (folder / f"{name}.js").write_text(f'hooklabExplorers["{name}"]={shown};\n', encoding="utf-8")
+    (folder / f"{name}.svg").write_text("".join(picture), encoding="utf-8")
+    return (
+        f'<figure class="explorer" data-explorer="{name}"><p>{html.escape(drawn["intro"])}</p>'
+        f'<div class="controls" hidden>{drawn["controls"]}</div>'
+        f'<div class="picture" tabindex="0" style="--width: {drawn["width"]}px">'
+        f'<img src="_static/explorers/{name}.svg" width="{drawn["width"]}" height="{drawn["height"]}" '
+        f'alt="{html.escape(sentence)}"></div><figcaption aria-live="polite">{html.escape(sentence)}</figcaption>'
+        f'<script src="_static/explorers/{name}.js" defer></script></figure>'
+    )
 
 
 def _digest(lesson: int, name: str) -> str:
@@ -150,10 +157,9 @@ def _control(control: Any, values: list[Any], first: Any) -> str:
 
 
 def _parts(figure: Any) -> list[str]:
-    """Return a picture as SVG, split into parts that other pictures have too."""
+    """Return a picture as SVG, split into parts that other pictures have too; `savefig` draws most figures twice."""
     for image in (one for axes in figure.axes for one in axes.images):
         image.set_interpolation("none")  # each pixel as a pixel of its own, at any size
     file = io.StringIO()
-    unsaid = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    FigureCanvasSVG(figure).print_svg(file, metadata=unsaid)  # `savefig` draws most figures twice
+    FigureCanvasSVG(figure).print_svg(file, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     return re.split(r"(?=<g )", re.sub(r'<g id="\w+"', "<g", re.sub(r"\n\s*", "\n", file.getvalue())))

@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -33,14 +33,14 @@ Cell = dict[str, Any]
 Symptoms = Mapping[tuple[str, str], list[str]]
 
 
-def write(root: Path, source: Path, with_solutions: bool = False) -> None:
-    """Write the pages of the course in `root`, and the files that they load, for Sphinx to read."""
+def write(root: Path, source: Path, with_solutions: bool = False) -> Callable[[Path], None]:
+    """Write the pages of the course in `root` for Sphinx to read, and return what puts the explorers into its site."""
     lessons = sorted((root / "lessons").glob("*.ipynb"))
     cells = {lesson.stem: _read(lesson) for lesson in lessons}
     wanted = [
         (int(stem[:2]), explorer_of(cell)) for stem, those in cells.items() for cell in those if _is("explorer", cell)
     ]
-    html_of = explorers.write(wanted, source / "_static" / "explorers", root)
+    finish = explorers.start(wanted, root)
     start = "\n".join(cell["source"] for cell in cells[START])
     said = symptoms_in(start)
     for folder in (source / "_static" / "cards", source / "extra" / NOTEBOOKS):
@@ -48,7 +48,7 @@ def write(root: Path, source: Path, with_solutions: bool = False) -> None:
     for lesson in lessons:
         shutil.copy(lesson, source / "extra" / NOTEBOOKS)
         name, solved = name_of(lesson.stem), _read(root / "solutions" / lesson.name) if with_solutions else []
-        shown = page(lesson.name, cells[lesson.stem], html_of, said, solved)
+        shown = page(lesson.name, cells[lesson.stem], said, solved)
         metadata: dict[str, Any] = {"language_info": {"name": "python"}}
         if pictures := [one for cell in cells[lesson.stem] for one in _pictures(cell)]:
             (source / "_static" / "cards" / f"{name}.png").write_bytes(pictures[0])
@@ -60,13 +60,14 @@ def write(root: Path, source: Path, with_solutions: bool = False) -> None:
         numbered = [cell | {"id": f"cell-{place}"} for place, cell in enumerate(shown)]
         notebook = {"cells": numbered, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
         (source / f"{name}.ipynb").write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
+    return finish
 
 
-def page(file: str, cells: list[Cell], html_of: Mapping[str, str], said: Symptoms, solved: list[Cell]) -> list[Cell]:
+def page(file: str, cells: list[Cell], said: Symptoms, solved: list[Cell]) -> list[Cell]:
     """Return the cells of the page of the notebook `file`.
 
-    `html_of` leads from the name of an explorer's function to its HTML, and `said` from (page, anchor) to the symptoms
-    that are answered there, which the search finds first. The cells in `solved` have the solutions to show, if any.
+    `said` leads from (page, anchor) to the symptoms that are answered there, which the search finds first. The cells in
+    `solved` have the solutions to show, if any.
     """
     solutions = {cell["id"]: cell["source"] for cell in solved}
     name = name_of(file.removesuffix(".ipynb"))
@@ -84,7 +85,7 @@ def page(file: str, cells: list[Cell], html_of: Mapping[str, str], said: Symptom
                 asked = ""
             shown.append(_markdown(_linked(text)))
         elif _is("explorer", cell):
-            shown.append(_markdown(html_of[explorer_of(cell)]))
+            shown.append(_markdown(explorers.TAG.format(explorer_of(cell))))
         elif call == "predict":
             asked, is_told = id, False
             shown.append(_markdown(question(find(id))))

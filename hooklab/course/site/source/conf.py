@@ -40,10 +40,9 @@ html_theme_options = {
 }
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     """Register the formulas: MathML needs no script, and every browser draws it."""
     app.add_html_math_renderer("mathml", (_formula, None), (_formula, None))
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def _formula(translator: Any, node: nodes.Element) -> None:

@@ -43,20 +43,14 @@ function setUpGuess(guess) {
 function setUpExplorer(figure) {
   const controls = [...figure.querySelectorAll("input, select")];
   const image = figure.querySelector("img");
-  let loading, playing;
-  const load = () => (loading ||= new Promise((loaded) => {
-    const script = document.createElement("script");
-    Object.assign(script, { src: image.src.replace(/svg$/, "js"), onload: loaded });
-    document.head.append(script);
-  }));
+  const { parts, shown } = window.hooklabExplorers[figure.dataset.explorer];
+  let playing;
   const place = (control) => {
     if (control.type === "checkbox") return +control.checked;
     return control.selectedIndex ?? Math.round((control.value - control.min) / control.step);
   };
-  const show = async () => {
+  const show = () => {
     figure.querySelectorAll("output").forEach((label) => { label.value = label.previousElementSibling.value; });
-    await load();
-    const { parts, shown } = window.hooklabExplorers[figure.dataset.explorer];
     const position = controls.reduce((before, control) => before * control.dataset.count + place(control), 0);
     const [sentence, ...picture] = shown[position].map((part) => parts[part]);
     image.src = `data:image/svg+xml,${encodeURIComponent(picture.join(""))}`;
@@ -64,7 +58,6 @@ function setUpExplorer(figure) {
     const last = sentence.match(/^Step \d+ of (\d+)/); // another setting of the switches has more steps, or fewer
     if (last) figure.querySelectorAll("[type=range]").forEach((slider) => { slider.max = last[1]; slider.nextElementSibling.value = slider.value; });
   };
-  ["pointerenter", "focusin"].forEach((event) => figure.addEventListener(event, load, { once: true }));
   const stopped = () => { clearInterval(playing); show(); };
   figure.addEventListener("input", stopped);
   figure.querySelectorAll("button").forEach((button) => button.addEventListener("click", () => {
