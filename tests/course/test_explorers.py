@@ -7,7 +7,7 @@ from io import BytesIO
 import matplotlib.pyplot as plt
 import pytest
 import torch
-from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.formatters import DisplayFormatter
 from matplotlib.figure import Figure
 from torch.nn.modules.module import _global_forward_hooks
 
@@ -133,7 +133,7 @@ def test_the_mixture_at_the_input_is_the_mean_of_both_images():
 
 
 def test_a_drawing_is_a_picture_before_pyplot_has_made_a_figure():
-    show = InteractiveShell().display_formatter.format
+    show = DisplayFormatter().format
     assert "image/png" not in show(Figure())[0]
     data, _ = show(doors.draw_border(doors.record_border(), 5))
     assert data["image/png"].startswith(b"\x89PNG")
