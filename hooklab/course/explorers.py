@@ -79,7 +79,7 @@ def panel(
         controls: name -> widget with a `value`; the values must be hashable.
         intro: one sentence that says what to try.
         rows: how the widgets are laid out, row by row; by default one row with all controls.
-        shows: takes the same values and returns what the picture depends on, where many positions show the same one.
+        shows: takes the same values and returns what the picture depends on; for many positions with one picture.
     """
     picture = widgets.Image(format="png")
     sentence = widgets.HTML()

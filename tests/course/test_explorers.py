@@ -49,10 +49,12 @@ def size_of(picture):
 
 
 def values_of(control):
-    """All that a menu or a box can be set to, and both ends of a slider."""
+    """All that a menu, a box or a short slider can be set to, and both ends of a longer one."""
     if hasattr(control, "options"):
         return [one[1] if isinstance(one, tuple) else one for one in control.options]
-    return [control.min, control.max] if hasattr(control, "min") else [False, True]
+    if not hasattr(control, "min"):
+        return [False, True]
+    return list(range(control.max + 1)) if 1 < control.max < 9 else [control.min, control.max]
 
 
 @pytest.mark.parametrize("make", MAKE)

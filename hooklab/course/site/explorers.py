@@ -26,7 +26,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 COURSE = Path(__file__).parents[1]
 ENDS_ONLY = False  # tests draw the first and the last value of each control that has no entry in GRIDS
-# The values to draw, for sliders that grow, and for controls of which not all are: drawing all of them takes minutes.
+# The values to draw, for sliders that grow, and for controls with too many: drawing all positions takes minutes.
 GRIDS: dict[str, dict[str, Sequence[Any]]] = {
     "backward_steps": {"step": range(8)},
     "border": {"step": range(9)},
@@ -99,7 +99,7 @@ def _draw(wanted: Wanted, ends_only: bool) -> str:
     import torch
 
     torch.set_num_threads(1)
-    # A title's own place takes long to find; here it stands at 1.
+    # Matplotlib takes long to find a place for a title; here it is given.
     matplotlib.rcParams.update({"svg.hashsalt": "hooklab", "svg.fonttype": "path", "axes.titley": 1.0})
     lesson, name = wanted
     place = "one_call" if name == "moving_call" else f"lesson{lesson:02d}.explorer"
@@ -144,7 +144,7 @@ def _values(control: Any, chosen: Sequence[Any] | None, ends_only: bool) -> list
 
 
 def _control(control: Any, values: list[Any], first: Any) -> str:
-    """Return a control as HTML; from its place among `data-count` values, and the others', comes the position."""
+    """Return a control as HTML; its `data-count` is the number of its values, from which the script gets a position."""
     label, count = html.escape(control.description), f'data-count="{len(values)}"'
     if options := _options(control):
         inside = "".join(f"<option{' selected' * (one == first)}>{options[one]}</option>" for one in values)

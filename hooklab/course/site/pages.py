@@ -25,12 +25,12 @@ NOTEBOOKS = "notebooks"  # the folder of the site with the lessons to download
 _LINK = re.compile(r"\]\((\d\d_\w+)\.ipynb(#[^)\s]*)?\)")
 _WITHIN = re.compile(r"\]\(#[A-Z][\w-]*\)")  # a heading on the same page: Sphinx writes its id in lower case
 _CALL = re.compile(r'^(predict|reveal|check|progress)\((?:"([\w.]+)")?', re.M)
+_SEEN = re.compile(r"\*What to see:\*\s*(.+?)(?=\n\n|$)", re.S)
 _LAST_CALL = re.compile(r"(\w+)\(\w*\)$")
 _ROUTE = re.compile(r"^\| (\d+) \| \[([^\]]+)\]\((\w+)\.ipynb\)", re.M)
 _CONTENTS = "```{{toctree}}\n:hidden:\n:caption: {}\n\n{}\n```"
 
 Cell = dict[str, Any]
-Symptoms = Mapping[tuple[str, str], list[str]]
 
 
 def write(root: Path, source: Path, with_solutions: bool = False) -> Callable[[Path], None]:
@@ -63,7 +63,7 @@ def write(root: Path, source: Path, with_solutions: bool = False) -> Callable[[P
     return finish
 
 
-def page(file: str, cells: list[Cell], said: Symptoms, solved: list[Cell]) -> list[Cell]:
+def page(file: str, cells: list[Cell], said: Mapping[tuple[str, str], list[str]], solved: list[Cell]) -> list[Cell]:
     """Return the cells of the page of the notebook `file`.
 
     `said` leads from (page, anchor) to the symptoms that are answered there, which the search finds first. The cells in
@@ -80,9 +80,9 @@ def page(file: str, cells: list[Cell], said: Symptoms, solved: list[Cell]) -> li
         call, id = found.groups() if (found := _CALL.search(cell["source"])) else ("", "")
         if cell["cell_type"] == "markdown":
             text = cell["source"]
-            if asked and is_told:  # "What to see" is about a picture that is hidden until then
-                text = text.replace("*What to see:*", f'<span class="after-{slug(asked)}"></span>*What to see:*')
-                asked = ""
+            if asked and is_told:  # it is about a picture that is hidden until then
+                fold = rf'<details class="after-{slug(asked)}"><summary>In words</summary>\n\n\g<0>\n\n</details>'
+                text, asked = _SEEN.sub(fold, text), ""
             shown.append(_markdown(_linked(text)))
         elif _is("explorer", cell):
             shown.append(_markdown(explorers.TAG.format(explorer_of(cell))))
@@ -181,6 +181,6 @@ def _alt(cell: Cell, below: str) -> str:
     """Return the alternative text of a cell's pictures: the stored one, the text below, or what was printed."""
     stored = [one.get("metadata", {}).get("image/png", {}).get("alt", "") for one in cell["outputs"]]
     printed = ["".join(one.get("text", "")) for one in cell["outputs"]]
-    seen = re.findall(r"\*What to see:\*\s*(.+?)(?:\n\n|$)", below, re.S)
+    seen = _SEEN.findall(below)
     texts = (" ".join(_plain(" ".join(those)).split()) for those in (stored, seen, printed))
     return next((text for text in texts if text), "a figure: the text around it says what it shows")

@@ -6,7 +6,7 @@ window.hooklabExplorers = {};
 function setUpGuess(guess) {
   const id = guess.dataset.guess;
   const meaning = document.querySelector(`[data-meaning="${id}"]`);
-  const answers = [meaning, ...document.querySelectorAll(`.tag_after-${id} details.hide, p:has(> .after-${id})`)];
+  const answers = [meaning, ...document.querySelectorAll(`.tag_after-${id} details.hide, details.after-${id}`)];
   answers.forEach((part) => { part.hidden = true; });
   const tell = (value) => {
     const items = [...meaning.querySelectorAll("li")];
@@ -43,7 +43,6 @@ function setUpGuess(guess) {
 function setUpExplorer(figure) {
   const controls = [...figure.querySelectorAll("input, select")];
   const image = figure.querySelector("img");
-  const { parts, shown } = window.hooklabExplorers[figure.dataset.explorer];
   let playing;
   const place = (control) => {
     if (control.type === "checkbox") return +control.checked;
@@ -51,6 +50,7 @@ function setUpExplorer(figure) {
   };
   const show = () => {
     figure.querySelectorAll("output").forEach((label) => { label.value = label.previousElementSibling.value; });
+    const { parts, shown } = window.hooklabExplorers[figure.dataset.explorer];
     const position = controls.reduce((before, control) => before * control.dataset.count + place(control), 0);
     const [sentence, ...picture] = shown[position].map((part) => parts[part]);
     image.src = `data:image/svg+xml,${encodeURIComponent(picture.join(""))}`;
