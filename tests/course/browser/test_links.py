@@ -74,10 +74,12 @@ def test_a_link_of_the_start_page_shows_its_cell_whether_the_lesson_is_open_or_n
 
 
 def test_a_link_from_one_lesson_to_a_cell_of_another_shows_it(lab: Lab) -> None:
-    name = next(
+    # The last lesson that has a link: one that was open before opens again where it was left, and on a busy machine
+    # JupyterLab has then failed to lay it out within a minute.
+    name = max(
         path.name
-        for path in sorted((lab.server.folder / "lessons").glob("*.ipynb"))
-        if path.name != START and LINK.search(path.read_text(encoding="utf-8"))
+        for path in (lab.server.folder / "lessons").glob("*.ipynb")
+        if LINK.search(path.read_text(encoding="utf-8"))
     )
     first = lab.open(f"lessons/{name}")
     lab.page.wait_for_function(IS_LAID_OUT, polling=LOOK_EVERY)
