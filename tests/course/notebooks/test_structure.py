@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hooklab.course.build.draft import Draft, draft
-from hooklab.course.build.products import compare, teaching_problems
+from hooklab.course.build.products import compare
 from hooklab.course.build.sources import BEGIN, END, Course, Lesson
 
 ROOT = Path(__file__).parents[3]
@@ -45,7 +45,7 @@ def joined(text: str) -> str:
 
 
 @each_lesson
-def test_both_notebooks_are_what_the_source_makes(lesson: Lesson) -> None:
+def test_notebooks_and_page_are_what_the_source_makes(lesson: Lesson) -> None:
     made = draft_of(lesson)
 
     assert [str(problem) for problem in made.problems or compare(made)] == []
@@ -53,7 +53,7 @@ def test_both_notebooks_are_what_the_source_makes(lesson: Lesson) -> None:
 
 @each_lesson
 def test_a_lesson_has_its_page_for_teachers(lesson: Lesson) -> None:
-    assert lesson.teaching.is_file() and teaching_problems(draft_of(lesson)) == []
+    assert lesson.teaching.is_file()
 
 
 def test_no_notebook_is_without_a_source() -> None:
