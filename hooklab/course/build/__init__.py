@@ -19,7 +19,7 @@ from hooklab.course.build.draft import Draft, draft
 from hooklab.course.build.new import begin
 from hooklab.course.build.products import compare, serialise, skeleton, teachers_page
 from hooklab.course.build.running import Run, execute_all, findings
-from hooklab.course.build.sources import FOLDER, Course, Problem
+from hooklab.course.build.sources import FOLDER, Course
 from hooklab.course.files import write_if_changed
 from hooklab.course.root import find_root
 
@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _build(course: Course, drafts: list[Draft]) -> int:
     begun = time.monotonic()
-    problems: list[Problem] = []
+    problems: list[str] = []
     runs: list[list[Run]] = []  # of each lesson that is in order
     for one in drafts:
         print(f"{one.lesson.name}: {one.minutes} minutes")
@@ -90,7 +90,7 @@ def _write(draft: Draft, path: Path, text: str) -> None:
     print(f"{draft.lesson.shown(path)}: {'written' if write_if_changed(text, path) else 'unchanged'}")
 
 
-def _record(draft: Draft) -> list[Problem]:
+def _record(draft: Draft) -> list[str]:
     """Store what the lesson's solutions and misconceptions do, in a process that imports the course's own hooklab."""
     lesson = draft.lesson
     if not lesson.misconceptions.is_file():
@@ -100,11 +100,10 @@ def _record(draft: Draft) -> list[Problem]:
     run = subprocess.run(command, cwd=lesson.root, env=env, capture_output=True, text=True)
     print(run.stdout, end="")
     why = (run.stderr.strip().splitlines() or ["no reason given"])[-1]
-    what = f"the records could not be made: {why}"
-    return [Problem(lesson.shown(lesson.misconceptions), what)] if run.returncode else []
+    return [f"{lesson.shown(lesson.misconceptions)}: the records could not be made: {why}"] if run.returncode else []
 
 
-def _told(problems: list[Problem], fine: str) -> int:
+def _told(problems: list[str], fine: str) -> int:
     """Print the problems, or that all is fine, and return the exit status."""
     sys.stdout.flush()  # into a file, both streams in the order of what happened
     for problem in problems:

@@ -28,7 +28,6 @@ from hooklab.course.build.sources import (
     Cell,
     Course,
     Lesson,
-    Problem,
     has_whole_regions,
     markers_in,
     read_cells,
@@ -37,9 +36,7 @@ from hooklab.course.build.sources import (
 from hooklab.course.lesson00 import documents, kinds, symptoms
 from hooklab.course.lesson00.symptoms import Tagged
 
-TAGS = frozenset(
-    ["exercise", "solution", "check", "predict", "folded", "figure", "field", "recap", "quiz", "explorer", "setup"]
-)
+TAGS = {"exercise", "solution", "check", "predict", "folded", "figure", "explorer", "field", "recap", "quiz", "setup"}
 TAGS |= {"documents", "nbval-ignore-output"}  # the second: numbers that differ between processors; asserts hold them
 WORDS_A_MINUTE = 180
 LINES_A_MINUTE = 12
@@ -101,13 +98,13 @@ class Draft:
     lesson: Lesson
     cells: list[Cell]
     exercises: list[Exercise]
-    problems: list[Problem]
+    problems: list[str]
     minutes: Minutes
     ids: list[str]
 
 
 def draft(course: Course, lesson: Lesson) -> Draft:
-    """Read a lesson's source and return it with all its problems, in the order of the file."""
+    """Read a lesson's source and return it with all its problems, a line each."""
     written = cells_of(lesson)
     cells, problems = _with_tables(course, _with_links(course, written))
     exercises, faults = _find_exercises(cells)
@@ -115,7 +112,6 @@ def draft(course: Course, lesson: Lesson) -> Draft:
     problems += [*_unknown_tags(cells), *faults, *_prediction_problems(cells)]
     if not faults:  # an exercise at fault has no minutes, so the sum would be wrong
         problems += _minutes_problems(lesson, cells, minutes)
-    problems.sort(key=lambda problem: problem.line or 0)
     return Draft(lesson, cells, exercises, problems, minutes, _cell_ids(lesson, written, exercises))
 
 
@@ -127,7 +123,7 @@ def cells_of(lesson: Lesson) -> list[Cell]:
 # --- tags, exercises and predictions
 
 
-def _unknown_tags(cells: list[Cell]) -> Iterator[Problem]:
+def _unknown_tags(cells: list[Cell]) -> Iterator[str]:
     for cell in cells:
         for tag in cell.tags:
             if tag not in TAGS and not _NUMBERED_TAG.fullmatch(tag):
@@ -135,9 +131,9 @@ def _unknown_tags(cells: list[Cell]) -> Iterator[Problem]:
                 yield cell.problem(f"unknown tag {tag!r}; known: {known}")
 
 
-def _find_exercises(cells: list[Cell]) -> tuple[list[Exercise], list[Problem]]:
+def _find_exercises(cells: list[Cell]) -> tuple[list[Exercise], list[str]]:
     """Return the exercises of a lesson, and what is wrong with their cells; an exercise with a fault is left out."""
-    problems: list[Problem] = []
+    problems: list[str] = []
     exercises: list[Exercise] = []
     whole: set[int] = set()  # the numbers of the cells of all cards, and of the two cells after each
     for card in (cell for cell in cells if "exercise" in cell.tags):
@@ -155,7 +151,7 @@ def _find_exercises(cells: list[Cell]) -> tuple[list[Exercise], list[Problem]]:
     return exercises, problems
 
 
-def _exercise(card: Cell, solution: Cell, check: Cell) -> Exercise | Problem:
+def _exercise(card: Cell, solution: Cell, check: Cell) -> Exercise | str:
     """Return the exercise of three cells in a row, or the first thing that is wrong with them."""
     for cell, role in ((solution, "solution"), (check, "check")):
         if role not in cell.tags or cell.kind != "code":
@@ -170,7 +166,7 @@ def _exercise(card: Cell, solution: Cell, check: Cell) -> Exercise | Problem:
     return Exercise(id, title, points.count("●"), int(minutes), card, solution, check)
 
 
-def _prediction_problems(cells: list[Cell]) -> Iterator[Problem]:
+def _prediction_problems(cells: list[Cell]) -> Iterator[str]:
     """Find the cells of predictions that are not three in a row, or in which the answer is in sight."""
     whole: set[int] = set()
     for asking, code, telling in zip(cells, cells[1:], cells[2:], strict=False):
@@ -192,7 +188,7 @@ def _prediction_problems(cells: list[Cell]) -> Iterator[Problem]:
 # --- minutes
 
 
-def _minutes_problems(lesson: Lesson, cells: list[Cell], minutes: Minutes) -> Iterator[Problem]:
+def _minutes_problems(lesson: Lesson, cells: list[Cell], minutes: Minutes) -> Iterator[str]:
     """Hold the minutes on the lesson's card against those computed, and those in its row of the README against both."""
     said = on_card(cells)
     if said is None:
@@ -206,7 +202,7 @@ def _minutes_problems(lesson: Lesson, cells: list[Cell], minutes: Minutes) -> It
     link, stated = f"[{lesson.name}](lessons/{lesson.name}.ipynb)", f"| {said or minutes} |"
     if not any(link in line and stated in line for line in lines):
         form = f"| {lesson.number} | {link} | the question {stated} what one needs before |"
-        yield Problem("README.md", f"no row of {lesson.name} with the minutes of its card: {form}")
+        yield f"README.md: no row of {lesson.name} with the minutes of its card: {form}"
 
 
 def on_card(cells: list[Cell]) -> Minutes | None:
@@ -276,9 +272,9 @@ def _with_links(course: Course, cells: list[Cell]) -> list[Cell]:
     return [replace(cell, text=_LINK.sub(lambda link: places.get(link[0], link[0]), cell.text)) for cell in cells]
 
 
-def _with_tables(course: Course, cells: list[Cell]) -> tuple[list[Cell], list[Problem]]:
+def _with_tables(course: Course, cells: list[Cell]) -> tuple[list[Cell], list[str]]:
     """Write the start page's tables in the places of their markers: they are made from the tags of all sources."""
-    problems: list[Problem] = []
+    problems: list[str] = []
     for marker, (prefix, table) in TABLES.items():
         for marked in [cell for cell in cells if marker in cell.text]:
             tagged = [one for one in _tagged(course) if one.key.startswith(prefix)]

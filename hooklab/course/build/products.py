@@ -25,7 +25,7 @@ from nbformat import v4
 import hooklab
 from hooklab.course.build.draft import Draft, Minutes, minutes_by_cell, on_card
 from hooklab.course.build.running import ANSWERS, findings
-from hooklab.course.build.sources import FOLDER, Cell, Lesson, Problem, Variant, calls_in, stubbed
+from hooklab.course.build.sources import FOLDER, Cell, Lesson, Variant, calls_in, stubbed, titled
 
 _v4: Any = v4  # nbformat has no types for it
 
@@ -90,20 +90,20 @@ def serialise(notebook: Any) -> str:
     return str(_v4.writes(notebook)) + "\n"
 
 
-def compare(draft: Draft) -> list[Problem]:
+def compare(draft: Draft) -> list[str]:
     """Return where a lesson's notebooks and page are not what its source makes, and what a run left wrong in them."""
     problems = [problem for variant in FOLDER for problem in _compare_one(draft, variant)]
     page = draft.lesson.page
     if problems or (page.is_file() and page.read_bytes() == teachers_page(draft).encode("utf-8")):
         return problems
-    return [Problem(draft.lesson.shown(page), f"not what the lesson's sources make: {_build(draft)}")]
+    return [f"{draft.lesson.shown(page)}: not what the lesson's sources make; run {_build(draft)}"]
 
 
 def _build(draft: Draft) -> str:
     return f"python -m hooklab build {draft.lesson.name[:2]}"
 
 
-def _compare_one(draft: Draft, variant: Variant) -> list[Problem]:
+def _compare_one(draft: Draft, variant: Variant) -> list[str]:
     """Put what is stored in a notebook into the one that the source makes: then both must be the same text."""
     path = draft.lesson.notebook(variant)
     file = draft.lesson.shown(path)
@@ -111,7 +111,7 @@ def _compare_one(draft: Draft, variant: Variant) -> list[Problem]:
         text = path.read_text(encoding="utf-8")
         stored = _v4.reads(text).cells
     except (OSError, ValueError, AttributeError) as error:
-        return [Problem(file, f"this is not a notebook, {type(error).__name__}: {_build(draft)}")]
+        return [f"{file}: there is no notebook ({type(error).__name__}); run {_build(draft)}"]
     wanted = skeleton(draft, variant)
     for cell, found in zip(wanted.cells, stored, strict=False):
         if cell.cell_type == "code":
@@ -120,10 +120,9 @@ def _compare_one(draft: Draft, variant: Variant) -> list[Problem]:
         return findings(wanted, draft, variant)
     for number, (cell, found) in enumerate(zip_longest(wanted.cells, stored), start=1):
         if cell != found:
-            first_line = found.source if found else "(end)"
-            what = f"the first difference from what the source makes: {_build(draft)}"
-            return [Problem(file, what, cell=number, first_line=first_line)]
-    return [Problem(file, f"saved by something other than the builder; JupyterLab? Then: git checkout {file}")]
+            place = titled(number, found.source if found else "(end)")
+            return [f"{file}: {place}: not as the source gives it; run {_build(draft)}"]
+    return [f"{file}: saved by something other than the builder; if by JupyterLab: git checkout {file}"]
 
 
 # --- the page for the teacher

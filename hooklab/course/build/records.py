@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from hooklab.course.build.draft import Draft, draft
-from hooklab.course.build.sources import Course, stubbed
+from hooklab.course.build.sources import Course, calls_in, stubbed
 from hooklab.course.exercises.exercise import Exercise, exercises_of
 from hooklab.course.exercises.guards import global_hooks_set_aside
 from hooklab.course.exercises.judge import difference, observed
@@ -38,38 +38,35 @@ def misconceptions(course: Course, lesson: int) -> dict[str, dict[str, Any]]:
 
 
 def solution(course: Course, id: str, stub: bool = False) -> Any:
-    """Return what the lesson's source makes of an exercise's name: its solution, or its stub if `stub` says so."""
-    before, cell, name = solution_cells(_draft(course, int(id.split(".")[0])), id)
-    code, file = f"{before}\n{stubbed(cell) if stub else cell}", f"<solution of {id}>"
-    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)  # an answer may need its source
-    space: dict[str, Any] = {"__name__": "answer"}
-    exec(compile(code, file, "exec"), space)
-    return space[name]
+    """Return what the lesson's source makes of an exercise's name: its solution, or its stub if `stub` says so.
+
+    Before the solution cell come the lesson's imports and its cells of definitions: an answer may use them, and an
+    earlier answer, by the name that the page continues with: `find = yours_or("8.1", first_nonfinite, …)`.
+
+    Raises LookupError if the lesson has no such exercise.
+    """
+    made = _draft(course, int(id.split(".")[0]))
+    exercise = next((one for one in made.exercises if one.id == id), None)
+    if exercise is None:
+        raise LookupError(f"exercise {id} has no card in {made.lesson.source.name}")
+    bodies = [(cell, cell.parsed().body) for cell in made.cells]
+    lines = [line for _, body in bodies for line in body]
+    code = [ast.unparse(line) for line in lines if isinstance(line, ast.Import | ast.ImportFrom)]
+    for cell, body in bodies[: exercise.solution.number - 1]:
+        if cell.kind == "code" and all(isinstance(line, ast.ClassDef | ast.FunctionDef) for line in body):
+            code.append(cell.text)
+        code += [text for line in body if (text := _goes_on_with(line))]
+    text = "\n".join([*code, stubbed(exercise.solution.text) if stub else exercise.solution.text])
+    file, space = f"<solution of {id}>", {"__name__": "answer"}
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # an answer may need its source
+    exec(compile(text, file, "exec"), space)
+    (call,) = calls_in(exercise.check.parsed(), "check")
+    return space[ast.unparse(call.args[1])]
 
 
 @functools.cache
 def _draft(course: Course, number: int) -> Draft:
     return draft(course, *course.choose([str(number)]))
-
-
-def solution_cells(made: Draft, id: str) -> tuple[str, str, str]:
-    """Return what comes before an exercise's solution cell, that cell, and the name that its check is called with.
-
-    Before it are the lesson's imports and its cells of definitions: an answer may use them, and an earlier answer, by
-    the name that the page continues with: `find = yours_or("8.1", first_nonfinite, ready.first_nonfinite)`.
-    """
-    exercise = next((one for one in made.exercises if one.id == id), None)
-    if exercise is None:
-        raise LookupError(f"exercise {id} has no card in {made.lesson.source.name}")
-    cells = [(cell, cell.parsed().body) for cell in made.cells]
-    lines = [line for _, body in cells for line in body]
-    before = [ast.unparse(line) for line in lines if isinstance(line, ast.Import | ast.ImportFrom)]
-    for cell, body in cells[: exercise.solution.number - 1]:
-        if cell.kind == "code" and all(isinstance(line, ast.ClassDef | ast.FunctionDef) for line in body):
-            before.append(cell.text)
-        before += [text for line in body if (text := _goes_on_with(line))]
-    (call,) = [node for node in ast.walk(exercise.check.parsed()) if isinstance(node, ast.Call)]
-    return "\n".join(before), exercise.solution.text, ast.unparse(call.args[1])
 
 
 def _goes_on_with(line: ast.stmt) -> str:

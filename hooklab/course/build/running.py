@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import re
 import sys
@@ -11,16 +10,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hooklab.course import words
 from hooklab.course.build.draft import Draft
-from hooklab.course.build.sources import FOLDER, Problem, Variant, solution_lines, stubbed
-from hooklab.course.kernels import LEFT_BEHIND, environment, prepare_fonts
-
-if TYPE_CHECKING:  # to look at what a run left takes neither
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError
+from hooklab.course.build.sources import FOLDER, Variant, solution_lines, stubbed
+from hooklab.course.kernels import environment, prepare_fonts
 
 AT_ONCE = 2
 SECONDS_PER_CELL = 120
@@ -43,7 +38,7 @@ class Run:
     draft: Draft
     variant: Variant
     notebook: Any
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -110,10 +105,8 @@ async def _execute(run: Run, env: dict[str, str]) -> tuple[int, str] | None:
                 await client.async_execute_cell(cell, index, execution_count=executed)
                 for output in cell.outputs:  # a widget's id is random, and without a kernel it shows nothing
                     output.get("data", {}).pop(_WIDGET_VIEW, None)
-        if left := await _left_behind(client):
-            return index, f"the notebook leaves global hooks behind: {', '.join(left)}"
     except CellExecutionError as error:
-        return index, f"raised {error.ename}: {error.evalue}".split("\n")[0] + _at_line(error)
+        return index, f"raised {error.ename}: {error.evalue}".split("\n")[0] + _at_line(error.traceback)
     except CellTimeoutError:
         return index, f"did not end within {SECONDS_PER_CELL} s"
     except (DeadKernelError, RuntimeError) as error:
@@ -125,25 +118,16 @@ async def _execute(run: Run, env: dict[str, str]) -> tuple[int, str] | None:
     return None
 
 
-async def _left_behind(client: NotebookClient) -> list[str]:
-    assert client.kc is not None
-    message = client.kc.execute("", silent=True, user_expressions={"left": LEFT_BEHIND})
-    reply = await client.async_wait_for_reply(message)
-    assert reply is not None
-    names: list[str] = ast.literal_eval(reply["content"]["user_expressions"]["left"]["data"]["text/plain"])
-    return names
-
-
-def _at_line(error: CellExecutionError) -> str:
+def _at_line(traceback: str) -> str:
     """Return which line of the cell raised, as far as the traceback tells."""
-    lines = re.findall(r"Cell In\[\d+\], line (\d+)", re.sub(r"\x1b\[[0-9;]*m", "", error.traceback))
+    lines = re.findall(r"Cell In\[\d+\], line (\d+)", re.sub(r"\x1b\[[0-9;]*m", "", traceback))
     return f" (line {lines[-1]} of a cell)" if lines else ""
 
 
 # --- what a run left
 
 
-def findings(notebook: Any, draft: Draft, variant: Variant) -> list[Problem]:
+def findings(notebook: Any, draft: Draft, variant: Variant) -> list[str]:
     """Return everything that is wrong with what a run left in a notebook, in the order of its cells.
 
     The same rules for a notebook just run and for a committed one.
@@ -157,12 +141,12 @@ def findings(notebook: Any, draft: Draft, variant: Variant) -> list[Problem]:
     changing = _changing(draft.lesson.root)
     problems, expected = [], 0
     for index, cell in enumerate(notebook.cells):
-        faults = list(_tag_faults(cell, variant))
+        shown = _shown(cell)
+        faults = list(_tag_faults(cell, shown, variant))
         if cell.cell_type == "code":
             expected += 1
             if cell.execution_count != expected:
                 faults.append(f"execution count {cell.execution_count}, expected {expected}: run from top to bottom")
-        shown = "\n".join(_texts(cell))
         if found := changing.search(shown):
             faults.append(f"the output holds {found[0]!r}, which is different in another run or on another machine")
         visible = f"{cell.source}\n{shown}"  # prose, hints and outputs as well as code
@@ -171,23 +155,19 @@ def findings(notebook: Any, draft: Draft, variant: Variant) -> list[Problem]:
     return problems
 
 
-def _problem(draft: Draft, variant: Variant, index: int, what: str) -> Problem:
+def _problem(draft: Draft, variant: Variant, index: int, what: str) -> str:
     return draft.cells[index].problem(f"in the {variant}: {what}")
 
 
-def _tag_faults(cell: Any, variant: Variant) -> Iterator[str]:
+def _tag_faults(cell: Any, shown: str, variant: Variant) -> Iterator[str]:
     """Find outputs that are not what the cell's tags promise."""
-    tags = cell.metadata.get("tags", [])
-    outcome = next((match[1] for text in _texts(cell, "text/plain") if (match := _OUTCOME.match(text))), None)
+    tags, outcome = cell.metadata.get("tags", []), _OUTCOME.search(shown)
+    came = outcome[1] if outcome else None
     wanted = WANTED[variant] if "check" in tags else UNGUESSED if cell.source.startswith("reveal(") else None
-    if wanted and outcome != wanted:
-        yield f"the outcome is {outcome!r}, expected {wanted!r}"
-    if variant == "lesson" and ANSWERS.intersection(tags) and not _begins_folded(cell):
+    if wanted and came != wanted:
+        yield f"the outcome is {came!r}, expected {wanted!r}"
+    if variant == "lesson" and ANSWERS.intersection(tags) and not shown.startswith(f"{words.CAME_OUT}\n"):
         yield f"a folded output shows its first line, so the cell must first print {words.CAME_OUT!r}"
-
-
-def _begins_folded(cell: Any) -> bool:
-    return bool(cell.outputs) and str(cell.outputs[0].get("text", "")).startswith(f"{words.CAME_OUT}\n")
 
 
 def _changing(root: Path) -> re.Pattern[str]:
@@ -210,11 +190,10 @@ def _secret_lines(draft: Draft) -> list[str]:
     return sorted(lines - taught)
 
 
-def _texts(cell: Any, only: str = "") -> Iterator[str]:
-    """Yield what a cell's outputs show as text, of all kinds or of one."""
+def _shown(cell: Any) -> str:
+    """Return what a cell's outputs show as text."""
+    shown: list[str] = []
     for output in cell.get("outputs", []):
-        if output.output_type == "stream" and not only:
-            yield output.text
-        for kind, text in output.get("data", {}).items():
-            if kind == only or (not only and (kind.startswith("text/") or kind == "image/svg+xml")):
-                yield text
+        data = {"text/plain": output.get("text", "")} | output.get("data", {})
+        shown += [text for kind, text in data.items() if kind.startswith("text/") or kind == "image/svg+xml"]
+    return "\n".join(shown)

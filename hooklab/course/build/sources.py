@@ -27,28 +27,6 @@ _MARKER = re.compile(
 
 
 @dataclass(frozen=True)
-class Problem:
-    """What is wrong, and where: the file, its line, the cell (counted from 1) and that cell's first line.
-
-    Example:
-        >>> print(Problem("solutions/source/02_tensor_hooks.py", "no minutes", 40, 7, "### Exercise 2.1 · Clip"))
-        solutions/source/02_tensor_hooks.py:40: cell 7 "### Exercise 2.1 · Clip": no minutes
-    """
-
-    file: str
-    what: str
-    line: int | None = None
-    cell: int | None = None
-    first_line: str = ""
-
-    def __str__(self) -> str:
-        where = self.file if self.line is None else f"{self.file}:{self.line}"
-        if self.cell is not None:
-            where += f': cell {self.cell} "{shortened(self.first_line)}"'
-        return f"{where}: {self.what}"
-
-
-@dataclass(frozen=True)
 class Lesson:
     """A lesson: its name, such as 02_tensor_hooks, and where all that belongs to it stands."""
 
@@ -110,22 +88,22 @@ class Course:
 
         Raises LookupError for an unknown lesson and if the folder has no sources.
         """
-        lessons = self.lessons()
-        if not lessons:
+        known = {lesson.number: lesson for lesson in self.lessons()}
+        if not known:
             raise LookupError(f"found no sources in {self.root / 'solutions' / 'source'}")
-        wanted = [re.match(r"\d*", Path(name).name)[0].zfill(2) for name in names]  # type: ignore[index]
-        known = {lesson.name[:2]: lesson for lesson in lessons}
-        for name, number in zip(names, wanted, strict=True):
+        wanted = {name: int("0" + re.findall(r"^\d*", Path(name).name)[0]) for name in names}
+        for name, number in wanted.items():
             if number not in known:
-                raise LookupError(f"there is no lesson {name!r}; there are: {', '.join(one.name for one in lessons)}")
-        return [lesson for number, lesson in known.items() if number in wanted or not names]
+                there = ", ".join(lesson.name for lesson in known.values())
+                raise LookupError(f"there is no lesson {name!r}; there are: {there}")
+        return [lesson for number, lesson in known.items() if number in wanted.values() or not names]
 
-    def strays(self) -> list[Problem]:
+    def strays(self) -> list[str]:
         """Return a problem for each notebook that no source makes."""
         made = {lesson.notebook(variant) for lesson in self.lessons() for variant in FOLDER}
         found = [path for folder in FOLDER.values() for path in sorted((self.root / folder).glob("*.ipynb"))]
-        what = "no source makes this notebook: remove it"
-        return [Problem(path.relative_to(self.root).as_posix(), what) for path in found if path not in made]
+        strays = [path.relative_to(self.root).as_posix() for path in found if path not in made]
+        return [f"{path}: no source makes this notebook: remove it" for path in strays]
 
 
 @dataclass(frozen=True)
@@ -139,9 +117,14 @@ class Cell:
     tags: tuple[str, ...]
     text: str
 
-    def problem(self, what: str) -> Problem:
-        """Return a problem that points at this cell."""
-        return Problem(self.file, what, self.line, self.number, self.text)
+    def problem(self, what: str) -> str:
+        """Return a problem that points at this cell.
+
+        Example:
+            >>> Cell("solutions/source/02_tensor_hooks.py", 7, 40, "code", (), "x = 1\\nx + 1").problem("no assert")
+            'solutions/source/02_tensor_hooks.py:40: cell 7 "x = 1": no assert'
+        """
+        return f"{self.file}:{self.line}: {titled(self.number, self.text)}: {what}"
 
     def parsed(self) -> ast.Module:
         """Return a code cell's syntax tree, an empty one for other cells and for one that is not Python."""
@@ -224,7 +207,7 @@ def has_whole_regions(text: str) -> bool:
     return 0 < markers_in(text) == 2 * len(_REGION.findall(text))
 
 
-def shortened(text: str, width: int = 60) -> str:
-    """Return the first line of a text, cut to `width` characters."""
+def titled(number: int, text: str) -> str:
+    """Return a cell as messages show it: its number, and its first line, cut to 60 characters."""
     line = text.strip().split("\n", 1)[0].strip()
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return f'cell {number} "{line if len(line) <= 60 else line[:59] + "…"}"'

@@ -109,4 +109,4 @@ def draft_of(root: Path, source: str = TINY) -> Draft:
 
 def problems_of(root: Path, source: str) -> list[str]:
     """Return the problems of a source as they are shown, without the file's folder."""
-    return [str(problem).removeprefix("solutions/source/") for problem in draft_of(root, source).problems]
+    return [problem.removeprefix("solutions/source/") for problem in draft_of(root, source).problems]

@@ -15,20 +15,12 @@ import os
 assert "NBGRADER_EXECUTION" not in os.environ
 assert os.environ["MPLBACKEND"] != "agg"
 """
-LEAVES_A_HOOK = """
-# %%
-import sys
-import types
-# Stands for torch, which takes seconds to import.
-sys.modules["torch.nn.modules.module"] = types.SimpleNamespace(_global_forward_hooks={1: print})
-"""
 SOURCES = {
     NAME: TINY + SEES_NO_GRADER,
     "10_raises": numbered(10, changed("assert total == 2", "assert total == 2\nraise ValueError('no')")),
     "11_wrong": numbered(11, changed("first, second = 1, 1", "first, second = 1, 3")),
     "12_refused": numbered(12, changed('["setup"]', '["set-up"]')),
     "13_dies": numbered(13, changed('print("total =", total)', "import os; os._exit(3)")),
-    "14_leaves": numbered(14) + LEAVES_A_HOOK,
 }
 
 
@@ -81,7 +73,6 @@ def test_a_lesson_in_order_is_written_though_others_fail(partly_failed: tuple[Pa
             '11_wrong.py:41: cell 6 "check("11.1", two)"',
             "in the solution: the outcome is 'not yet', expected 'correct'",
         ),
-        ('14_leaves.py:44: cell 7 "import sys"', "in the lesson: the notebook leaves global hooks behind: _global_f"),
         ('12_refused.py:4: cell 2 "from IPython.display import display"', "unknown tag 'set-up'"),
         ('13_dies.py:14: cell 3 "total = 1 + 1"', "in the lesson: the kernel died: "),
     ],

@@ -15,7 +15,7 @@ SOURCE = f"solutions/source/{NAME}.py"
 LESSON = f"lessons/{NAME}.ipynb"
 SOLUTION = f"solutions/{NAME}.ipynb"
 PAGE = f"solutions/{NAME}.md"
-DIFFERS = "the first difference from what the source makes: python -m hooklab build 09"
+DIFFERS = "not as the source gives it; run python -m hooklab build 09"
 
 
 def refused(root: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -70,7 +70,7 @@ def test_an_added_cell_is_told_once(built: Path, capsys: pytest.CaptureFixture[s
 def test_a_page_that_is_not_what_the_sources_make_is_told(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (built / f"solutions/source/{NAME}.md").write_text("## On the board\n", encoding="utf-8")
 
-    assert refused(built, capsys) == [f"{PAGE}: not what the lesson's sources make: python -m hooklab build 09"]
+    assert refused(built, capsys) == [f"{PAGE}: not what the lesson's sources make; run python -m hooklab build 09"]
     assert main([], built) == 0 == main(["--check"], built)
 
 
@@ -79,7 +79,7 @@ def test_a_missing_notebook_and_one_without_a_source_are_told(built: Path, capsy
 
     assert refused(built, capsys) == [
         "lessons/08_gone.ipynb: no source makes this notebook: remove it",
-        f"{LESSON}: this is not a notebook, FileNotFoundError: python -m hooklab build 09",
+        f"{LESSON}: there is no notebook (FileNotFoundError); run python -m hooklab build 09",
     ]
 
 
@@ -99,7 +99,7 @@ def test_a_file_that_is_no_notebook_is_told(built: Path, capsys: pytest.CaptureF
 
     (problem,) = refused(built, capsys)
 
-    assert problem.startswith(f"{LESSON}: this is not a notebook, ")
+    assert problem.startswith(f"{LESSON}: there is no notebook ")
 
 
 @pytest.mark.parametrize(

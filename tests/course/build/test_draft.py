@@ -10,14 +10,14 @@ SOLUTION = TINY[TINY.index('# %% tags=["solution"]') : TINY.index('# %% tags=["c
 CHECK = TINY[TINY.index('# %% tags=["check"]') :]
 
 
-def test_all_problems_of_a_source_are_told_at_once_in_its_order(tmp_path: Path) -> None:
+def test_all_problems_of_a_source_are_told_at_once(tmp_path: Path) -> None:
     source = changed('["setup"]', '["setupp"]')
     source = changed("●●○ · 5 minutes", "●●○", source)
     source = changed('["check"]', '["check", "chek"]', source)
 
-    lines = [problem.split(":")[1] for problem in problems_of(tmp_path, source)]
+    lines = {problem.split(":")[1] for problem in problems_of(tmp_path, source)}
 
-    assert lines == ["4", "19", "41"]
+    assert lines == {"4", "19", "41"}
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_what_is_missing_is_told_with_what_to_do(tmp_path: Path, file: str, old:
 
     (problem,) = draft(course, course.lessons()[0]).problems
 
-    assert said in str(problem)
+    assert said in problem
 
 
 def test_an_exercise_has_its_id_points_and_cells(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_the_readmes_row_has_the_minutes_of_the_card(tmp_path: Path, said: str, 
     course = make_course(tmp_path)
     (tmp_path / "README.md").write_text("# Title\n\n" + row(NAME, said), encoding="utf-8")
 
-    told = [str(problem) for problem in draft(course, course.lessons()[0]).problems]
+    told = draft(course, course.lessons()[0]).problems
 
     assert [one.split(": | 9 | ")[0] for one in told] == [
         "README.md: no row of 09_tiny with the minutes of its card"

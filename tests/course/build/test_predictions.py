@@ -77,7 +77,7 @@ def test_a_folded_output_that_begins_with_anything_telling_is_refused(tmp_path: 
 
     def refused() -> bool:
         found = findings(notebook, made, "lesson")
-        return any(one.cell == index + 1 and "first print" in one.what for one in found)
+        return any(f": cell {index + 1} " in one and "first print" in one for one in found)
 
     said = []
     for text in ("3\n", "What came out: 3\n", "What came out:\n3\n"):
@@ -96,6 +96,6 @@ def test_what_fits_none_of_the_choices_is_refused(tmp_path: Path) -> None:
     said = {}
     for text in ("○ 9.a no guess: none was made", "○ 9.a not scored: the result is now 4"):
         cell.outputs = [new_output("display_data", {"text/plain": text})]
-        said[text] = any("expected 'no guess'" in one.what for one in findings(notebook, made, "lesson"))
+        said[text] = any("expected 'no guess'" in one for one in findings(notebook, made, "lesson"))
 
     assert list(said.values()) == [False, True]
