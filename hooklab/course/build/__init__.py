@@ -23,8 +23,6 @@ from hooklab.course.build.sources import FOLDER, Course
 from hooklab.course.files import write_if_changed
 from hooklab.course.root import find_root
 
-NEW = "new"
-
 
 def main(argv: list[str], root: Path | None = None) -> int:
     """Run the command and return its exit status: 0, 1 when something was refused, 2 for a wrong command,
@@ -37,7 +35,7 @@ def main(argv: list[str], root: Path | None = None) -> int:
     options = _parser().parse_args(argv)
     course = Course(root or find_root())
     try:
-        if options.names[:1] == [NEW]:
+        if options.names[:1] == ["new"]:
             return begin(course, options.names[1:])
         drafts = [draft(course, lesson) for lesson in course.choose(options.names)]
         if options.check:

@@ -40,11 +40,6 @@ class Run:
     notebook: Any
     problems: list[str] = field(default_factory=list)
 
-    @property
-    def label(self) -> str:
-        """What messages call it, such as lessons/02_tensor_hooks."""
-        return f"{FOLDER[self.variant]}/{self.draft.lesson.name}"
-
 
 def execute_all(runs: list[Run], root: Path) -> None:
     """Run every notebook to its end or its first error, and print when it begins and how it ends.
@@ -60,13 +55,14 @@ async def _execute_all(runs: list[Run], env: dict[str, str]) -> None:
     free = asyncio.Semaphore(AT_ONCE)
 
     async def one(run: Run) -> None:
+        label = f"{FOLDER[run.variant]}/{run.draft.lesson.name}"
         async with free:
             begun = time.monotonic()
-            print(f"{run.label}: running {len(run.notebook.cells)} cells", flush=True)
+            print(f"{label}: running {len(run.notebook.cells)} cells", flush=True)
             if (fault := await _execute(run, env)) is not None:
                 run.problems.append(_problem(run.draft, run.variant, *fault))
             how = "FAILED" if run.problems else "ran"
-            print(f"{run.label}: {how} in {time.monotonic() - begun:.1f} s", flush=True)
+            print(f"{label}: {how} in {time.monotonic() - begun:.1f} s", flush=True)
 
     await asyncio.gather(*map(one, runs))
 
