@@ -3,7 +3,8 @@
 `python -m hooklab build [NAME…]` runs the notebooks and writes them; `--check` runs nothing; `new 08_slug` begins a
 lesson. All problems are reported at once, one line each, with their places. Read the modules in this order:
 `sources` (which lessons there are, and their cells), `draft` (the rules for a source, and the minutes), `products`
-(what a source makes, and whether it is up to date), `running` (and what is wrong with what a run left); `new`.
+(what a source makes, and whether it is up to date), `running` (and what is wrong with what a run left), `records` (what
+solutions and misconceptions do, for the checks); `new`.
 """
 
 from __future__ import annotations
