@@ -1,6 +1,6 @@
 """The course's machinery: what the lessons and the classroom need. The library never imports it.
 
-- ``launcher``: ``python -m hooklab lab``, ``test``, ``doctor``; standard library only, as its ``root`` and ``progress``
+- ``launcher``: ``python -m hooklab lab``, ``test``, ``doctor``; standard library only, as ``root`` and ``files``
 - ``build``: makes both notebooks of a lesson from its one source
 - ``exercises``: checks, their outcomes, and progress
 - ``lesson01``, ``lesson02`` …: all that is one lesson's own: checks, figures, explorer, experiment

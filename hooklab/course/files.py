@@ -12,3 +12,13 @@ def write_whole(content: bytes, path: Path) -> None:
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_if_changed(text: str, path: Path) -> bool:
+    """Write a text file, whole or not at all, unless it holds this text; return whether it was written."""
+    content = text.encode("utf-8")
+    if path.is_file() and path.read_bytes() == content:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(content, path)
+    return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,12 +37,3 @@ def prepare_fonts() -> None:
     """Have matplotlib's font cache made now: later, matplotlib would say so in the output of some cell."""
     with contextlib.suppress(ImportError):  # no lesson can draw then, and each says so itself
         import matplotlib.font_manager  # noqa: F401
-
-
-def skip_url_grammars() -> None:
-    """Keep jsonschema, which nbformat imports, from building some forty grammars of internationalised URLs.
-
-    They are optional there, serve only schemas that ask for the format "iri", and cost more than all other imports of
-    `build --check` together. A notebook's schema does not ask for them.
-    """
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # None makes an import fail

@@ -1,7 +1,4 @@
-"""Progress: what a long job is doing, as one changing line on a terminal, or a line now and then in a log.
-
-Standard library only: the launcher uses it to show the progress of an installation.
-"""
+"""Progress: what a long job is doing, as one changing line on a terminal, or a line now and then in a log."""
 
 import shutil
 import time

@@ -15,19 +15,17 @@ import ast
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator
-from itertools import accumulate, groupby, pairwise, zip_longest
+from collections.abc import Callable
+from itertools import accumulate, pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
-import nbformat
 from nbformat import v4
 
 import hooklab
 from hooklab.course.build.draft import Draft, Minutes, minutes_by_cell, on_card
-from hooklab.course.build.running import ANSWERS, Finding, findings
-from hooklab.course.build.sources import FOLDER, Cell, Lesson, Problem, Variant, calls_in, parsed, shortened, stubbed
-from hooklab.course.files import write_whole
+from hooklab.course.build.running import ANSWERS, findings
+from hooklab.course.build.sources import FOLDER, Cell, Lesson, Variant, calls_in, stubbed, titled
 
 _v4: Any = v4  # nbformat has no types for it
 
@@ -41,7 +39,6 @@ FOLDED = {"collapsed": True, "jupyter": {"outputs_hidden": True}}
 HIDDEN = {"jupyter": {"source_hidden": True}}
 
 MOST_REASONS = 10  # on the teacher's page
-OWN = ("## On the board", "## Two questions to discuss", "## What can be left out")
 SHARED = Path(__file__).parents[1] / "exercises" / "reasons.toml"  # what all lessons share
 _PART = re.compile(r"^## (.+)$", re.M)
 
@@ -83,8 +80,8 @@ def _nbgrader_metadata(draft: Draft) -> dict[int, dict[str, Any]]:
     for one in draft.exercises:
         written = {"schema_version": 3, "task": False, "grade": False, "locked": False, "solution": True}
         checked = {"schema_version": 3, "task": False, "grade": True, "locked": True, "solution": False}
-        graded[one.solution.number] = written | {"grade_id": one.slug("solution")}
-        graded[one.check.number] = checked | {"grade_id": one.slug("check"), "points": one.points}
+        graded[one.solution.number] = written | {"grade_id": f"solution-{one.slug}"}
+        graded[one.check.number] = checked | {"grade_id": f"check-{one.slug}", "points": one.points}
     return graded
 
 
@@ -93,56 +90,39 @@ def serialise(notebook: Any) -> str:
     return str(_v4.writes(notebook)) + "\n"
 
 
-def write(text: str, path: Path) -> bool:
-    """Write a file, whole or not at all; return whether it changed."""
-    content = text.encode("utf-8")
-    if path.is_file() and path.read_bytes() == content:
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(content, path)
-    return True
+def compare(draft: Draft) -> list[str]:
+    """Return where a lesson's notebooks and page are not what its source makes, and what a run left wrong in them."""
+    problems = [problem for variant in FOLDER for problem in _compare_one(draft, variant)]
+    page = draft.lesson.page
+    if problems or (page.is_file() and page.read_bytes() == teachers_page(draft).encode("utf-8")):
+        return problems
+    return [f"{draft.lesson.shown(page)}: not what the lesson's sources make; run {_build(draft)}"]
 
 
-def compare(draft: Draft) -> list[Problem]:
-    """Return every difference between a lesson's two notebooks and its source, and what a run left wrong in them."""
-    return [problem for variant in FOLDER for problem in _compare_one(draft, variant)]
+def _build(draft: Draft) -> str:
+    return f"python -m hooklab build {draft.lesson.name[:2]}"
 
 
-def _compare_one(draft: Draft, variant: Variant) -> list[Problem]:
+def _compare_one(draft: Draft, variant: Variant) -> list[str]:
+    """Put what is stored in a notebook into the one that the source makes: then both must be the same text."""
     path = draft.lesson.notebook(variant)
     file = draft.lesson.shown(path)
-    if not path.is_file():
-        return [Problem(file, "missing")]
-    text = path.read_text(encoding="utf-8")
     try:
-        raw = json.loads(text)
-        nbformat.validate(raw)
-    except (json.JSONDecodeError, nbformat.ValidationError, AttributeError) as error:
-        return [Problem(file, f"this is not a notebook: {shortened(str(error))}")]
-    notebook = _v4.to_notebook(raw)
-    cells = notebook.cells
+        text = path.read_text(encoding="utf-8")
+        stored = _v4.reads(text).cells
+    except (OSError, ValueError, AttributeError) as error:
+        return [f"{file}: there is no notebook ({type(error).__name__}); run {_build(draft)}"]
     wanted = skeleton(draft, variant)
-    problems = [_at(file, cells, index, what) for index, what in _cell_differences(cells, wanted.cells)]
-    if {**notebook, "cells": []} != {**wanted, "cells": []}:
-        what = "the notebook's metadata is not what the builder writes; if JupyterLab has saved it: git checkout"
-        problems.append(Problem(file, f"{what} {file}"))
-    if not problems and serialise(notebook) != text:
-        problems.append(Problem(file, "saved by something other than the builder"))
-    return problems + [_at(file, cells, index, what) for index, what in findings(notebook, draft, variant)]
-
-
-def _cell_differences(cells: list[Any], wanted: list[Any]) -> list[Finding]:
-    bare = [{**cell, "outputs": [], "execution_count": None} if "outputs" in cell else cell for cell in cells]
-    if len(bare) != len(wanted):
-        first = next((n for n, (cell, want) in enumerate(zip(bare, wanted, strict=False)) if cell != want), 0)
-        return [(first, f"{len(bare)} cells where the source has {len(wanted)}; the first difference is here")]
-    pairs = enumerate(zip(bare, wanted, strict=True))
-    return [(index, "not as the source gives it") for index, (cell, want) in pairs if cell != want]
-
-
-def _at(file: str, cells: list[Any], index: int, what: str) -> Problem:
-    first_line = cells[index].source if index < len(cells) else "(end)"
-    return Problem(file, what, cell=index + 1, first_line=first_line)
+    for cell, found in zip(wanted.cells, stored, strict=False):
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = found.get("outputs", []), found.get("execution_count")
+    if serialise(wanted) == text:
+        return findings(wanted, draft, variant)
+    for number, (cell, found) in enumerate(zip_longest(wanted.cells, stored), start=1):
+        if cell != found:
+            place = titled(number, found.source if found else "(end)")
+            return [f"{file}: {place}: not as the source gives it; run {_build(draft)}"]
+    return [f"{file}: saved by something other than the builder; if by JupyterLab: git checkout {file}"]
 
 
 # --- the page for the teacher
@@ -163,27 +143,9 @@ def teachers_page(draft: Draft) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def teaching_problems(draft: Draft) -> list[Problem]:
-    """Return what is wrong with the committed page, and with the part that is written by hand."""
-    lesson = draft.lesson
-    if not lesson.teaching.is_file():
-        return []
-    lines = lesson.teaching.read_text(encoding="utf-8").split("\n")
-    missing = [f"no `{heading}`" for heading in OWN if heading not in lines]
-    problems = [Problem(lesson.shown(lesson.teaching), what) for what in missing]
-    if not lesson.page.is_file() or lesson.page.read_bytes() != teachers_page(draft).encode("utf-8"):
-        problems.append(Problem(lesson.shown(lesson.page), "not what the lesson's sources make"))
-    return problems
-
-
-def write_page(draft: Draft) -> bool:
-    """Write a lesson's page, if it has a hand-written part; return whether the file changed."""
-    return draft.lesson.teaching.is_file() and write(teachers_page(draft), draft.lesson.page)
-
-
 def _table(draft: Draft, minutes: Minutes) -> str:
     """The parts of the lesson with their exercises, and the minutes of the lesson's card, shared out among them."""
-    parts, needed = list(_parts(draft.cells)), minutes_by_cell(draft.cells, draft.exercises)
+    parts, needed = _parts(draft.cells), minutes_by_cell(draft.cells, draft.exercises)
     core, more = (
         _shared_out(whole, [sum(needed[cell.number - 1][kind] for cell in cells) for _, cells in parts])
         for kind, whole in enumerate((minutes.core, minutes.more))
@@ -201,22 +163,22 @@ def _shared_out(whole: int, parts: list[float]) -> list[int]:
     return [after - before for before, after in pairwise([0, *sums])]
 
 
-def _parts(cells: list[Cell]) -> Iterator[tuple[str, list[Cell]]]:
-    title, titled = "Before the first heading", []
+def _parts(cells: list[Cell]) -> list[tuple[str, list[Cell]]]:
+    """Return the cells under each heading of a lesson, with that heading."""
+    parts: list[tuple[str, list[Cell]]] = [("Before the first heading", [])]
     for cell in cells:
-        found = _PART.findall(cell.text) if cell.kind == "markdown" and "exercise" not in cell.tags else []
-        title = found[0] if found else title
-        titled.append((title, cell))
-    for title, group in groupby(titled, key=lambda pair: pair[0]):
-        yield title, [cell for _, cell in group]
+        if cell.kind == "markdown" and "exercise" not in cell.tags and (heading := _PART.search(cell.text)):
+            parts.append((heading[1], []))
+        parts[-1][1].append(cell)
+    return parts
 
 
 def _predictions(draft: Draft) -> str:
     """Each question with its choices, a tick at what came out, and a link to its cell."""
     places = {id: cell.number for cell in draft.cells for id in cell.called_with("predict")}
-    came = _what_came_out(draft)
-    lines = []
-    for call in calls_in(parsed(draft.lesson.own / "predictions.py"), "prediction", "number"):
+    came, file, lines = _what_came_out(draft), draft.lesson.own / "predictions.py", []
+    tree = ast.parse(file.read_text(encoding="utf-8") if file.is_file() else "")  # an import would import torch
+    for call in calls_in(tree, "prediction", "number"):
         id, question, *_ = _texts(call)
         place = places.get(id, 1)
         link = f"../{FOLDER['lesson']}/{draft.lesson.name}.ipynb#cell-id={draft.ids[place - 1]}"
@@ -267,13 +229,9 @@ def _misconceptions(draft: Draft) -> str:
 
 def _reasons(lesson: Lesson, id: str) -> list[str]:
     """Return what the check of an exercise says to each misconception, in at most two sentences."""
-    own = _loaded(lesson.reasons, tomllib.loads)
-    said = {
-        **_loaded(SHARED, tomllib.loads)["shared"],
-        **own.get("shared", {}),
-        **own.get(id, {}),
-    }
-    labels = _loaded(lesson.own / "records.json", json.loads).get(id, {}).get("misconceptions") or own.get(id, {})
+    own = _loaded(lesson.own / "reasons.toml", tomllib.loads)
+    said = _loaded(SHARED, tomllib.loads)["shared"] | own.get("shared", {}) | own.get(id, {})
+    labels = _loaded(lesson.own / "records.json", json.loads).get(id, {}).get("misconceptions", {})
     sentences = [_in_short(said[label]) for label in labels if label in said]
     return [re.sub("^{name}", "Your function", one).replace("{name}", "your function") for one in sentences]
 

@@ -9,80 +9,64 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
-import tempfile
+import linecache
+import runpy
+import sys
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+import torch
+
 from hooklab.course.build.draft import Draft, draft
-from hooklab.course.build.sources import Course
+from hooklab.course.build.sources import Course, calls_in, stubbed
 from hooklab.course.exercises.exercise import Exercise, exercises_of
 from hooklab.course.exercises.guards import global_hooks_set_aside
 from hooklab.course.exercises.judge import difference, observed
-from hooklab.course.exercises.records import Records, as_json, records_of_lesson
+from hooklab.course.exercises.records import Records, as_json
 from hooklab.course.exercises.state import usual_state
 from hooklab.course.exercises.trial import Trial
+from hooklab.course.files import write_if_changed
+from hooklab.course.root import find_root
 
 
 def misconceptions(course: Course, lesson: int) -> dict[str, dict[str, Any]]:
     """Return the programs of a lesson's misconceptions, by exercise and label: new ones in each call."""
     path = course.root / "solutions" / "misconceptions" / f"lesson{lesson:02d}.py"
-    return dict(_module(path, f"misconceptions_{lesson:02d}").MISCONCEPTIONS) if path.exists() else {}
+    name = f"misconceptions_{lesson:02d}"
+    return dict(runpy.run_path(str(path), run_name=name)["MISCONCEPTIONS"]) if path.exists() else {}
 
 
-def _module(path: Path, name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def solution(course: Course, id: str, stub: bool = False) -> Any:
+    """Return what the lesson's source makes of an exercise's name: its solution, or its stub if `stub` says so.
 
+    Before the solution cell come the lesson's imports and its cells of definitions: an answer may use them, and an
+    earlier answer, by the name that the page continues with: `find = yours_or("8.1", first_nonfinite, …)`.
 
-def solution(course: Course, id: str, stub: bool = False, folder: Path | None = None) -> Any:
-    """Return what the lesson's source makes of an exercise's name: its solution, or its stub.
-
-    Args:
-        course: the course.
-        id: the exercise.
-        stub: the stub instead of the solution.
-        folder: where the code is written to, so that Python finds its lines; by default it is only compiled.
+    Raises LookupError if the lesson has no such exercise.
     """
-    from hooklab.course.build.sources import stubbed
-
-    before, cell, name = solution_cells(_draft(course, int(id.split(".")[0])), id)
-    code = f"{before}\n{stubbed(cell) if stub else cell}"
-    path = "<solution>" if folder is None else str(folder / f"answer_{id}.py")
-    if folder is not None:
-        Path(path).write_text(code, encoding="utf-8")
-    space: dict[str, Any] = {"__name__": "answer"}
-    exec(compile(code, path, "exec"), space)
-    return space[name]
+    made = _draft(course, int(id.split(".")[0]))
+    exercise = next((one for one in made.exercises if one.id == id), None)
+    if exercise is None:
+        raise LookupError(f"exercise {id} has no card in {made.lesson.source.name}")
+    bodies = [(cell, cell.parsed().body) for cell in made.cells]
+    lines = [line for _, body in bodies for line in body]
+    code = [ast.unparse(line) for line in lines if isinstance(line, ast.Import | ast.ImportFrom)]
+    for cell, body in bodies[: exercise.solution.number - 1]:
+        if cell.kind == "code" and all(isinstance(line, ast.ClassDef | ast.FunctionDef) for line in body):
+            code.append(cell.text)
+        code += [text for line in body if (text := _goes_on_with(line))]
+    text = "\n".join([*code, stubbed(exercise.solution.text) if stub else exercise.solution.text])
+    file, space = f"<solution of {id}>", {"__name__": "answer"}
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # an answer may need its source
+    exec(compile(text, file, "exec"), space)
+    (call,) = calls_in(exercise.check.parsed(), "check")
+    return space[ast.unparse(call.args[1])]
 
 
 @functools.cache
 def _draft(course: Course, number: int) -> Draft:
-    return draft(course, next(one for one in course.lessons() if one.number == number))
-
-
-def solution_cells(made: Draft, id: str) -> tuple[str, str, str]:
-    """Return what comes before an exercise's solution cell, that cell, and the name that its check is called with.
-
-    Before it are the lesson's imports and its cells of definitions: an answer may use them, and an earlier answer, by
-    the name that the page continues with: `find = yours_or("8.1", first_nonfinite, ready.first_nonfinite)`.
-    """
-    exercise = next(one for one in made.exercises if one.id == id)
-    cells = [(cell, cell.parsed().body) for cell in made.cells]
-    lines = [line for _, body in cells for line in body]
-    before = [ast.unparse(line) for line in lines if isinstance(line, ast.Import | ast.ImportFrom)]
-    for cell, body in cells[: exercise.solution.number - 1]:
-        if cell.kind == "code" and all(isinstance(line, ast.ClassDef | ast.FunctionDef) for line in body):
-            before.append(cell.text)
-        before += [text for line in body if (text := _goes_on_with(line))]
-    (call,) = [node for node in ast.walk(exercise.check.parsed()) if isinstance(node, ast.Call)]
-    return "\n".join(before), exercise.solution.text, ast.unparse(call.args[1])
+    return draft(course, *course.choose([str(number)]))
 
 
 def _goes_on_with(line: ast.stmt) -> str:
@@ -115,35 +99,15 @@ def record(exercise: Exercise, reference: Any, programs: Mapping[str, Any]) -> R
     return Records(worlds, found)
 
 
-def record_lesson(course: Course, lesson: int) -> dict[str, Records]:
-    """Return the records of all of a lesson's exercises, made now."""
-    programs = misconceptions(course, lesson)
-    with tempfile.TemporaryDirectory() as folder:  # an answer may need its source
-        return {
-            one.id: record(one, solution(course, one.id, folder=Path(folder)), programs.get(one.id, {}))
-            for one in exercises_of(lesson)
-        }
-
-
 def store(course: Course, lesson: int) -> bool:
-    """Write a lesson's records.json if it has changed; return whether it has."""
-    path = course.root / "hooklab" / "course" / f"lesson{lesson:02d}" / "records.json"
-    text = as_json(record_lesson(course, lesson))
-    if path.exists() and path.read_text(encoding="utf-8") == text:
-        return False
-    path.write_text(text, encoding="utf-8")
-    records_of_lesson.cache_clear()
-    return True
+    """Write a lesson's records.json, made now, if it has changed; return whether it has."""
+    programs, path = misconceptions(course, lesson), course.root / f"hooklab/course/lesson{lesson:02d}/records.json"
+    records = {one.id: record(one, solution(course, one.id), programs.get(one.id, {})) for one in exercises_of(lesson)}
+    return write_if_changed(as_json(records), path)
 
 
 if __name__ == "__main__":
-    import sys
-
-    import torch
-
     torch.set_num_threads(1)
-    from hooklab.course.root import find_root
-
     for argument in sys.argv[1:]:
         written = store(Course(find_root()), int(argument))
         print(f"hooklab/course/lesson{int(argument):02d}/records.json: {'written' if written else 'unchanged'}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import re
 import sys
@@ -11,41 +10,35 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hooklab.course import words
 from hooklab.course.build.draft import Draft
-from hooklab.course.build.sources import Variant, solution_lines, stubbed
-from hooklab.course.kernels import LEFT_BEHIND, environment, prepare_fonts
-
-if TYPE_CHECKING:  # to look at what a run left takes neither
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError
+from hooklab.course.build.sources import FOLDER, Variant, solution_lines, stubbed
+from hooklab.course.kernels import environment, prepare_fonts
 
 AT_ONCE = 2
 SECONDS_PER_CELL = 120
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
-Finding = tuple[int, str]  # a cell's index, and what is wrong there
+# What a check says in a notebook, and what a prediction does, for which the builder never makes a guess.
 WANTED: dict[Variant, str] = {"lesson": words.OUTCOMES["not attempted"], "solution": words.OUTCOMES["correct"]}
+UNGUESSED = words.OUTCOMES["no guess"]
 # A shorter line, such as `return x` or `else:`, gives nothing away.
 TELLING = 12
 ANSWERS = {"predict", "folded"}  # the tags of cells whose output answers a prediction: lessons store it folded
-_OUTCOME = re.compile(rf"[✓○✗] \d+\.\d+ ({'|'.join(words.OUTCOMES.values())})\b")
-_NOT_SCORED = re.compile(rf"[✓○✗] \d+\.[a-z] {words.OUTCOMES['not scored']}\b.*")
-_ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]+")
+_OUTCOME = re.compile(rf"[✓○✗] \d+\.\w+ ({'|'.join(words.OUTCOMES.values())})\b")
 _FENCED = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
-_KERNEL_FILE = re.compile(r"ipykernel_\d+")
 
 
 @dataclass
 class Run:
-    """A notebook to run in a folder; its outputs are put into it. `faults` are (cell index or None, what) pairs."""
+    """A notebook of a draft to run; its outputs are put into it."""
 
-    label: str
+    draft: Draft
+    variant: Variant
     notebook: Any
-    folder: Path
-    faults: list[tuple[int | None, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
 
 def execute_all(runs: list[Run], root: Path) -> None:
@@ -55,39 +48,40 @@ def execute_all(runs: list[Run], root: Path) -> None:
     """
     prepare_fonts()
     with tempfile.TemporaryDirectory(prefix="hooklab-build-") as scratch:
-        asyncio.run(_execute_all(runs, environment(root, Path(scratch)), Path(scratch)))
+        asyncio.run(_execute_all(runs, environment(root, Path(scratch))))
 
 
-async def _execute_all(runs: list[Run], env: dict[str, str], scratch: Path) -> None:
+async def _execute_all(runs: list[Run], env: dict[str, str]) -> None:
     free = asyncio.Semaphore(AT_ONCE)
 
-    async def one(number: int, run: Run) -> None:
+    async def one(run: Run) -> None:
+        label = f"{FOLDER[run.variant]}/{run.draft.lesson.name}"
         async with free:
             begun = time.monotonic()
-            print(f"{run.label}: running {len(run.notebook.cells)} cells", flush=True)
-            await _execute(run, env, scratch / f"kernel-{number}")
-            how = "FAILED" if run.faults else "ran"
-            print(f"{run.label}: {how} in {time.monotonic() - begun:.1f} s", flush=True)
+            print(f"{label}: running {len(run.notebook.cells)} cells", flush=True)
+            if (fault := await _execute(run, env)) is not None:
+                run.problems.append(_problem(run.draft, run.variant, *fault))
+            how = "FAILED" if run.problems else "ran"
+            print(f"{label}: {how} in {time.monotonic() - begun:.1f} s", flush=True)
 
-    await asyncio.gather(*(one(number, run) for number, run in enumerate(runs)))
+    await asyncio.gather(*map(one, runs))
 
 
-async def _execute(run: Run, env: dict[str, str], scratch: Path) -> None:
+async def _execute(run: Run, env: dict[str, str]) -> tuple[int, str] | None:
+    """Run a notebook; return the index of the cell that went wrong, and how."""
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_client.manager import AsyncKernelManager
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
-    run.folder.mkdir(parents=True, exist_ok=True)
-    scratch.mkdir()
-    log = scratch / "log.txt"  # what the kernel says of itself; what a cell prints is in the cell's outputs
+    folder = run.draft.lesson.notebook(run.variant).parent
+    folder.mkdir(exist_ok=True)
     # No folder to look for kernels in leaves one kernel: the Python that builds, whatever is installed.
-    manager = AsyncKernelManager(
-        kernel_spec_manager=KernelSpecManager(kernel_dirs=[]), connection_file=str(scratch / "kernel.json")
-    )
+    manager = AsyncKernelManager(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
     client = NotebookClient(
         run.notebook,
         km=manager,
+        extra_arguments=["--log-level=ERROR"],  # no warnings among the problems
         timeout=SECONDS_PER_CELL,
         record_timing=False,
         coalesce_streams=True,  # how a kernel cuts printed text depends on timing
@@ -95,11 +89,10 @@ async def _execute(run: Run, env: dict[str, str], scratch: Path) -> None:
         iopub_timeout=SECONDS_PER_CELL,
         raise_on_iopub_timeout=True,
     )
-    index: int | None = None
+    index = 0
     try:
         # Each step by hand: NotebookClient.execute() takes over Ctrl-C, and for one notebook only.
-        with log.open("wb") as stderr:
-            await client.async_start_new_kernel(cwd=str(run.folder), env=env, stderr=stderr)
+        await client.async_start_new_kernel(cwd=str(folder), env=env)
         await client.async_start_new_kernel_client()
         executed = 0
         for index, cell in enumerate(run.notebook.cells):
@@ -108,112 +101,76 @@ async def _execute(run: Run, env: dict[str, str], scratch: Path) -> None:
                 await client.async_execute_cell(cell, index, execution_count=executed)
                 for output in cell.outputs:  # a widget's id is random, and without a kernel it shows nothing
                     output.get("data", {}).pop(_WIDGET_VIEW, None)
-        index = None
-        if left := await _left_behind(client):
-            run.faults.append((None, f"the notebook leaves global hooks behind: {', '.join(left)}"))
     except CellExecutionError as error:
-        run.faults.append((index, f"raised {error.ename}: {error.evalue}".split("\n")[0] + _at_line(error)))
+        return index, f"raised {error.ename}: {error.evalue}".split("\n")[0] + _at_line(error.traceback)
     except CellTimeoutError:
-        run.faults.append((index, f"did not end within {SECONDS_PER_CELL} s"))
+        return index, f"did not end within {SECONDS_PER_CELL} s"
     except (DeadKernelError, RuntimeError) as error:
-        run.faults.append((index, f"the kernel died: {_last_words(log) or error}"))
+        return index, f"the kernel died: {error}"
     finally:
         if client.kc is not None:
             client.kc.stop_channels()
-        if manager.has_kernel:
-            await manager.shutdown_kernel(now=True)
-        await manager.cleanup_resources()
+        await manager.shutdown_kernel(now=True)
+    return None
 
 
-async def _left_behind(client: NotebookClient) -> list[str]:
-    assert client.kc is not None
-    message = client.kc.execute("", silent=True, user_expressions={"left": LEFT_BEHIND})
-    reply = await client.async_wait_for_reply(message)
-    assert reply is not None
-    names: list[str] = ast.literal_eval(reply["content"]["user_expressions"]["left"]["data"]["text/plain"])
-    return names
-
-
-def _at_line(error: CellExecutionError) -> str:
+def _at_line(traceback: str) -> str:
     """Return which line of the cell raised, as far as the traceback tells."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", error.traceback)
-    lines = re.findall(r"Cell In\[\d+\], line (\d+)|<ipython-input[^>]*>.*, line (\d+)", plain)
-    return f" (line {next(filter(None, lines[-1]))} of a cell)" if lines else ""
-
-
-def _last_words(log: Path) -> str:
-    """Return the first line that a crashed kernel wrote, such as `Fatal Python error: Segmentation fault`."""
-    lines = log.read_text(errors="replace").splitlines()
-    return next((line for line in lines if line.strip() and not line.startswith("[IPKernelApp]")), "")
+    lines = re.findall(r"Cell In\[\d+\], line (\d+)", re.sub(r"\x1b\[[0-9;]*m", "", traceback))
+    return f" (line {lines[-1]} of a cell)" if lines else ""
 
 
 # --- what a run left
 
 
-def findings(notebook: Any, draft: Draft, variant: Variant) -> list[Finding]:
+def findings(notebook: Any, draft: Draft, variant: Variant) -> list[str]:
     """Return everything that is wrong with what a run left in a notebook, in the order of its cells.
 
     The same rules for a notebook just run and for a committed one.
+
+    Args:
+        notebook: its cells are those of the draft.
+        draft: of the lesson.
+        variant: whether it is the lesson or the solution.
     """
-    found = list(unrun(notebook.cells))
     secret = _secret_lines(draft) if variant == "lesson" else []
+    changing = _changing(draft.lesson.root)
+    problems, expected = [], 0
     for index, cell in enumerate(notebook.cells):
-        faults = [*_output_faults(cell, draft.lesson.root), *_tag_faults(cell, variant)]
-        visible = "\n".join([cell.source, *_texts(cell)])  # prose, hints and outputs as well as code
-        faults += [f"the lesson holds a line of a solution: {line!r}" for line in secret if line in visible]
-        found += [(index, what) for what in faults]
-    return sorted(found, key=lambda finding: finding[0])
+        shown = _shown(cell)
+        faults = list(_tag_faults(cell, shown, variant))
+        if cell.cell_type == "code":
+            expected += 1
+            if cell.execution_count != expected:
+                faults.append(f"execution count {cell.execution_count}, expected {expected}: run from top to bottom")
+        if found := changing.search(shown):
+            faults.append(f"the output holds {found[0]!r}, which is different in another run or on another machine")
+        visible = f"{cell.source}\n{shown}"  # prose, hints and outputs as well as code
+        faults += [f"it holds a line of a solution: {line!r}" for line in secret if line in visible]
+        problems += [_problem(draft, variant, index, what) for what in faults]
+    return problems
 
 
-def unrun(cells: list[Any]) -> Iterator[Finding]:
-    """Find the code cells that were not run once each, from top to bottom."""
-    expected = 0
-    for index, cell in enumerate(cells):
-        if cell["cell_type"] != "code":
-            continue
-        expected += 1
-        count = cell["execution_count"]
-        if count is None:
-            yield index, "this cell was not run"
-        elif count != expected:
-            yield index, f"execution count {count}, expected {expected}: not run once from top to bottom"
+def _problem(draft: Draft, variant: Variant, index: int, what: str) -> str:
+    return draft.cells[index].problem(f"in the {variant}: {what}")
 
 
-def _output_faults(cell: Any, root: Path) -> Iterator[str]:
-    """Find errors, and output that differs from run to run or from machine to machine."""
-    for output in cell.get("outputs", []):
-        if output.output_type == "error":
-            yield f"an error in the output: {output.ename}"
-    for text in _texts(cell):
-        if address := _ADDRESS.search(text):
-            yield f"the output holds a memory address, which differs in each run: {address[0]!r}"
-        if path := _machine_path(text, root):
-            yield f"the output holds a path of the machine that ran it: {path!r}"
-
-
-def _tag_faults(cell: Any, variant: Variant) -> Iterator[str]:
+def _tag_faults(cell: Any, shown: str, variant: Variant) -> Iterator[str]:
     """Find outputs that are not what the cell's tags promise."""
-    tags = cell.metadata.get("tags", [])
-    if "check" in tags:
-        outcomes = [match[1] for text in _texts(cell, "text/plain") if (match := _OUTCOME.match(text))]
-        if not outcomes:
-            yield f'no outcome of a check in the output, expected "{WANTED[variant]}"'
-        elif outcomes[0] != WANTED[variant]:
-            yield f'the {variant}\'s check says "{outcomes[0]}", expected "{WANTED[variant]}"'
-    kinds = [kind for output in cell.get("outputs", []) for kind in output.get("data", {})]
-    seen = {"figure", "explorer"}.intersection(tags)
-    if seen and not any(kind.startswith("image/") for kind in kinds):  # but the name of a figure, for example
-        yield f"tagged as {seen.pop()}, but the output has no picture"
-    if variant == "lesson" and ANSWERS.intersection(tags) and not _begins_folded(cell):
+    tags, outcome = cell.metadata.get("tags", []), _OUTCOME.search(shown)
+    came = outcome[1] if outcome else None
+    wanted = WANTED[variant] if "check" in tags else UNGUESSED if cell.source.startswith("reveal(") else None
+    if wanted and came != wanted:
+        yield f"the outcome is {came!r}, expected {wanted!r}"
+    if variant == "lesson" and ANSWERS.intersection(tags) and not shown.startswith(f"{words.CAME_OUT}\n"):
         yield f"a folded output shows its first line, so the cell must first print {words.CAME_OUT!r}"
-    for text in _texts(cell, "text/plain"):
-        if _NOT_SCORED.match(text):
-            yield f"what came out does not fit exactly one choice: {text}"
 
 
-def _begins_folded(cell: Any) -> bool:
-    outputs = cell.get("outputs", [])
-    return bool(outputs) and str(outputs[0].get("text", "")).startswith(f"{words.CAME_OUT}\n")
+def _changing(root: Path) -> re.Pattern[str]:
+    """Return a pattern for what differs in each run, a memory's address, or on each machine, a path."""
+    paths = [root, Path.home(), Path(tempfile.gettempdir()), Path(sys.prefix)]
+    ours = [re.escape(str(path)) + r"(?![\w.-])" for path in paths if len(path.parts) > 1]
+    return re.compile("|".join([r"\bat 0x[0-9a-fA-F]+", r"ipykernel_\d+", *ours]))
 
 
 def _secret_lines(draft: Draft) -> list[str]:
@@ -229,20 +186,10 @@ def _secret_lines(draft: Draft) -> list[str]:
     return sorted(lines - taught)
 
 
-def _texts(cell: Any, only: str = "") -> Iterator[str]:
-    """Yield what a cell's outputs show as text, of all kinds or of one."""
+def _shown(cell: Any) -> str:
+    """Return what a cell's outputs show as text."""
+    shown: list[str] = []
     for output in cell.get("outputs", []):
-        if output.output_type == "stream" and not only:
-            yield output.text
-        for kind, text in output.get("data", {}).items():
-            if kind == only or (not only and (kind.startswith("text/") or kind == "image/svg+xml")):
-                yield text
-
-
-def _machine_path(text: str, root: Path) -> str | None:
-    if match := _KERNEL_FILE.search(text):
-        return match[0]
-    for path in (root, Path.home(), Path(tempfile.gettempdir()), Path(sys.prefix)):
-        if len(path.parts) > 1 and re.search(rf"{re.escape(str(path))}(?![\w.-])", text):
-            return str(path)
-    return None
+        data = {"text/plain": output.get("text", "")} | output.get("data", {})
+        shown += [text for kind, text in data.items() if kind.startswith("text/") or kind == "image/svg+xml"]
+    return "\n".join(shown)

@@ -1,56 +1,29 @@
 """What is read: which lessons there are, the cells of a lesson's source, and the solution regions in them.
 
-A region is the lines between `### BEGIN SOLUTION` and `### END SOLUTION`. The delimiters, and the stub that stands for
-it in a lesson, are nbgrader's defaults, so that nbgrader makes the same lesson from a solution notebook.
+A source is Python in jupytext's percent format: a line `# %%` begins a cell, `# %% [markdown]` one of text, and either
+may end in `tags=["predict"]`. A region is the lines between `### BEGIN SOLUTION` and `### END SOLUTION`. The
+delimiters, and the stub that stands for it in a lesson, are nbgrader's defaults, so that nbgrader makes the same lesson
+from a solution notebook.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
-import io
 import re
-import textwrap
-import tokenize
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 Variant = Literal["lesson", "solution"]
 FOLDER: dict[Variant, str] = {"lesson": "lessons", "solution": "solutions"}
-TAGS = frozenset(
-    ["exercise", "solution", "check", "predict", "folded", "figure", "field", "recap", "quiz", "explorer", "setup"]
-)
-TAGS |= {"documents", "nbval-ignore-output"}  # the second: numbers that differ between processors; asserts hold them
 BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"
 STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
 _REGION = re.compile(rf"^([ \t]*){BEGIN}[ \t]*\n(.*?)^[ \t]*{END}[ \t]*$", re.M | re.S)
-_NUMBERED_TAG = re.compile(r"claim-S\d+\.\d+|field-(?:\d{2,3}|[a-z-]+)|hook-[a-z]+(-[a-z]+)*")
-_MARKER = re.compile(r"#\s*%%")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong, and where: the file, its line, the cell (counted from 1) and that cell's first line.
-
-    Example:
-        >>> print(Problem("solutions/source/02_tensor_hooks.py", "no minutes", 40, 7, "### Exercise 2.1 · Clip"))
-        solutions/source/02_tensor_hooks.py:40: cell 7 "### Exercise 2.1 · Clip": no minutes
-    """
-
-    file: str
-    what: str
-    line: int | None = None
-    cell: int | None = None
-    first_line: str = ""
-
-    def __str__(self) -> str:
-        where = self.file if self.line is None else f"{self.file}:{self.line}"
-        if self.cell is not None:
-            where += f': cell {self.cell} "{shortened(self.first_line)}"'
-        return f"{where}: {self.what}"
+_MARKER = re.compile(
+    r'^# ?%%(?P<markdown> \[markdown\])?(?P<tags> tags=\["[\w.-]+"(?:, "[\w.-]+")*\])?(?P<rest>.*)', re.M
+)
 
 
 @dataclass(frozen=True)
@@ -61,10 +34,9 @@ class Lesson:
     root: Path
 
     @property
-    def number(self) -> int | None:
-        """The number that the name begins with, or None."""
-        digits = self.name.split("_", 1)[0]
-        return int(digits) if digits.isdecimal() else None
+    def number(self) -> int:
+        """The number that the name begins with."""
+        return int(self.name[:2])
 
     @property
     def source(self) -> Path:
@@ -77,13 +49,8 @@ class Lesson:
         return self.root / "hooklab" / "course" / f"lesson{self.number:02d}"
 
     @property
-    def reasons(self) -> Path:
-        """The sentences that its checks give as reasons."""
-        return self.own / "reasons.toml"
-
-    @property
     def misconceptions(self) -> Path:
-        """The programs that the reasons come from, which a class does not get."""
+        """The programs that the reasons of its checks come from, which a class does not get."""
         return self.root / "solutions" / "misconceptions" / f"lesson{self.number:02d}.py"
 
     @property
@@ -112,119 +79,104 @@ class Course:
     root: Path
 
     def lessons(self) -> list[Lesson]:
-        """Return the lessons that have a source, in order."""
-        return [Lesson(path.stem, self.root) for path in sorted((self.root / "solutions" / "source").glob("*.py"))]
+        """Return the lessons that have a source, in order; its name begins with two digits."""
+        sources = (self.root / "solutions" / "source").glob("[0-9][0-9]_*.py")
+        return [Lesson(path.stem, self.root) for path in sorted(sources)]
 
     def choose(self, names: list[str]) -> list[Lesson]:
-        """Return the lessons named by `02`, `02_tensor_hooks` or the path of one of a lesson's files; all for [].
+        """Return the lessons named by their number, as `02`, `02_tensor_hooks` or the path of a file; all for [].
 
         Raises LookupError for an unknown lesson and if the folder has no sources.
         """
-        lessons = self.lessons()
-        if not lessons:
+        known = {lesson.number: lesson for lesson in self.lessons()}
+        if not known:
             raise LookupError(f"found no sources in {self.root / 'solutions' / 'source'}")
-        chosen = [_find(name, lessons) for name in names]
-        return [lesson for lesson in lessons if lesson in chosen or not names]
+        wanted = {name: int("0" + re.findall(r"^\d*", Path(name).name)[0]) for name in names}
+        for name, number in wanted.items():
+            if number not in known:
+                there = ", ".join(lesson.name for lesson in known.values())
+                raise LookupError(f"there is no lesson {name!r}; there are: {there}")
+        return [lesson for number, lesson in known.items() if number in wanted.values() or not names]
 
-    def strays(self) -> list[Problem]:
+    def strays(self) -> list[str]:
         """Return a problem for each notebook that no source makes."""
         made = {lesson.notebook(variant) for lesson in self.lessons() for variant in FOLDER}
-        found = [path for folder in FOLDER.values() for path in sorted((self.root / folder).rglob("*.ipynb"))]
-        strays = [path for path in found if path not in made and ".ipynb_checkpoints" not in path.parts]
-        return [
-            Problem(path.relative_to(self.root).as_posix(), "no source makes this notebook: remove it")
-            for path in strays
-        ]
+        found = [path for folder in FOLDER.values() for path in sorted((self.root / folder).glob("*.ipynb"))]
+        strays = [path.relative_to(self.root).as_posix() for path in found if path not in made]
+        return [f"{path}: no source makes this notebook: remove it" for path in strays]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a source: its number counted from 1, the line of its `# %%`, its kind, tags and text."""
+    """A cell of a source: the file, its number counted from 1, the line of its `# %%`, its kind, tags and text."""
 
+    file: str
     number: int
     line: int
     kind: Literal["markdown", "code"]
     tags: tuple[str, ...]
     text: str
 
-    def problem(self, file: str, what: str) -> Problem:
-        """Return a problem that points at this cell."""
-        return Problem(file, what, self.line, self.number, self.text)
+    def problem(self, what: str) -> str:
+        """Return a problem that points at this cell.
+
+        Example:
+            >>> Cell("solutions/source/02_tensor_hooks.py", 7, 40, "code", (), "x = 1\\nx + 1").problem("no assert")
+            'solutions/source/02_tensor_hooks.py:40: cell 7 "x = 1": no assert'
+        """
+        return f"{self.file}:{self.line}: {titled(self.number, self.text)}: {what}"
 
     def parsed(self) -> ast.Module:
-        """Return a code cell's syntax tree, an empty one for other cells and for one with a magic."""
+        """Return a code cell's syntax tree, an empty one for other cells and for one that is not Python."""
         try:
             return ast.parse(self.text if self.kind == "code" else "")
         except SyntaxError:
             return ast.parse("")
 
     def called_with(self, *names: str) -> list[str]:
-        """Return the texts that a code cell calls functions of these names with, as first argument."""
-        return called_with(self.parsed(), *names) if any(name in self.text for name in names) else []
+        """Return the texts that a code cell calls functions of these names with, as first argument, in order.
 
-
-def read_cells(text: str, file: str) -> tuple[list[Cell], list[Problem]]:
-    """Read a source in the percent format; return its cells, and what is wrong with them.
-
-    Args:
-        text: the source, Python with `# %%` lines, see jupytext's "py:percent".
-        file: the name that the problems show.
-
-    Example:
-        >>> cells, problems = read_cells('# %% [markdown]\\n# Hello\\n\\n# %% tags=["setup"]\\nx = 1\\n', "a.py")
-        >>> [(cell.kind, cell.tags, cell.line) for cell in cells], problems
-        ([('markdown', (), 1), ('code', ('setup',), 4)], [])
-    """
-    try:
-        cells, problems = _read(text, file)
-        return list(cells), list(problems)
-    except (tokenize.TokenError, SyntaxError) as error:
-        line = error.lineno if isinstance(error, SyntaxError) else int(error.args[1][0])
-        return [], [Problem(file, f"this is not valid Python: {error.args[0]}", line)]
+        Example:
+            >>> Cell("a.py", 1, 1, "code", (), 'check("2.1", record_gradients)').called_with("check")
+            ['2.1']
+        """
+        if not any(name in self.text for name in names):
+            return []
+        first = [call.args[0] for call in calls_in(self.parsed(), *names) if call.args]
+        return [arg.value for arg in first if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
 
 
 @functools.cache  # the start page's tables are made from the sources of all lessons
-def _read(text: str, file: str) -> tuple[list[Cell], list[Problem]]:
-    import jupytext  # not above: a learner's pytest, which compares notebooks and reads no source, has none
+def read_cells(text: str, file: str) -> list[Cell]:
+    """Return the cells of a source. What stands before the first one is left out.
 
-    lines = _marker_lines(text)
-    read = jupytext.reads(text, fmt="py:percent").cells
-    if len(read) != len(lines):
-        return [], [Problem(file, "the first line must be a `# %%` line, and no other one may be indented", 1)]
-    cells = [
-        Cell(number, line, found.cell_type, tuple(found.metadata.get("tags", ())), found.source)
-        for number, (found, line) in enumerate(zip(read, lines, strict=True), start=1)
-    ]
-    return cells, [cell.problem(file, what) for cell in cells for what in _faults(cell)]
+    Args:
+        text: the source. What a `# %%` line has beside its kind and tags counts as a tag, which is unknown then.
+        file: the name that the problems show.
 
-
-def parsed(path: Path) -> ast.Module:
-    """Return the syntax tree of a file, an empty one if the file is missing. Importing it would import torch."""
-    return ast.parse(path.read_text(encoding="utf-8") if path.is_file() else "")
+    Example:
+        >>> cells = read_cells('# %% [markdown]\\n# Hello\\n\\n# %% tags=["setup"]\\nx = 1\\n', "a.py")
+        >>> [(cell.kind, cell.tags, cell.line, cell.text) for cell in cells]
+        [('markdown', (), 1, 'Hello'), ('code', ('setup',), 4, 'x = 1')]
+    """
+    cells: list[Cell] = []
+    markers = [*_MARKER.finditer(text)]
+    ends = [marker.start() for marker in markers[1:]] + [len(text)]
+    for number, (marker, end) in enumerate(zip(markers, ends, strict=True), start=1):
+        body, line = text[marker.end() : end].strip("\n"), text.count("\n", 0, marker.start()) + 1
+        tags = re.findall('"(.*?)"', marker["tags"] or "") + re.findall(r"\S.*", marker["rest"])
+        if marker["markdown"]:
+            cells.append(Cell(file, number, line, "markdown", tuple(tags), re.sub("^# ?", "", body, flags=re.M)))
+        else:
+            cells.append(Cell(file, number, line, "code", tuple(tags), body))
+    return cells
 
 
 def calls_in(tree: ast.AST, *names: str) -> list[ast.Call]:
     """Return the calls of functions of these names, in order."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return sorted([call for call in calls if _called(call.func) in names], key=lambda call: call.lineno)
-
-
-def _called(function: ast.expr) -> str:
-    """Return the name of what is called, `check` for `hooklab.check` too, and "" for what is not a plain name."""
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "hooklab":
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
-
-
-def called_with(tree: ast.AST, *names: str) -> list[str]:
-    """Return the texts that functions of these names are called with as first argument, in order.
-
-    Example:
-        >>> called_with(ast.parse('hooklab.check("2.1", record_gradients)'), "check")
-        ['2.1']
-    """
-    first = [call.args[0] for call in calls_in(tree, *names) if call.args]
-    return [arg.value for arg in first if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+    named = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id in names]
+    return sorted(named, key=lambda call: call.lineno)
 
 
 def stubbed(text: str) -> str:
@@ -245,50 +197,17 @@ def solution_lines(text: str) -> list[str]:
     return list(filter(None, lines))
 
 
-def has_marker(text: str) -> bool:
-    """Return whether the text mentions a delimiter at all, as nbgrader looks for it."""
-    return "BEGIN SOLUTION" in text or "END SOLUTION" in text
+def markers_in(text: str) -> int:
+    """Return how many lines mention a delimiter at all, as nbgrader looks for it."""
+    return sum("BEGIN SOLUTION" in line or "END SOLUTION" in line for line in text.split("\n"))
 
 
-def region_fault(text: str) -> str | None:
-    """Return what is wrong with the delimiters of a solution cell, or None."""
-    regions = _REGION.findall(text)
-    if not regions or sum(map(has_marker, text.split("\n"))) != 2 * len(regions):
-        return f"a solution must be between `{BEGIN}` and `{END}`, each alone on its line"
-    without_code = [inside for _, inside in regions if not ast.parse(textwrap.dedent(inside)).body]
-    return "a solution region without code" if without_code else None
+def has_whole_regions(text: str) -> bool:
+    """Return whether a solution cell has a region, and no delimiter but those around its regions."""
+    return 0 < markers_in(text) == 2 * len(_REGION.findall(text))
 
 
-def shortened(text: str, width: int = 60) -> str:
-    """Return the first line of a text, cut to `width` characters."""
+def titled(number: int, text: str) -> str:
+    """Return a cell as messages show it: its number, and its first line, cut to 60 characters."""
     line = text.strip().split("\n", 1)[0].strip()
-    return line if len(line) <= width else line[: width - 1] + "…"
-
-
-def _find(name: str, lessons: list[Lesson]) -> Lesson:
-    wanted = Path(name).stem if name.endswith((".py", ".ipynb")) else name
-    for lesson in lessons:
-        if wanted == lesson.name or (wanted.isdecimal() and int(wanted) == lesson.number):
-            return lesson
-    names = [lesson.name for lesson in lessons]
-    raise LookupError(f"there is no lesson {name!r}; there are: {', '.join(names)}")
-
-
-def _faults(cell: Cell) -> Iterator[str]:
-    if not cell.text.strip():
-        yield "an empty cell"
-    for tag in cell.tags:
-        if tag not in TAGS and not _NUMBERED_TAG.fullmatch(tag):
-            yield f"unknown tag {tag!r}; known: {', '.join(sorted(TAGS))}, claim-S1.2, field-05, hook-node"
-        if tag.startswith("field-") and "field" not in cell.tags:
-            yield f"tag {tag!r} without the tag 'field'"
-        if tag.startswith("hook-") and cell.kind != "code":
-            yield f"tag {tag!r} on a cell that runs nothing: it belongs on the cell in which that hook runs"
-        if tag.startswith("claim-") and (cell.kind != "code" or not re.search(r"^\s*assert\b", cell.text, re.M)):
-            yield f"tag {tag!r} on a cell without an assert: a claim is a line of code that would fail"
-
-
-def _marker_lines(text: str) -> list[int]:
-    """Return the lines of the `# %%` comments, but not of one inside a string."""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return [token.start[0] for token in tokens if token.start[1] == 0 and _MARKER.match(token.string)]
+    return f'cell {number} "{line if len(line) <= 60 else line[:59] + "…"}"'

@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from hooklab.course.files import write_whole
 from hooklab.course.launcher.programs import say
@@ -67,20 +66,10 @@ def cells_of(notebook: Path) -> str:
     """A fingerprint of what is in a notebook's cells; "" for a file that cannot be read as one, which is kept."""
     try:
         cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-        content = [(cell["cell_type"], joined(cell["source"]), shown(cell.get("outputs", []))) for cell in cells]
+        content = [
+            [cell["cell_type"], cell["source"], [[out.get("text"), out.get("data")] for out in cell.get("outputs", [])]]
+            for cell in cells
+        ]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return ""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def shown(outputs: list[dict[str, Any]]) -> list[Any]:
-    """What outputs show, without the count of the run."""
-    return [
-        [joined(output.get("text", "")), {kind: joined(data) for kind, data in output.get("data", {}).items()}]
-        for output in outputs
-    ]
-
-
-def joined(text: Any) -> Any:
-    """A text that a notebook may hold as a list of lines."""
-    return "".join(text) if isinstance(text, list) else text

@@ -12,22 +12,18 @@ import shlex
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from subprocess import DEVNULL, PIPE, STDOUT
+from subprocess import DEVNULL, PIPE
 from tempfile import TemporaryDirectory
-from threading import Event, Thread
 
 from hooklab.course.launcher.programs import LauncherError, say, variables
-from hooklab.course.progress import Progress
 
 UNFINISHED = "hooklab-unfinished"
-TICK = 1.0  # seconds
 SOURCES = "index-url|extra-index-url|find-links|constraint|trusted-host"  # in pip's words, and uv's
-SETTINGS = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+SETTINGS = {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
 def find_python(requirements: Path, install: bool = True) -> Path:
@@ -187,41 +183,16 @@ def printed_by(venv: Venv, *arguments: str) -> str:
 
 
 def run(venv: Venv, *words: str) -> None:
-    """Run an installer, a module of the environment, and show the time and its last line on a line that changes.
+    """Run an installer, a module of the environment, which shows by itself how far it is: all of that on stderr.
 
-    If it fails, the error has its last lines and the command to try by hand.
+    If it fails, the error has the command to try by hand.
     """
     root, command = venv.requirements.parent, [str(venv.python), "-m", *words]
     environment = variables(root, venv.python) | SETTINGS
     del environment["PYTHONPATH"]  # what is found there is not installed
-    begun, progress, last, ended = time.monotonic(), Progress(sys.stderr), deque[str](maxlen=15), Event()
-
-    def show() -> None:
-        minutes, seconds = divmod(int(time.monotonic() - begun), 60)
-        progress.show(f"  {minutes}:{seconds:02d}  {last[-1].strip() if last else ''}")
-
-    def show_now_and_then() -> None:  # an installer that downloads says nothing for minutes
-        while not ended.wait(TICK):
-            show()
-
     venv.unfinished.touch()
-    installer = subprocess.Popen(command, cwd=root, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
-    clock = Thread(target=show_now_and_then)
-    clock.start()
-    try:
-        for line in filter(bytes.strip, installer.stdout or ()):
-            last.append(line.decode(errors="replace").rstrip())
-            show()
-        installer.wait()
-    except KeyboardInterrupt:
-        installer.terminate()  # Ctrl-C has reached it as well; a signal to the launcher alone has not
-        installer.wait()
-        raise
-    finally:
-        ended.set()
-        clock.join()
-        progress.close()
+    code = subprocess.run(command, cwd=root, env=environment, stdin=DEVNULL, stdout=2).returncode
     venv.unfinished.unlink()  # it has ended by itself, with its things in order
-    if installer.returncode != 0:
+    if code != 0:
         by_hand = subprocess.list2cmdline(command) if os.name == "nt" else shlex.join(command)
-        raise LauncherError("\n".join(["the installation failed:", *last, f"Try by hand, in {root}: {by_hand}"]))
+        raise LauncherError(f"the installation failed; try by hand, in {root}: {by_hand}")

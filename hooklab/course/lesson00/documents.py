@@ -22,15 +22,16 @@ def table(cells: Iterable[Tagged], document: str) -> str:
         document: such as "S0".
 
     Raises:
-        LookupError: for a claim that has no words in documents.toml.
+        LookupError: for a claim that has no words in documents.toml, and for words that no cell shows.
     """
     places: dict[str, dict[str, str]] = {claim: {} for steps in DOCUMENTS.values() for claim in steps}
     for cell in cells:
         if cell.key not in places:
             raise LookupError(f"claim-{cell.key} has no words: add it to hooklab/course/lesson00/documents.toml")
         places[cell.key].setdefault(cell.lesson, link(cell))
+    if unshown := [f"claim-{claim}" for claim, found in places.items() if not found]:
+        raise LookupError(f"no cell shows these claims: {', '.join(unshown)}")
     lines = ["| in the document | today | run it in |", "|---|---|---|"]
     for claim, (step, today) in DOCUMENTS[document].items():
-        if places[claim]:
-            lines.append(f"| {step} | {today} | {', '.join(places[claim].values())} |")
+        lines.append(f"| {step} | {today} | {', '.join(places[claim].values())} |")
     return "\n".join(lines)

@@ -55,7 +55,7 @@ def predict(id):
     print(id, "What is 1 + 2?")
 
 def reveal(id, came):
-    print("no guess")
+    display({"text/plain": f"○ {id} no guess: none was made"}, raw=True)
 
 # %%
 predict("9.a")
@@ -69,9 +69,6 @@ print(three)
 reveal("9.a", three)
 assert three == 3, "On this page, 1 + 2 is 3."
 """
-PREDICTIONS = 'three = prediction("9.a", "What is 1 + 2?", Choice("3", bool, ""), Choice("12", bool, ""))\n'
-REASONS = '["9.1"]\nstrings = "You joined two strings."\n'
-CHECKS = '@exercise("9.1", "Two")\ndef two(trial): ...\n'
 NAME = "09_tiny"
 
 
@@ -91,29 +88,13 @@ def row(name: str, minutes: str = "6") -> str:
     return f"| 9 | [{name}](lessons/{name}.ipynb) | How? | {minutes} | nothing |\n"
 
 
-def make_course(
-    root: Path, sources: dict[str, str] | None = None, checks: str = CHECKS, predictions: str | None = None
-) -> Course:
-    """Write a course with these sources, by name, and all that belongs to them.
-
-    Args:
-        root: an empty folder.
-        sources: by default, lesson 9.
-        checks: the text of lesson 9's checks; the others' are the same with their number.
-        predictions: the text of lesson 9's predictions, if it has any.
-    """
+def make_course(root: Path, sources: dict[str, str] | None = None) -> Course:
+    """Write a course with these sources, by name, and all that belongs to them: by default, lesson 9."""
     sources = sources or {NAME: TINY}
     for name, source in sources.items():
-        lesson = Lesson(name, root)
-        text = {lesson.source: source}
-        if lesson.number:
-            text[lesson.own / "checks.py"] = checks if lesson.number == 9 else numbered(lesson.number, CHECKS)
-            text[lesson.reasons] = numbered(lesson.number, REASONS)
-        if predictions is not None:
-            text[lesson.own / "predictions.py"] = predictions
-        for path, content in text.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content, encoding="utf-8")
+        path = Lesson(name, root).source
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source, encoding="utf-8")
     graded = root / "hooklab" / "course" / "graded.py"  # the course's own hooklab hides ours from its kernels
     graded.parent.mkdir(parents=True, exist_ok=True)
     graded.write_text("def check_of(version, check):\n    return check\n", encoding="utf-8")
@@ -121,13 +102,11 @@ def make_course(
     return Course(root)
 
 
-def draft_of(root: Path, source: str = TINY, checks: str = CHECKS, predictions: str | None = None) -> Draft:
+def draft_of(root: Path, source: str = TINY) -> Draft:
     """Return the draft of a course's only lesson."""
-    course = make_course(root, {NAME: source}, checks, predictions)
-    return draft(course, Lesson(NAME, root))
+    return draft(make_course(root, {NAME: source}), Lesson(NAME, root))
 
 
-def problems_of(root: Path, source: str, checks: str = CHECKS, predictions: str | None = None) -> list[str]:
+def problems_of(root: Path, source: str) -> list[str]:
     """Return the problems of a source as they are shown, without the file's folder."""
-    made = draft_of(root, source, checks, predictions)
-    return [str(problem).removeprefix("solutions/source/") for problem in made.problems]
+    return [problem.removeprefix("solutions/source/") for problem in draft_of(root, source).problems]

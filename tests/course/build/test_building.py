@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from hooklab.course.build import main, running
+from hooklab.course import build
+from hooklab.course.build import main
 from tests.course.build.made_up import NAME, TINY, changed, make_course, numbered
 
 SEES_NO_GRADER = """
@@ -14,17 +15,10 @@ import os
 assert "NBGRADER_EXECUTION" not in os.environ
 assert os.environ["MPLBACKEND"] != "agg"
 """
-LEAVES_A_HOOK = """
-# %%
-import sys
-import types
-# Stands for torch, which takes seconds to import.
-sys.modules["torch.nn.modules.module"] = types.SimpleNamespace(_global_forward_hooks={1: print})
-"""
 SOURCES = {
     NAME: TINY + SEES_NO_GRADER,
     "10_raises": numbered(10, changed("assert total == 2", "assert total == 2\nraise ValueError('no')")),
-    "11_wrong": numbered(11, changed("first, second = 1, 1", "first, second = 1, 3") + LEAVES_A_HOOK),
+    "11_wrong": numbered(11, changed("first, second = 1, 1", "first, second = 1, 3")),
     "12_refused": numbered(12, changed('["setup"]', '["set-up"]')),
     "13_dies": numbered(13, changed('print("total =", total)', "import os; os._exit(3)")),
 }
@@ -75,8 +69,10 @@ def test_a_lesson_in_order_is_written_though_others_fail(partly_failed: tuple[Pa
     [
         ('10_raises.py:14: cell 3 "total = 1 + 1"', "in the lesson: raised ValueError: no (line 4 of a cell)"),
         ('10_raises.py:14: cell 3 "total = 1 + 1"', "in the solution: raised ValueError: no (line 4 of a cell)"),
-        ('11_wrong.py:41: cell 6 "check("11.1", two)"', 'in the solution: the solution\'s check says "not yet"'),
-        ("11_wrong.py", "in the lesson: the notebook leaves global hooks behind: _global_forward_hooks"),
+        (
+            '11_wrong.py:41: cell 6 "check("11.1", two)"',
+            "in the solution: the outcome is 'not yet', expected 'correct'",
+        ),
         ('12_refused.py:4: cell 2 "from IPython.display import display"', "unknown tag 'set-up'"),
         ('13_dies.py:14: cell 3 "total = 1 + 1"', "in the lesson: the kernel died: "),
     ],
@@ -102,6 +98,7 @@ def test_each_problem_is_one_line_and_what_follows_an_error_is_not_told(
 def test_progress_tells_each_notebook_and_how_it_went(partly_failed: tuple[Path, int, str, str]) -> None:
     lines = partly_failed[2].splitlines()
 
+    assert "10_raises: 6 minutes" in lines
     assert f"lessons/{NAME}: running 7 cells" in lines
     assert any(line.startswith(f"solutions/{NAME}: ran in ") for line in lines)
     assert any(line.startswith("lessons/10_raises: FAILED in ") for line in lines)
@@ -127,9 +124,7 @@ def test_a_second_build_gives_the_same_bytes(built: Path, capsys: pytest.Capture
     assert f"lessons/{NAME}.ipynb: written" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "name", ["09", "9", NAME, f"{NAME}.py", f"solutions/source/{NAME}.py", f"lessons/{NAME}.ipynb"]
-)
+@pytest.mark.parametrize("name", ["09", "9", NAME, f"solutions/source/{NAME}.py"])
 def test_a_lesson_is_named_by_number_name_or_path(built: Path, name: str) -> None:
     assert main(["--check", name], built) == 0
 
@@ -145,7 +140,7 @@ def test_ctrl_c_is_told_in_one_line(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "execute_all", interrupted)
+    monkeypatch.setattr(build, "execute_all", interrupted)
 
     assert main([], built) == 130
     assert capsys.readouterr().err == "build: interrupted; the notebooks are as they were\n"

@@ -27,9 +27,10 @@ def test_a_new_lesson_asks_for_its_row_and_then_has_no_problems(
     with (course / "README.md").open("a", encoding="utf-8") as readme:
         readme.write(asked[0].split(": ")[-1] + "\n")
     main(["--check", "77"], course)
-    assert capsys.readouterr().err.splitlines()[:2] == [
-        "lessons/77_new_lesson.ipynb: missing",
-        "solutions/77_new_lesson.ipynb: missing",
+    assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "lessons/77_new_lesson.ipynb",
+        "solutions/77_new_lesson.ipynb",
+        "2 problems",
     ]
 
 

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from hooklab.course.build.records import record
+from hooklab.course.build.records import record, solution
+from hooklab.course.build.sources import Course
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.root import find_root
 
 
 @exercise("9.9", "One more", verified="one is added")
@@ -29,3 +31,8 @@ def test_a_misconception_that_is_correct_is_refused():
 def test_a_solution_in_which_the_check_finds_a_fault_is_refused(faulty):
     with pytest.raises(ValueError, match=r"^9\.9: the check finds a fault in the solution: "):
         record(one_more, faulty, {})
+
+
+def test_an_exercise_of_the_checks_without_a_card_is_told():
+    with pytest.raises(LookupError, match=r"exercise 0\.9 has no card in 00_start_here\.py"):
+        solution(Course(find_root()), "0.9")

@@ -45,9 +45,9 @@ def others_like(id, label):
 
 
 @each_exercise
-def test_the_stub_is_not_attempted_and_the_solution_is_correct(one, tmp_path):
-    assert attempt(one.id, solution(COURSE, one.id, stub=True, folder=tmp_path)).state == "not attempted"
-    outcome = attempt(one.id, solution(COURSE, one.id, folder=tmp_path))
+def test_the_stub_is_not_attempted_and_the_solution_is_correct(one):
+    assert attempt(one.id, solution(COURSE, one.id, stub=True)).state == "not attempted"
+    outcome = attempt(one.id, solution(COURSE, one.id))
     assert (outcome.state, outcome.details) == ("correct", ())
     assert outcome.summary == one.verified
 

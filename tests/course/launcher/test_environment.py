@@ -207,28 +207,23 @@ def test_a_python_without_venv_names_the_package_to_install(
     assert not course.venv.folder.exists()
 
 
-@pytest.mark.parametrize("terminal", [False, True])
-def test_when_uv_fails_pip_takes_over_and_a_terminal_shows_the_installers_last_line(
-    terminal: bool, course: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_when_uv_fails_pip_takes_over(
+    course: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FAKE", "uv fails")
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     assert find_python(course.requirements) == course.venv.python
     assert course.calls[-1] == "pip install --no-compile -r requirements.txt"
-    captured = capsys.readouterr().err
-    assert "hooklab: uv could not do it; going on with pip\n" in captured
-    assert bool(re.search(r"\r  0:\d\d  noise 29 ", captured)) is terminal
+    assert "hooklab: uv could not do it; going on with pip\n" in capsys.readouterr().err
 
 
-def test_when_pip_fails_its_last_lines_and_the_command_are_shown_and_the_next_launch_goes_on(course: Course) -> None:
+def test_when_pip_fails_its_words_and_the_command_are_shown_and_the_next_launch_goes_on(course: Course) -> None:
     done = course.run("test", FAKE="pip fails")
-    assert done.returncode == 2
+    assert (done.returncode, done.stdout) == (2, "")
     *_, before_last, last = done.stderr.splitlines()
     assert before_last == "ERROR: No matching distribution found for tiny==1.0"
-    assert last.startswith(f"Try by hand, in {course.root}: ")
+    assert last.startswith(f"hooklab: error: the installation failed; try by hand, in {course.root}: ")
     assert str(course.venv.python) in last
     assert last.endswith(" -m pip install --no-compile -r requirements-dev.txt")
-    assert sum(line.startswith(("noise", "ERROR")) for line in done.stderr.splitlines()) == 15
     again = course.run("test")
     assert again.returncode == 7
     assert "making" not in again.stderr
@@ -280,9 +275,12 @@ def test_of_two_launches_at_once_the_second_finds_everything_done(course: Course
 
 
 @pytest.mark.long
-def test_a_new_venv_gets_a_real_pip(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_venv_gets_a_real_pip(
+    course: Course, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     (course.root / "ensurepip.py").unlink()
     course.requirements.write_text("tiny==1.0\n")
-    with pytest.raises(LauncherError, match=r"No matching distribution found for tiny==1\.0"):
+    with pytest.raises(LauncherError, match="the installation failed"):
         find_python(course.requirements)
+    assert "No matching distribution found for tiny==1.0" in capfd.readouterr().err

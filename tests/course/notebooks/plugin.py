@@ -15,14 +15,13 @@ from typing import Any
 
 import pytest
 
-from hooklab.course.kernels import LEFT_BEHIND, environment, prepare_fonts, skip_url_grammars
+from hooklab.course.kernels import LEFT_BEHIND, environment, prepare_fonts
 
 ROOT = Path(__file__).parents[3]
 SECONDS_FOR_AN_ANSWER = 60
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    skip_url_grammars()
     prepare_fonts()
     scratch = tempfile.TemporaryDirectory(prefix="hooklab-test-")
     config.add_cleanup(scratch.cleanup)

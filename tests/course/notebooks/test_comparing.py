@@ -33,7 +33,7 @@ NOTEBOOKS = {
     ],
 }
 # Only who builds the course has these.
-PROGRAM = "import sys; sys.modules.update(jupytext=None, playwright=None); import pytest; sys.exit(pytest.main())"
+PROGRAM = "import sys; sys.modules.update(playwright=None); import pytest; sys.exit(pytest.main())"
 Outcomes = Callable[[str], dict[str, str]]
 
 
