@@ -143,6 +143,7 @@ def findings(notebook: Any, draft: Draft, variant: Variant) -> list[str]:
             expected += 1
             if cell.execution_count != expected:
                 faults.append(f"execution count {cell.execution_count}, expected {expected}: run from top to bottom")
+            faults += [f"it raised {output.ename}" for output in cell.outputs if output.output_type == "error"]
         if found := changing.search(shown):
             faults.append(f"the output holds {found[0]!r}, which is different in another run or on another machine")
         visible = f"{cell.source}\n{shown}"  # prose, hints and outputs as well as code

@@ -96,6 +96,12 @@ def test_a_path_that_only_begins_like_one_of_this_machine_passes(lesson: Noteboo
     assert not lesson.findings()
 
 
+def test_a_stored_traceback_is_refused(lesson: Notebook) -> None:
+    lesson.cells[CLAIM].outputs = [new_output("error", ename="KeyError", evalue="1", traceback=["KeyError: 1"])]
+
+    assert lesson.findings() == [(CLAIM, "it raised KeyError")]
+
+
 @pytest.mark.parametrize("count", [None, 5])
 def test_a_cell_that_was_not_run_once_in_its_turn_is_refused(lesson: Notebook, count: int | None) -> None:
     lesson.cells[CHECK].execution_count = count

@@ -28,20 +28,6 @@ def test_a_cell_has_its_number_line_kind_tags_and_text() -> None:
     assert (first.kind, first.tags, first.text[:4]) == ("markdown", ("recap",), "# 9 ")
 
 
-@pytest.mark.parametrize(
-    ("line", "tags"),
-    [
-        ('# %% tags=["field", "field-05"]', ("field", "field-05")),
-        ("# %% [markdwon]", ("[markdwon]",)),
-        ('# %% tags=["claim-S1.2" "predict"]', ('tags=["claim-S1.2" "predict"]',)),
-    ],
-)
-def test_what_a_first_line_says_in_another_form_is_a_tag(line: str, tags: tuple[str, ...]) -> None:
-    (cell,) = read_cells(f"{line}\nx = 1\n", "a.py")
-
-    assert (cell.kind, cell.tags) == ("code", tags)
-
-
 def test_each_region_becomes_the_stub_at_its_own_indentation() -> None:
     assert (
         stubbed(TWO_REGIONS)
