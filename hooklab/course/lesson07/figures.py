@@ -310,14 +310,13 @@ def differences(compared: Sequence[Mapping[str, Any]], level: float = 0.05) -> F
         compared: rows as `hooklab.course.lesson07.report.compare` returns them.
         level: of significance, for the corrected p.
     """
-    rows = [row for row in compared if row["low"] is not None]
-    scenarios = list(dict.fromkeys(row["scenario"] for row in rows))
+    scenarios = list(dict.fromkeys(row["scenario"] for row in compared))
     metrics = {"error": "error, points", "nll": "NLL, nats"}
     with style():
         figure, grid = plt.subplots(len(scenarios), 2, figsize=(9.0, 1.7 * len(scenarios) + 0.5), squeeze=False)
         for line, scenario in zip(grid, scenarios, strict=True):
             for axes, (metric, label) in zip(line, metrics.items(), strict=True):
-                shown = [row for row in rows if (row["scenario"], row["metric"]) == (scenario, metric)]
+                shown = [row for row in compared if (row["scenario"], row["metric"]) == (scenario, metric)]
                 for place, row in enumerate(shown):
                     is_clear = row["p_holm"] < level
                     colour = CHANGED if is_clear else REST

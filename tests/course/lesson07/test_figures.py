@@ -121,7 +121,6 @@ def test_differences_draws_each_interval_in_colour_only_where_it_is_significant(
     rows = [
         {**row, "mean": -2.0, "low": -3.0, "high": -1.0, "p_holm": 0.01},
         {**row, "mean": 0.5, "low": -1.0, "high": 2.0, "p_holm": 0.4},
-        {**row, "mean": 1.0, "low": None, "high": None, "p_holm": None},
     ]
     axes = differences(rows).axes[0]
     marks = [line for line in axes.lines if len(line.get_xdata()) == 1]
