@@ -206,14 +206,11 @@ def reports(comparisons: Mapping[str, Comparison]) -> Figure:
         return figure
 
 
-def _most_entries(reports: Iterable[Report | None]) -> int:
-    return max(len(report.grad_input) if report else 1 for report in reports)
+def _most_entries(reports: Iterable[Report]) -> int:
+    return max(len(report.grad_input) for report in reports)
 
 
-def _entries(axes: Axes, start: float, row: int, report: Report | None) -> None:
-    if report is None:
-        axes.text(start, row, "did not run", va="center", color=REST)
-        return
+def _entries(axes: Axes, start: float, row: int, report: Report) -> None:
     for place, entry in enumerate(report.grad_input):
         kind = entry.of.replace(",", " ").split()[0]
         colour = BACKWARD if kind == "input" else REST if kind in ("output", "inside", "nothing") else CAPTURED
