@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -11,19 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import error_comes_out
+from hooklab.course.exercises.exercise import Pairs, exercise
+from hooklab.course.exercises.expectations import error_comes_out, leaf
 from hooklab.course.exercises.faults import NotYet, PlannedError
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.reasons import reason
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
-
-Pairs = Iterator[tuple[Any, ...]]
-
-
-def leaf(*values: float, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.tensor(values, dtype=dtype, requires_grad=True)
 
 
 def names_in(got: Any) -> tuple[str, list[str]]:

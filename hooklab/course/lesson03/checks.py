@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import GeneratorType
 from typing import Any
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import error_comes_out, expect_handle, is_used_up
+from hooklab.course.exercises.exercise import Pairs, exercise
+from hooklab.course.exercises.expectations import after_an_error, expect_handle, is_used_up, reaches_caller
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
 from hooklab.course.exercises.forward import expect_manager, linear, users_own, whole_numbers
 from hooklab.course.exercises.frames import kind_of
@@ -21,8 +21,6 @@ from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
-
-Pairs = Generator[tuple[Any, ...], None, Any]
 
 
 class Noting(nn.Module):
@@ -127,7 +125,6 @@ def undisturbed(model: Noting, layers: Sequence[Noting], x: Tensor) -> Pairs:
     for layer in layers:
         yield "the number of times that the layer runs", layer.runs, "ran-again"
     replaced = any(layer.received is not layer.made for layer in layers)
-    yield "~does the model receive another object than the layer made", replaced
     why = "returns-a-value" if replaced else "in-place" if any(layer.is_overwritten for layer in layers) else None
     yield "the result of model(x), with your hook", model.result, why
     why = "returns-without-graph" if replaced else why_cut_in_place(layers)
@@ -163,8 +160,7 @@ def why_not_detached(tensors: Sequence[Tensor]) -> str:
 
 def error_reaches_caller(trial: Trial, model: Noting, layer: Noting, x: Tensor) -> Pairs:
     with model.register_forward_hook(refuse):
-        came_out = Claim(error_comes_out(trial, lambda: trial.answer(model, layer, x)), "it does", "it was hidden")
-    yield "does an exception in model(x) reach the caller?", came_out, "swallowed"
+        yield reaches_caller(trial, lambda: trial.answer(model, layer, x), "an exception in model(x)")
 
 
 def refuse(*_: Any) -> None:
@@ -186,11 +182,8 @@ def one_layers_output(trial: Trial, world: tuple[str, torch.dtype, bool]) -> Pai
     model, x = Net(len(name)).to(dtype).train(training), whole_numbers(len(name), 3, 2).to(dtype)
     layer = part(model, name)
     got = yield from called_once(trial, model, layer, x)
-    yield (
-        "what your function returns",
-        "a tensor" if isinstance(got, Tensor) else f"a {kind_of(got)}",
-        why_no_tensor(got),
-    )
+    told = "a tensor" if isinstance(got, Tensor) else f"a {kind_of(got)}"
+    yield "what your function returns", told, why_no_tensor(got)
     yield "the dtype of the tensor that you return", got.dtype, "another-dtype"
     yield f"the tensor that you return, for the layer {name!r}", got
     yield "is the tensor that you return detached?", graph_of(got), why_not_detached([got])
@@ -219,7 +212,6 @@ def switch_a_channel_off(trial: Trial, world: tuple[int, int, torch.dtype]) -> P
     handle = trial.call(layer, channel, may_hook=True)
     hooks = len(snapshot_hooks([layer]) - before)
     hook = "on the layer" if layer._forward_hooks else why_not_hooked(handle, hooks)
-    yield "~where your hook is", hook
     x, second = (whole_numbers(seed, rows, 2, 3, 3).to(dtype) - 3 for seed, rows in ((channels, 3), (channel, 4)))
     usual = layer.compute(x).detach()
     got = trial.run(layer, x)
@@ -452,8 +444,6 @@ def a_capture_that_cleans_up(trial: Trial, world: tuple[str, torch.dtype, type[B
         has_graph = Claim(model.has_graph, "it does", "it doesn't")
         yield "does the model record a graph in the block?", has_graph, "no-grad-around-yield"
         yield from undisturbed(model, layers, x + 1)
-        yield "~the names in the dictionary, in the block", block.names
-        yield "~the number of hooks in the block", block.hooks - len(before)
         told = "a dictionary" if isinstance(got, dict) else f"a {kind_of(got)}"
         yield "what `with … as captured` gives", told, "bare-yield" if got is None else None
         yield "the names in the dictionary after the block", sorted(map(str, got)), why_other_names(block, names)
@@ -470,25 +460,14 @@ def a_capture_that_cleans_up(trial: Trial, world: tuple[str, torch.dtype, type[B
         yield "the number of your hooks that are left after the block", left, why
     yield from blocks_apart(trial, model, x)
     with trial.watch(model):
-        came_out = error_comes_out(trial, partial(failing, trial, model, names, error))
-        left = len(remove_new_hooks([model], before))
-    words = "an interrupt" if error is PlannedInterrupt else "an exception"
-    why = "except-exception" if error is PlannedInterrupt else "no-finally"
-    yield f"the number of your hooks that are left after {words} in the block", left, why
-    yield f"does {words} in the block reach the caller?", Claim(came_out, "it does", "it was hidden"), "swallowed"
+        yield from after_an_error(trial, model, error, "the block", partial(failing, trial, model, names, error))
     for wrong in (["body.first", "hed"], ["body.thrid", "head"]):
         how_far = wrong_name(trial, model, wrong)
         left = len(remove_new_hooks([model], before))
-        yield (
-            f"the number of your hooks that are left after the wrong names {wrong}",
-            left,
-            "registered-while-searching",
-        )
-        yield (
-            f"what happens with the wrong names {wrong}",
-            how_far,
-            "skipped" if how_far == "no error" else "late-error",
-        )
+        what = f"the number of your hooks that are left after the wrong names {wrong}"
+        yield what, left, "registered-while-searching"
+        why = "skipped" if how_far == "no error" else "late-error"
+        yield f"what happens with the wrong names {wrong}", how_far, why
 
 
 class Block:

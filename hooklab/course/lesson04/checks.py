@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.exercise import Pairs, exercise
 from hooklab.course.exercises.expectations import (
     expect_handle,
     expect_still_there,
@@ -23,7 +23,6 @@ from hooklab.course.exercises.guards import snapshot_hooks
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
 
-Pairs = Generator[tuple[Any, ...], None, Any]
 Hooks = set[tuple[str, int]]
 
 NAN, INF = float("nan"), float("inf")
@@ -253,11 +252,8 @@ def a_default_for_a_keyword(trial: Trial, default: float) -> Pairs:
     gets_now = what_forward_gets(trial, module, "x")
     yield "what `forward` gets in module(x) when another module has got its own default", gets_now, "shared-default"
     removed(trial, handle)
-    yield (
-        "what `forward` gets in module(x) after handle.remove()",
-        what_forward_gets(trial, module, "x"),
-        "another-handle",
-    )
+    gets_now = what_forward_gets(trial, module, "x")
+    yield "what `forward` gets in module(x) after handle.remove()", gets_now, "another-handle"
     yield from none_left(module, handle, before)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import is_handle, is_used_up
+from hooklab.course.exercises.exercise import Pairs, exercise
+from hooklab.course.exercises.expectations import is_handle, is_used_up, leaf
 from hooklab.course.exercises.faults import NotYet
 from hooklab.course.exercises.forward import linear, whole_numbers
 from hooklab.course.exercises.frames import first_words, kind_of
@@ -22,8 +22,6 @@ from hooklab.course.exercises.records import Claim, alike, plain
 from hooklab.course.exercises.runs import runs_counted
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
-
-Pairs = Generator[tuple[Any, ...], None, Any]
 
 
 @contextmanager
@@ -279,10 +277,6 @@ def whole(module: nn.Module) -> nn.Module:
     return module
 
 
-def leaf(*values: float) -> Tensor:
-    return torch.tensor(values, dtype=torch.float32, requires_grad=True)
-
-
 def in_a_chain(*shape: int, dtype: torch.dtype = torch.float32) -> Setting:
     model, x = three_layers().to(dtype), whole_numbers(0, *shape).to(dtype)
     before, layer, after = (part for part in model if isinstance(part, nn.Linear))
@@ -357,7 +351,7 @@ def with_other_arguments() -> Setting:
     return Setting(where, layer, lambda: weighed(layer(a, 3.0, b)), watched)
 
 
-@exercise(
+a_brake = exercise(
     "5.2",
     "A factor for the gradient that leaves",
     worlds=(
@@ -371,9 +365,7 @@ def with_other_arguments() -> Setting:
         (on_data, (-2.5,)),
     ),
     verified="what flows back through the layer is scaled, in every pass, for every tensor argument; nothing else is",
-)
-def a_brake(trial: Trial, world: World) -> Pairs:
-    yield from passes(trial, world)
+)(passes)
 
 
 # --- 5.3
@@ -398,7 +390,7 @@ def on_a(words: str, make: Callable[[], nn.Module], *shape: int, dtype: torch.dt
     return Setting(f"for {words}", layer, lambda: weighed(layer(x)), watched)
 
 
-@exercise(
+the_documents_hook_mended = exercise(
     "5.3",
     "Fix it: the documents' hook",
     worlds=(
@@ -411,9 +403,7 @@ def on_a(words: str, make: Callable[[], nn.Module], *shape: int, dtype: torch.dt
         (partial(on_a, "a module with a third parameter", partial(Affine, True), 3), (-1.0, 5.0)),
     ),
     verified="weight and bias are scaled in every pass, for seven kinds of layer and input, and nothing else is",
-)
-def the_documents_hook_mended(trial: Trial, world: World) -> Pairs:
-    yield from passes(trial, world, many=True)
+)(partial(passes, many=True))
 
 
 # --- 5.4
@@ -429,7 +419,7 @@ def alone(words: str, sent: Sequence[Sequence[float]], dtype: torch.dtype, asks:
     return Setting(words, layer, lambda: layer(x), watched, torch.tensor(sent, dtype=dtype))
 
 
-@exercise(
+a_fuse = exercise(
     "5.4",
     "A fuse",
     worlds=(
@@ -442,9 +432,7 @@ def alone(words: str, sent: Sequence[Sequence[float]], dtype: torch.dtype, asks:
         (partial(alone, "for a layer whose input doesn't require grad", SENT, torch.float16, asks=False), (4.0,)),
     ),
     verified="what comes in is clipped in every pass, at used and unused outputs, and all that follows from it fits",
-)
-def a_fuse(trial: Trial, world: World) -> Pairs:
-    yield from passes(trial, world)
+)(passes)
 
 
 # --- 5.5
@@ -511,12 +499,8 @@ def gradients_at_any_output(trial: Trial, make: Callable[[], Watched]) -> Pairs:
             yield f"`seen` after the forward pass, for {world.where}{when}", dict(seen), why
             trial.run(backward_from, world, output, sign)
             gone = "removes-itself" if is_used_up(handle) else None
-            keys = sorted(map(str, seen))
-            yield (
-                f"the keys of `seen` after the backward pass, for {world.where}{when}",
-                keys,
-                gone or why_other_keys(seen),
-            )
+            what, keys = f"the keys of `seen` after the backward pass, for {world.where}{when}", sorted(map(str, seen))
+            yield what, keys, gone or why_other_keys(seen)
             why_old = "first-pass" if alike(plain(seen), first) else None
             yield f"`seen` after the backward pass, for {world.where}{when}", dict(seen), gone or why_old
             first = first or plain(seen)
@@ -569,9 +553,7 @@ def silent_without_gradients(trial: Trial, world: Watched, x: Tensor, seen: dict
                 output = trial.run(forward, world, x)
             finally:
                 world.model.requires_grad_(True)
-        tensors = [
-            one for one in (output.values() if isinstance(output, dict) else [output]) if isinstance(one, Tensor)
-        ]
-        asks = any(one.requires_grad for one in tensors)
+        parts = output.values() if isinstance(output, dict) else [output]
+        asks = any(one.requires_grad for one in parts if isinstance(one, Tensor))
         yield f"does the output of {world.where} require grad, {what}?", asks, "asked-for"
         yield f"`seen` after a pass {what}, for {world.where}", dict(seen)

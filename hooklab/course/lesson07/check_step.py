@@ -11,12 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.expectations import after_an_error
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
 from hooklab.course.exercises.forward import linear, whole_numbers
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same
-from hooklab.course.lesson07.shared import Seen, after_an_error, partners, why_not_mixed
+from hooklab.course.lesson07.shared import Seen, partners, why_not_mixed
 
 ROWS, RATE = 5, 1.0
 PLACES = ("the input", "layers[0]", "layers[1]")

@@ -5,7 +5,6 @@ The longer ones are in modules of their own: `check_hook` (7.3), `check_draws` (
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.exercise import Pairs, exercise
 from hooklab.course.exercises.forward import whole_numbers
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.records import Claim
@@ -25,8 +24,6 @@ from hooklab.course.lesson07.check_step import a_whole_step
 from hooklab.course.lesson07.shared import Seen, has_other_weights, partners, why_not_mixed
 
 __all__ = ["a_hook_that_mixes", "a_mixed_batch", "a_mixed_loss", "a_whole_step", "dice_of_a_batch"]
-
-Pairs = Iterator[tuple[Any, ...]]
 
 
 @exercise(

@@ -1,18 +1,12 @@
-"""What the exercises of lesson 7 share: partners, a look at who was mixed with whom, and what stays after an error."""
+"""What the exercises of lesson 7 share: partners, and a look at who was mixed with whom."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from hooklab.course.exercises.expectations import error_comes_out
-from hooklab.course.exercises.faults import PlannedInterrupt
-from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
-from hooklab.course.exercises.records import Claim
-from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same
 
 # Permutations without a fixed point, none of them its own inverse, so that a wrong direction shows. With more than
@@ -60,15 +54,3 @@ def has_other_weights(got: Tensor, own: Tensor, partner: Tensor, lam: float) -> 
     weights = torch.linalg.lstsq(both, wanted).solution
     are_both_there = bool((weights.abs() > 1e-3).all())
     return are_both_there and same(both @ weights, wanted) and not same(weights, torch.tensor([lam, 1 - lam]), 1e-3)
-
-
-def after_an_error(
-    trial: Trial, net: nn.Module, error: type[BaseException], where: str, function: Callable[[], Any]
-) -> Iterator[Any]:
-    """Yield what stays on the net when an error is raised in a learner's call, and whether the error comes out."""
-    words = "an interrupt" if error is PlannedInterrupt else "an exception"
-    why = "except-exception" if error is PlannedInterrupt else "no-finally"
-    hooks = snapshot_hooks([net])
-    came_out = error_comes_out(trial, function)
-    yield f"the number of your hooks that stay after {words} in {where}", len(remove_new_hooks([net], hooks)), why
-    yield f"does {words} in {where} reach the caller?", Claim(came_out, "it does", "it was hidden"), "swallowed"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.exercise import Pairs, exercise
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.guards import somebody_elses
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.runs import runs_counted
 from hooklab.course.exercises.trial import Trial
 
-Pairs = Iterator[tuple[Any, ...]]
 GRAD = 7.0  # in the .grad of every parameter, as in the middle of training
 
 
