@@ -66,12 +66,6 @@ def test_the_spirals_noise_is_that_of_the_seed():
     assert not torch.equal(two_spirals(seed=3)[0], two_spirals(seed=4)[0])
 
 
-def test_the_spiral_net_has_two_hidden_units_and_two_logits():
-    net = SpiralNet()
-    assert net.encoder(torch.rand(5, 2)).shape == (5, 2)
-    assert net(torch.rand(5, 2)).shape == (5, 2)
-
-
 class Split(nn.Module):
     """Sure of class 1 where the first coordinate is positive, undecided elsewhere."""
 
