@@ -12,22 +12,12 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
-from hooklab.course.lesson05.comparing import Comparison, Report, compare_hooks, nodes_inside
+from hooklab.course.lesson05.comparing import Comparison, Report
+from hooklab.course.lesson05.comparing import compare_hooks as compare_hooks
+from hooklab.course.lesson05.comparing import nodes_inside as nodes_inside
 from hooklab.course.lesson05.transfer import Network, domain_readable
 from hooklab.course.lesson05.transfer import two_domains as _two_domains
-from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, arrow, box, style
-
-__all__ = [
-    "Comparison",
-    "around",
-    "compare_hooks",
-    "depth",
-    "edges",
-    "nodes_inside",
-    "reports",
-    "two_domains",
-    "two_domains_and_three_parts",
-]
+from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, arrow, bare, box, style
 
 DOMAINS = ("#56B4E9", "#E69F00")  # two colours that mean nothing else in the course
 DEPTH_LINES = ((INK, "-"), (REST, "-"), (INK, "--"), (REST, "--"))
@@ -52,9 +42,7 @@ def around(layer: nn.Linear, x: Tensor, grad_input: Tensor, grad_output: Tensor)
         grad_output: shape (batch, out_features).
     """
     with style():
-        figure, axes = plt.subplots(figsize=(9.6, 3.7))
-        axes.set(xlim=(0, 12), ylim=(0.2, 4.8))
-        axes.axis("off")
+        figure, axes = bare(9.6, 3.7, (0, 12), (0.2, 4.8))
         box(axes, 6, 3.05, "", INK, 3.5, 1.9)
         axes.text(6, 3.55, f"{type(layer).__name__}", ha="center", weight="bold", color=INK)
         axes.text(6, 2.95, f"weight {_numbers(layer.weight)}\nbias {_numbers(layer.bias)}", ha="center", va="center")
@@ -84,9 +72,7 @@ def edges(node: Node, arriving: Tensor, leaving: Mapping[str, Tensor]) -> Figure
     after = [type(one).__name__ for one, _ in node.next_functions]
     top = len(after) - 1.0
     with style():
-        figure, axes = plt.subplots(figsize=(9.0, 0.85 * len(after) + 0.3))
-        axes.set(xlim=(0, 9), ylim=(-0.55, top + 0.6))
-        axes.axis("off")
+        figure, axes = bare(9.0, 0.85 * len(after) + 0.3, (0, 9), (-0.55, top + 0.6))
         box(axes, 6.0, top / 2, type(node).__name__, INK, 2.0, 0.6)
         arrow(axes, (8.7, top / 2), (7.1, top / 2), BACKWARD)
         axes.text(7.9, top / 2 + 0.14, _numbers(arriving), ha="center", color=BACKWARD, fontsize=9.5)
@@ -192,9 +178,7 @@ def reports(comparisons: Mapping[str, Comparison]) -> Figure:
     width = full_starts + _STEP * _most_entries(one.full for one in comparisons.values())
     rows = len(comparisons)
     with style():
-        figure, axes = plt.subplots(figsize=(0.85 * width, 0.62 * rows + 0.9))
-        axes.set(xlim=(0, width), ylim=(rows - 0.4, -1.0))
-        axes.axis("off")
+        figure, axes = bare(0.85 * width, 0.62 * rows + 0.9, (0, width), (rows - 0.4, -1.0))
         for place, title in ((0, "module"), (legacy_starts, "legacy: grad_input"), (full_starts, "full: grad_input")):
             axes.text(place, -0.7, title, weight="bold", va="center")
         for row, (name, comparison) in enumerate(comparisons.items()):
