@@ -199,7 +199,7 @@ def a_small_autograd(trial: Trial, world: Computation) -> Pairs:
         yield f"whether the exception comes out, for {world.text}", error_comes_out(trial, z.backward), "swallowed"
         return
     for _ in range(world.passes):
-        yield from sent_back(trial, z, x, world.why_error)
+        sent_back(trial, z, world.why_error)
     kept = [name for name, value in values.items() if value.grad is not None]
     yield f"values whose .grad isn't None, for {world.text}", kept, "leaves-keep"
     yield "~x.grad when each hook runs", early
@@ -212,7 +212,7 @@ def a_small_autograd(trial: Trial, world: Computation) -> Pairs:
     yield "the number of pairs in z.made_from after backward()", len(z.made_from), "graph-dropped"
 
 
-def sent_back(trial: Trial, z: Any, x: Any, likely: str | None) -> Pairs:
+def sent_back(trial: Trial, z: Any, likely: str | None) -> None:
     """Run z.backward(). The exceptions that the steps of the card bring about are recorded by what they mean."""
     try:
         trial.run(z.backward)
@@ -225,7 +225,6 @@ def sent_back(trial: Trial, z: Any, x: Any, likely: str | None) -> Pairs:
             meaning = "nothing-passed-on" if in_backward else "no-entry-yet"
         else:
             raise
-        yield "~x.grad when the exception is raised", x.grad
         sentence = reason("1.2", likely or meaning, trial.name)
         raise NotYet(fault.missing, expected="no exception", likely=sentence, label=meaning) from error
 
@@ -309,7 +308,6 @@ def strongest_first(trial: Trial, make: Callable[[], tuple[Tensor, dict[str, Ten
     else:
         yield "what your function returns", words, why_no_names(got)
     in_order = [name for _, tied in groupby(listed, norms.get) for name in sorted(tied)]
-    yield "~your list", in_order
     yield "names in your list of tensors that z doesn't depend on", sorted(set(listed) - set(norms)), "unused-listed"
     missing = sorted(set(norms) - set(listed))
     yield "names missing in your list", missing, "zero-left-out" if missing == ["still"] else None

@@ -277,18 +277,6 @@ def whole(module: nn.Module) -> nn.Module:
     return module
 
 
-def in_a_chain(*shape: int, dtype: torch.dtype = torch.float32) -> Setting:
-    model, x = three_layers().to(dtype), whole_numbers(0, *shape).to(dtype)
-    before, layer, after = (part for part in model if isinstance(part, nn.Linear))
-    watched = {
-        "the gradient of the weight of the layer before": before.weight,
-        "the gradient of the layer's own weight": layer.weight,
-        "the gradient of the layer's own bias": layer.bias,
-        "the gradient of the weight of the layer after": after.weight,
-    }
-    return Setting("in a chain of three layers", layer, lambda: weighed(model(x)), watched)
-
-
 class Two(nn.Module):
     """A layer with two outputs, and a part of its own."""
 
@@ -355,8 +343,6 @@ a_brake = exercise(
     "5.2",
     "A factor for the gradient that leaves",
     worlds=(
-        (partial(in_a_chain, 2, 3), (-2.5,)),
-        (partial(in_a_chain, 2, 2, 3, dtype=torch.float64), (0.0,)),
         (beside_a_shortcut, (3.0,)),
         (used_twice, (-0.5,)),
         (with_extreme_gradients, (-2.5,)),
@@ -425,7 +411,6 @@ a_fuse = exercise(
     worlds=(
         (partial(alone, "for a linear layer", SENT, torch.float32), (1.0,)),
         (partial(alone, "with very large gradients", EXTREME, torch.float64), (4.0,)),
-        (partial(in_a_chain, 2, 2, 3, dtype=torch.float32), (4.0,)),
         (partial(with_two_outputs, "both", 0, 1), (1.0,)),
         (partial(with_two_outputs, "the first", 0), (12.0,)),
         (partial(with_two_outputs, "the second", 1), (0.5,)),

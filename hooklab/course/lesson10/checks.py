@@ -194,11 +194,9 @@ def sent_back(trial: Trial, function: Function, loss: Tensor) -> Pairs:
         why = why_stopped(function.seen, fault)
         if why is None:
             raise
-        yield "~runs", function.seen
         got = f"{kind_of(fault.__cause__)}: {first_words(fault.__cause__)}" if fault.__cause__ else "an exception"
         yield "does the backward pass run to its end?", Claim(False, "it does", got), why
         raise
-    yield "~runs", function.seen
     yield "does the backward pass run to its end?", Claim(True, "it does", "")
 
 
