@@ -47,12 +47,10 @@ def kind_returned(got: Any, kinds: Any, words: str) -> Pairs:
     yield "what your function returns", told, "forgotten-return" if got is None else None
 
 
-def gradients_listed(got: Any, earlier: Any, passes: Sequence[tuple[int, int]], losses: int) -> Pairs:
-    """Pairs about a list with a gradient for each loss; `earlier` is a copy of what an earlier call has returned."""
+def gradients_listed(got: Any, passes: Sequence[tuple[int, int]], losses: int) -> Pairs:
+    """Pairs about a list with a gradient for each loss."""
     yield from kind_returned(got, list | tuple, "a list")
     yield "~your list", got
-    old = sum(isinstance(one, Tensor) and any(one is other for other in earlier) for one in got)
-    yield "the number of tensors in your list that are from an earlier call", old, "earlier-list"
     why = why_too_many(passes) if len(got) > losses else why_too_few(len(got), passes, losses)
     yield f"the number of gradients in your list, for {losses} losses", len(got), why
     yield "your list", got
@@ -91,15 +89,13 @@ def hooks_left(trial: Trial, registered: int) -> tuple[int, str]:
 def one_gradient_for_each_loss(trial: Trial, weights: list[float]) -> Pairs:
     w = leaf(1.0, 2.0, 3.0, dtype=torch.float64)
     first = trial.call(w, [5 * w.sum()])
-    earlier = list(first) if isinstance(first, list | tuple) else []
     x = leaf(1.0, 2.0)
     y = x + 1  # saves nothing, so each loss can send its gradient through it
     losses = [weight * (y**2).sum() for weight in weights]
     passes = noted(y, losses)
     with mock.patch.object(torch.autograd, "backward", wraps=torch.autograd.backward) as backward:
         got = trial.call(y, losses)
-    yield from gradients_listed(got, earlier, passes, len(losses))
-    yield "your list for a leaf tensor and one loss", earlier
+    yield from gradients_listed(got, passes, len(losses))
     yield "the losses, in the order in which they were sent back", list(dict.fromkeys(number for number, _ in passes))
     is_y_alone = x.grad is None and backward.call_count == len(losses)  # backward(inputs=[y]) goes no further than y
     yield (
@@ -176,14 +172,13 @@ def half_the_gradient(trial: Trial, weights: list[float]) -> Pairs:
     received: list[tuple[Tensor, Tensor]] = []
     hidden_b.register_hook(lambda grad: received.append((grad, grad.clone())))
     first = trial.call(hidden_b, [((hidden_a + hidden_b) ** 2).sum()])  # a sum hands the same gradient to both
-    earlier = list(first) if isinstance(first, list | tuple) else []
     x = leaf(1.0, 2.0)
     tensor = x + 1
     losses = [weight * (torch.tensor([0.5, 1.5]) * tensor**2).sum() for weight in weights]
     passes = noted(tensor, losses)
     got = trial.call(tensor, losses)
     yield "~a.grad", a.grad
-    yield from gradients_listed(got, earlier, passes, len(losses))
+    yield from gradients_listed(got, passes, len(losses))
     yield "x.grad, where `tensor` is computed from x", x.grad, "not-sent-to-the-leaves" if x.grad is None else None
     unchanged = Claim(all(same(*one) for one in received), "unchanged", tensor_text([one for one, _ in received]))
     yield "the gradient that your hook receives, after the pass", unchanged, "in-place"

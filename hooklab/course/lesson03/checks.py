@@ -308,13 +308,10 @@ def every_use_in_order(trial: Trial, world: tuple[int, int, bool, torch.dtype]) 
     times, change, anew, dtype = world
     earlier = Loop(2, 7)
     first = trial.call(earlier, earlier.step, torch.ones(1, 2))
-    entries = list(first) if isinstance(first, list | tuple) else []
     model, x = Loop(times, change, anew).to(dtype).train(times > 2), whole_numbers(times, 1 + times % 2, 2).to(dtype)
     got = yield from called_once(trial, model, model.step, x)
     told = "a list" if isinstance(got, list | tuple) else f"a {kind_of(got)}"
     yield "what your function returns", told, why_no_list(got, times)
-    old = sum(any(one is other for other in entries) for one in got)
-    yield "the number of entries in your list that are from an earlier call", old, "earlier"
     yield f"the number of entries in your list, for {times} uses", len(got), None if got else "kept-nothing"
     yield "the kinds of your entries", ["a tensor" if isinstance(one, Tensor) else f"a {kind_of(one)}" for one in got]
     yield "the dtypes of your entries", [one.dtype for one in got], "another-dtype"

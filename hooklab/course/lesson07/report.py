@@ -45,22 +45,6 @@ METRICS = ("error", "nll")
 # How many points of error another CPU's rounding may move a single run; `experiment.run` has the measured values.
 ROUNDING = dict(zip(SCENARIOS, (2.0, 2.0, 6.0), strict=True))
 LEVEL = 0.05
-NOTES = [
-    "Before: an earlier version of this experiment compared the arms at 600 steps and alpha = 2 only. It had been set "
-    "up with wrong labels and alpha = 2 because mixup had helped there in a try with six seeds.",
-    "Network, learning rate and its decay were fixed after looking at plain training, with seeds from 1000 on; size "
-    "and noise of the shapes likewise. Snapshots of one training at a constant learning rate, in place of a training "
-    "for each number of steps, were tried with three of those seeds, and were worse for every arm, mostly by points.",
-    "Thirty comparing seeds were planned; before any of their results was looked at, they were cut to 20, for time. "
-    "The tables of the first three were then seen by accident, while the others ran; nothing was changed after that.",
-    "Settings are chosen by the mean validation error (where equal, by NLL) over the choosing seeds; each arm's number "
-    "of steps is chosen as well. Each number is a training of its own, with its own schedule; stopping one training "
-    "early was not tried, except for the snapshots above. Validation labels are as often wrong as training labels.",
-    "The comparing seeds had never been used. All trainings of a seed share examples, wrong labels, first weights and "
-    "order of batches; the test examples are the same for all seeds.",
-    "The intervals speak of new training parts, weights and orders, with these data. p: two-sided paired t-test; "
-    "p_holm: the same, corrected by Holm's method for all the comparisons of the file.",
-]
 
 
 def grid() -> list[tuple[tuple[int, ...], float, int]]:
@@ -240,7 +224,7 @@ def compute(processes: int) -> dict[str, Any]:
         "seconds": round(processes * (time.monotonic() - start)),
         "versions": versions(),
         "settings": setup(),
-        "notes": NOTES,
+        "notes": committed()["notes"],
         "chosen": chosen,
         "compared": compare(tested, chosen),
         "validation": means(validated),
