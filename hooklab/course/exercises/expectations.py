@@ -53,6 +53,12 @@ def expect_still_there(handle: Any) -> None:
         raise fault("removes-itself")
 
 
+def returns(got: Any, kinds: Any, words: str, why: str | None = None) -> tuple[str, str, str | None]:
+    """A pair about the kind of what an answer returns; `why` is the reason for a kind that is neither right nor None."""
+    told = words if isinstance(got, kinds) else f"a {kind_of(got)}"
+    return "what your function returns", told, "forgotten-return" if got is None else why
+
+
 def is_handle(value: Any) -> bool:
     """Whether a value can be asked to remove its hook."""
     return callable(getattr(value, "remove", None)) and not isinstance(value, list | set)

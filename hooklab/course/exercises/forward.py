@@ -24,6 +24,15 @@ def linear(inputs: int, outputs: int, seed: int, kind: type[nn.Linear] = nn.Line
     return layer
 
 
+def whole(module: nn.Module, seed: int) -> nn.Module:
+    """Give every parameter of a module whole numbers from -3 to 3, different for each seed; return the module."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randint(-3, 4, parameter.shape, generator=generator))
+    return module
+
+
 def whole_numbers(seed: int, *shape: int) -> Tensor:
     """Floats with whole values from 1 to 5, different for each seed."""
     return torch.randint(1, 6, shape, generator=torch.Generator().manual_seed(100 + seed)).float()

@@ -19,10 +19,10 @@ from hooklab.course.exercises.expectations import (
     is_used_up,
     leaf,
     reaches_caller,
+    returns,
     words_of,
 )
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
-from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.guards import of_the_answer
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
@@ -42,14 +42,9 @@ def noted(tensor: Tensor, losses: Sequence[Tensor]) -> list[tuple[int, int]]:
     return passes
 
 
-def kind_returned(got: Any, kinds: Any, words: str) -> Pairs:
-    told = words if isinstance(got, kinds) else f"a {kind_of(got)}"
-    yield "what your function returns", told, "forgotten-return" if got is None else None
-
-
 def gradients_listed(got: Any, passes: Sequence[tuple[int, int]], losses: int) -> Pairs:
     """Pairs about a list with a gradient for each loss."""
-    yield from kind_returned(got, list | tuple, "a list")
+    yield returns(got, list | tuple, "a list")
     yield "~your list", got
     why = why_too_many(passes) if len(got) > losses else why_too_few(len(got), passes, losses)
     yield f"the number of gradients in your list, for {losses} losses", len(got), why
@@ -220,7 +215,7 @@ def gradients_by_name(trial: Trial, order: list[str]) -> Pairs:
     passes = noted(out, [z])
     got = trial.call({name: tensors[name] for name in order}, z)
     left, why = hooks_left(trial, registered=7)
-    yield from kind_returned(got, dict, "a dictionary")
+    yield returns(got, dict, "a dictionary")
     yield "~your dictionary", got
     yield "the number of your hooks that are left (the check removed them)", left, why
     yield "the names of an earlier call in your dictionary", [n for n in got if n == "other"], "earlier-dictionary"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import Pairs, exercise
-from hooklab.course.exercises.expectations import after_an_error, expect_handle, is_used_up, reaches_caller
+from hooklab.course.exercises.expectations import after_an_error, expect_handle, is_used_up, reaches_caller, returns
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
 from hooklab.course.exercises.forward import expect_manager, linear, users_own, whole_numbers
 from hooklab.course.exercises.frames import kind_of
@@ -182,8 +182,8 @@ def one_layers_output(trial: Trial, world: tuple[str, torch.dtype, bool]) -> Pai
     model, x = Net(len(name)).to(dtype).train(training), whole_numbers(len(name), 3, 2).to(dtype)
     layer = part(model, name)
     got = yield from called_once(trial, model, layer, x)
-    told = "a tensor" if isinstance(got, Tensor) else f"a {kind_of(got)}"
-    yield "what your function returns", told, why_no_tensor(got)
+    is_whole_list = isinstance(got, list | tuple) and len(got) == 1 and isinstance(got[0], Tensor)
+    yield returns(got, Tensor, "a tensor", "whole-list" if is_whole_list else None)
     yield "the dtype of the tensor that you return", got.dtype, "another-dtype"
     yield f"the tensor that you return, for the layer {name!r}", got
     yield "is the tensor that you return detached?", graph_of(got), why_not_detached([got])
@@ -191,12 +191,6 @@ def one_layers_output(trial: Trial, world: tuple[str, torch.dtype, bool]) -> Pai
     yield "what your function returns in a second call, with another x", again, "earlier" if same(again, got) else None
     yield "the tensor of the first call, looked at again after the second", got, "earlier"
     yield from error_reaches_caller(trial, model, layer, x)
-
-
-def why_no_tensor(got: Any) -> str | None:
-    if got is None:
-        return "forgotten-return"
-    return "whole-list" if isinstance(got, list | tuple) and len(got) == 1 and isinstance(got[0], Tensor) else None
 
 
 @exercise(
@@ -310,8 +304,9 @@ def every_use_in_order(trial: Trial, world: tuple[int, int, bool, torch.dtype]) 
     first = trial.call(earlier, earlier.step, torch.ones(1, 2))
     model, x = Loop(times, change, anew).to(dtype).train(times > 2), whole_numbers(times, 1 + times % 2, 2).to(dtype)
     got = yield from called_once(trial, model, model.step, x)
-    told = "a list" if isinstance(got, list | tuple) else f"a {kind_of(got)}"
-    yield "what your function returns", told, why_no_list(got, times)
+    stacked = isinstance(got, Tensor) and times > 1 and got.shape[:1] == (times,)
+    why = "stacked" if stacked else "one-use" if isinstance(got, Tensor) else None
+    yield returns(got, list | tuple, "a list", why)
     yield f"the number of entries in your list, for {times} uses", len(got), None if got else "kept-nothing"
     yield "the kinds of your entries", ["a tensor" if isinstance(one, Tensor) else f"a {kind_of(one)}" for one in got]
     yield "the dtypes of your entries", [one.dtype for one in got], "another-dtype"
@@ -320,14 +315,6 @@ def every_use_in_order(trial: Trial, world: tuple[int, int, bool, torch.dtype]) 
     yield "are the entries of your list detached?", [graph_of(one) for one in got], why_not_detached(got)
     yield "the list of an earlier call, looked at again after this one", first, "earlier"
     yield from error_reaches_caller(trial, model, model.step, x)
-
-
-def why_no_list(got: Any, times: int) -> str | None:
-    if got is None:
-        return "forgotten-return"
-    if isinstance(got, Tensor):
-        return "stacked" if times > 1 and got.shape[:1] == (times,) else "one-use"
-    return None
 
 
 class Parts(Noting):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hooklab.course.exercises.exercise import Pairs, exercise
 from hooklab.course.exercises.expectations import is_handle, is_used_up, leaf
 from hooklab.course.exercises.faults import NotYet
-from hooklab.course.exercises.forward import linear, whole_numbers
+from hooklab.course.exercises.forward import linear, whole, whole_numbers
 from hooklab.course.exercises.frames import first_words, kind_of
 from hooklab.course.exercises.guards import of_the_answer
 from hooklab.course.exercises.records import Claim, alike, plain
@@ -268,15 +268,6 @@ def why_the_same(setting: Setting, bare: Setting) -> str | None:
     return "changes-nothing" if any(map(of_the_answer, tables)) else "no-backward-hook"
 
 
-def whole(module: nn.Module) -> nn.Module:
-    """The module, with whole numbers from -3 to 3 as parameters."""
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(torch.randint(-3, 4, parameter.shape, generator=generator))
-    return module
-
-
 class Two(nn.Module):
     """A layer with two outputs, and a part of its own."""
 
@@ -370,7 +361,7 @@ class Affine(nn.Module):
 
 
 def on_a(words: str, make: Callable[[], nn.Module], *shape: int, dtype: torch.dtype = torch.float32) -> Setting:
-    layer, x = whole(make()).to(dtype), whole_numbers(0, *shape).to(dtype).requires_grad_()
+    layer, x = whole(make(), 1).to(dtype), whole_numbers(0, *shape).to(dtype).requires_grad_()
     watched = {"the gradient of the input": x}
     watched |= {f"the gradient of the {name}": one for name, one in layer.named_parameters()}
     return Setting(f"for {words}", layer, lambda: weighed(layer(x)), watched)

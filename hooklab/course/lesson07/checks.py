@@ -13,10 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import Pairs, exercise
-from hooklab.course.exercises.expectations import after_an_error
+from hooklab.course.exercises.expectations import after_an_error, returns
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
 from hooklab.course.exercises.forward import expect_manager, linear, users_own, whole_numbers
-from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same
@@ -80,8 +79,7 @@ def a_mixed_batch(trial: Trial, world: tuple[float, tuple[int, ...]]) -> Pairs:
     x, y, indices = 4 * whole_numbers(shape[0], *shape) - 10, torch.eye(shape[0]), partners(shape[0])
     x[0] += 70_000  # too large for half precision
     got = trial.call(x, y, lam, indices)
-    told = "a pair" if isinstance(got, tuple | list) else f"a {kind_of(got)}"
-    yield "what your function returns", told, "forgotten-return" if got is None else None
+    yield returns(got, tuple | list, "a pair")
     yield "the number of things that your function returns", len(got)
     mixed_x, mixed_y = got
     draws = f"with λ = {lam:g} and indices = {indices.tolist()}"
@@ -124,8 +122,7 @@ def a_mixed_loss(trial: Trial, world: tuple[str, float]) -> Pairs:
     logits, y = whole_numbers(3 + round(4 * lam), 4, 5).requires_grad_(), torch.tensor([4, 0, 3, 1])
     got = trial.call(LOSSES[words], logits, y, lam, partners(4), may_change=True)
     yield "logits.grad when your function has returned", logits.grad, "backward-inside"
-    told = "a tensor" if isinstance(got, Tensor) else f"a {kind_of(got)}"
-    yield "what your function returns", told, why_no_tensor(got)
+    yield returns(got, Tensor, "a tensor", "number" if isinstance(got, int | float) else None)
     own, partner = (_gradient(LOSSES[words](logits, targets), logits) for targets in (y, y[partners(4)]))
     is_off = got.requires_grad and has_other_weights(_gradient(got, logits), own, partner, lam)
     yield f"the mixed loss, for {words} and λ = {lam:g}", got, "other-weights" if is_off else None
@@ -137,12 +134,6 @@ def a_mixed_loss(trial: Trial, world: tuple[str, float]) -> Pairs:
 
 def _gradient(loss: Tensor, logits: Tensor) -> Tensor:
     return torch.autograd.grad(loss.sum(), logits, retain_graph=True, materialize_grads=True)[0]
-
-
-def why_no_tensor(got: Any) -> str | None:
-    if got is None:
-        return "forgotten-return"
-    return "number" if isinstance(got, int | float) else None
 
 
 # --- 7.3
