@@ -54,7 +54,7 @@ def expect_still_there(handle: Any) -> None:
 
 
 def returns(got: Any, kinds: Any, words: str, why: str | None = None) -> tuple[str, str, str | None]:
-    """A pair about the kind of what an answer returns; `why` is the reason for a kind that is neither right nor None."""
+    """A pair about the kind of what an answer returns; `why`: the reason for a kind that is neither right nor None."""
     told = words if isinstance(got, kinds) else f"a {kind_of(got)}"
     return "what your function returns", told, "forgotten-return" if got is None else why
 
