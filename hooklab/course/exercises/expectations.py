@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -57,6 +59,13 @@ def returns(got: Any, kinds: Any, words: str, why: str | None = None) -> tuple[s
     """A pair about the kind of what an answer returns; `why`: the reason for a kind that is neither right nor None."""
     told = words if isinstance(got, kinds) else f"a {kind_of(got)}"
     return "what your function returns", told, "forgotten-return" if got is None else why
+
+
+def returns_manager(got: Any) -> tuple[str, str, str | None]:
+    """A pair about whether an answer returns a context manager."""
+    why = "no-contextmanager" if inspect.isgenerator(got) else "no-manager"
+    what, told, _ = returns(got, AbstractContextManager, "a context manager")
+    return what, told, why
 
 
 def is_handle(value: Any) -> bool:

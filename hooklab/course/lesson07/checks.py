@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import Pairs, exercise
-from hooklab.course.exercises.expectations import after_an_error, returns
+from hooklab.course.exercises.expectations import after_an_error, returns, returns_manager
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
-from hooklab.course.exercises.forward import expect_manager, linear, users_own, whole_numbers
+from hooklab.course.exercises.forward import linear, whole_numbers
+from hooklab.course.exercises.guards import somebody_elses
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same
@@ -184,9 +185,10 @@ class Sigmoid(nn.Module):
 def a_hook_that_mixes(trial: Trial, world: tuple[float, int, torch.dtype, type[BaseException]]) -> Pairs:
     lam, rows, dtype, error = world
     net, other, x = Pipe(rows).to(dtype), Pipe(rows + 1).to(dtype), whole_numbers(rows, rows, 2).to(dtype)
-    net.stage.register_forward_hook(users_own)
+    net.stage.register_forward_hook(somebody_elses)
     with trial.watch(net, other, x):
-        manager = expect_manager(trial.run(trial.answer, net.stage, lam, partners(rows)), "mixing")
+        manager = trial.run(trial.answer, net.stage, lam, partners(rows))
+        yield returns_manager(manager)
         block = Block(manager, net, x)
         trial.run(block)
         replaced = Claim(not block.is_patched, "the layer's own", "replaced")
