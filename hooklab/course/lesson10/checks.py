@@ -16,13 +16,20 @@ from torch.autograd.graph import get_gradient_edge
 from torch.nn import functional as F
 
 from hooklab.course.exercises.exercise import Pairs, exercise
-from hooklab.course.exercises.expectations import expect_handle, is_handle, leaf, reaches_caller
-from hooklab.course.exercises.faults import PLANNED, NotYet, PlannedError
+from hooklab.course.exercises.expectations import (
+    expect_handle,
+    is_handle,
+    leaf,
+    reaches_caller,
+    returns,
+    words_of,
+)
+from hooklab.course.exercises.faults import NotYet, PlannedError, PlannedInterrupt
 from hooklab.course.exercises.forward import linear, whole_numbers
 from hooklab.course.exercises.frames import first_words, kind_of, whose
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
-from hooklab.course.exercises.values import expect_tensor, same, tensor_text
+from hooklab.course.exercises.values import same, tensor_text
 from hooklab.course.lesson10.memory import Meter
 
 # --- 10.1: each graph as (leaf tensors, what makes the loss of them)
@@ -79,15 +86,15 @@ def who_made_the_first_nan(trial: Trial, world: str) -> Pairs:
     yield "the number of your hooks that run in a later backward pass", len(hooks_that_run(leaves)), "hooks-stay"
     yield f"the name, for {world}", name, "node-itself" if isinstance(name, torch.autograd.graph.Node) else None
     if world == "a healthy loss":
-        for error, words, _ in PLANNED:
-            x = leaf(1.0, 2.0)
+        for error in (PlannedError, PlannedInterrupt):
+            x, what = leaf(1.0, 2.0), f"{words_of(error)} in the backward pass"
             ends.append(get_gradient_edge(x).node)
             y = x * 2
             handle = y.register_hook(partial(fail, error))
-            yield reaches_caller(trial, partial(trial.answer, y.sum()), f"{words} in the backward pass")
+            yield reaches_caller(trial, partial(trial.answer, y.sum()), what)
             handle.remove()
             left = len(hooks_that_run([x]))
-            yield f"the number of your hooks that are left after {words} in the backward pass", left, "no-finally"
+            yield f"the number of your hooks that are left after {what}", left, "no-finally"
 
 
 def fail(error: type[BaseException], grad: Tensor) -> None:
@@ -160,7 +167,8 @@ def one_use(kind: str, asks: bool, trial: Trial) -> Pairs:
     function, x = Function(0, kind), whole_numbers(0, 4, 4).requires_grad_(asks)
     of = kind if asks else f"{kind}, whose x has requires_grad=False"
     with Meter() as meter:
-        y = expect_tensor(trial.call(function, x), "your result")
+        y = trial.call(function, x)
+        yield returns(y, Tensor, "a tensor")
         yield f"the result of {of}", y
         why = "detached" if function.seen and function.seen[0][0] else "not-recorded"
         yield "does the result have a graph?", Claim(y.requires_grad, "yes", "no"), why
