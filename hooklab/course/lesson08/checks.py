@@ -6,6 +6,7 @@ import functools
 import math
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hooklab import leftover_hooks
-from hooklab.course.exercises.exercise import Exercise, Pairs, exercise
+from hooklab.course.exercises.exercise import Pairs, exercise
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.runs import runs_counted
 from hooklab.course.exercises.trial import Trial
@@ -267,9 +268,9 @@ def verified(name: str) -> str:
     return f"{cause}: right. Once fixed, it reads at least {goal:.0%} of the digits, from two other starts too"
 
 
-def of_patient(id: str, name: str) -> Exercise:
-    return exercise(id, f"Patient {name}", worlds=SEEDS, verified=verified(name))(functools.partial(treated, name))
-
-
-patient_a, patient_b, patient_c = of_patient("8.2", "A"), of_patient("8.3", "B"), of_patient("8.4", "C")
-patient_d, patient_e, patient_f = of_patient("8.5", "D"), of_patient("8.6", "E"), of_patient("8.7", "F")
+patient_a = exercise("8.2", "Patient A", worlds=SEEDS, verified=verified("A"))(partial(treated, "A"))
+patient_b = exercise("8.3", "Patient B", worlds=SEEDS, verified=verified("B"))(partial(treated, "B"))
+patient_c = exercise("8.4", "Patient C", worlds=SEEDS, verified=verified("C"))(partial(treated, "C"))
+patient_d = exercise("8.5", "Patient D", worlds=SEEDS, verified=verified("D"))(partial(treated, "D"))
+patient_e = exercise("8.6", "Patient E", worlds=SEEDS, verified=verified("E"))(partial(treated, "E"))
+patient_f = exercise("8.7", "Patient F", worlds=SEEDS, verified=verified("F"))(partial(treated, "F"))
