@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hooklab.course.experiments import main
-from hooklab.course.experiments.seeds import holm, run_all
+from hooklab.course.experiments import main, run_all
 from hooklab.course.lesson07 import experiment, report
 from hooklab.course.lesson07.experiment import SCENARIOS, run, split
 from hooklab.course.lesson07.report import alike, choose, committed, compare, in_short, is_significant, table, verdict
@@ -37,8 +36,8 @@ THREE_ARMS = [
 
 
 def test_holm_multiplies_the_smallest_by_all_and_never_lets_a_larger_one_pass_a_smaller_one() -> None:
-    assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
-    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert report.holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
+    assert report.holm([0.5, 0.9]) == [1.0, 1.0]
 
 
 # Choosing and comparing
@@ -73,7 +72,7 @@ def test_a_difference_is_arm_minus_the_other_over_the_seeds_that_both_have() -> 
 def test_p_is_corrected_for_all_the_comparisons() -> None:
     compared = compare(THREE_ARMS, choose(THREE_ARMS))
     assert len(compared) == 6
-    assert [row["p_holm"] for row in compared] == holm([row["p"] for row in compared])
+    assert [row["p_holm"] for row in compared] == report.holm([row["p"] for row in compared])
     assert is_significant(compared[0]) and not is_significant(compared[2])
 
 

@@ -5,7 +5,13 @@
 
 import argparse
 import importlib
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+from hooklab.course.progress import Progress
 
 # name on the command line -> module with main(argv) -> int
 EXPERIMENTS = {
@@ -26,3 +32,19 @@ def main(argv: Sequence[str]) -> int:
     chosen = parser.parse_args(argv)
     code: int = importlib.import_module(EXPERIMENTS[chosen.name]).main(chosen.options)
     return code
+
+
+def run_all(job: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], processes: int = 1) -> list[Any]:
+    """``[job(*a) for a in arguments]``, spread over ``processes``; how many are done is shown on stderr.
+
+    ``job`` and its arguments must be picklable when there is more than one process. The first failing job's
+    exception is raised, and jobs that have not started are dropped.
+    """
+    progress, results = Progress(sys.stderr), list[Any]()
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        each = map if processes == 1 else pool.map
+        for result in each(job, *zip(*arguments, strict=True)):
+            results.append(result)
+            progress.show(f"{len(results)} of {len(arguments)} done")
+    progress.close()
+    return results
