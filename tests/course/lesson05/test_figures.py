@@ -139,13 +139,5 @@ def test_the_picture_of_the_three_parts_has_every_point_and_the_labels_of_each_p
     assert {"features", "classes", "labels of domain 0 only"} <= {text.get_text() for text in right.texts}
 
 
-def test_the_picture_of_the_depth_has_a_line_for_each_network_with_its_name():
-    figure = lesson05.depth({"sigmoid": [1e-9, 1e-3, 1.0], "ReLU": [0.1, 0.5, 1.0]})
-    lines = figure.axes[0].lines
-    assert [list(line.get_ydata()) for line in lines] == [[1e-9, 1e-3, 1.0], [0.1, 0.5, 1.0]]
-    assert [text.get_text() for text in figure.axes[0].texts] == ["sigmoid", "ReLU"]
-    assert figure.axes[0].get_yscale() == "log"
-
-
 def texts(figure):
     return [text.get_text() for text in figure.axes[0].texts]
