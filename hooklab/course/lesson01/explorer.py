@@ -170,8 +170,7 @@ def _grad_label(axes: Any, place: float, name: str, held: Numbers | None) -> Non
 
 
 def _held(tensor: Tensor) -> Numbers | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # reading .grad of a non-leaf tensor warns
+    with warnings.catch_warnings(action="ignore"):  # reading .grad of a non-leaf tensor warns
         return _numbers(tensor.grad)
 
 

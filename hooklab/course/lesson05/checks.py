@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,13 +22,8 @@ from hooklab.course.exercises.runs import runs_counted
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
 
-
-@contextmanager
-def no_warnings() -> Iterator[None]:
-    """Legacy hooks warn, and so do hooks on first layers; an outcome has its own words for them."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+# Legacy hooks warn, and so do hooks on first layers; an outcome has its own words for them.
+no_warnings = partial(warnings.catch_warnings, action="ignore")
 
 
 def weighed(output: Tensor) -> Tensor:

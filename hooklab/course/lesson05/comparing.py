@@ -88,8 +88,8 @@ def nodes_inside(output: Tensor, given: Tensor) -> list[str]:
 def _reported(module: nn.Module, shape: Sequence[int], register: str) -> tuple[str, Report]:
     """Return the name of the last node, and what a hook reports that is registered like this."""
     got: list[Tensor | None] = []
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of what this comparison is there to show
+    # torch warns of what this comparison is there to show
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):
         torch.manual_seed(0)
         twin, x = copy.deepcopy(module).double(), torch.randn(tuple(shape), dtype=torch.float64, requires_grad=True)
         getattr(twin, register)(lambda module, grad_input, grad_output: got.extend(grad_input))

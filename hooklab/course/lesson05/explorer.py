@@ -133,8 +133,7 @@ def record_border(asks: bool = True, pre: bool = False, reverses: bool = False, 
         register()
         note("only now are the hooks registered: too late for this pass, its graph has been recorded")
     handles += _follow(layer, x, y, gradients, note)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a hook on a layer whose input doesn't require grad warns
+    with warnings.catch_warnings(action="ignore"):  # a hook on a layer whose input doesn't require grad warns
         y.sum().backward()
     note("after backward()" + ("" if any(step.hook for step in steps) else ": no hook has run"))
     # Hooks on nodes hold the layer, and the layer holds its output with the nodes: a circle through C++, which Python's
