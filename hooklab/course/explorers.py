@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import html
 import io
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -140,6 +141,49 @@ def stepper(last: int, label: str = "step") -> tuple[widgets.IntSlider, widgets.
         slider.max = play.max = new
 
     return slider, play, set_last
+
+
+def stepwise(
+    record: Callable[..., Sequence[Any]],
+    draw: Callable[[Sequence[Any], int], Figure],
+    switches: Mapping[str, widgets.Checkbox],
+    *,
+    intro: str,
+    start: int = 0,
+    shows: Callable[[Sequence[Any], int], object] = operator.getitem,
+) -> Explorer:
+    """Return an explorer of a recorded run: a row of switches, and below it a play button and a slider for the steps.
+
+    Args:
+        record: takes the switches' values by name and returns the steps of a run; each has a `text`.
+        draw: takes the steps and the number of one.
+        switches: name -> what can be switched on or off.
+        intro: as for `panel`.
+        start: the step that is shown first.
+        shows: takes the steps and a number, and returns what the picture depends on.
+    """
+    recorded = functools.lru_cache(maxsize=16)(record)
+    slider, play, set_last = stepper(len(recorded(**{name: one.value for name, one in switches.items()})) - 1)
+    slider.value = start
+
+    def at(step: int, **values: bool) -> tuple[Sequence[Any], int]:
+        steps = recorded(**values)
+        set_last(len(steps) - 1)
+        return steps, min(step, len(steps) - 1)
+
+    return panel(
+        lambda **values: draw(*at(**values)),
+        lambda **values: step_in_words(*at(**values)),
+        {**switches, "step": slider},
+        intro=intro,
+        rows=[list(switches.values()), [play, slider]],
+        shows=lambda **values: shows(*at(**values)),
+    )
+
+
+def step_in_words(steps: Sequence[Any], number: int) -> str:
+    """Return the sentence for step `number` of a recorded run."""
+    return f"Step {number} of {len(steps) - 1}: {steps[number].text}."
 
 
 _TEXT = "color:var(--jp-content-font-color1,inherit);line-height:1.4;min-height:1.4em"

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
+from torch import Tensor
 
 FORWARD = "#0072B2"
 BACKWARD = "#D55E00"
@@ -54,6 +55,26 @@ def show(figure: Figure, alt: str) -> None:
     """Show a figure, stored with a sentence for readers who do not see it, and close it."""
     display(figure, metadata={"image/png": {"alt": alt}})  # type: ignore[no-untyped-call]
     plt.close(figure)
+
+
+def bare(width: float, height: float, xlim: tuple[float, float], ylim: tuple[float, float]) -> tuple[Figure, Axes]:
+    """Return a figure of this size in inches, and its axes, which show nothing of themselves."""
+    figure, axes = plt.subplots(figsize=(width, height))
+    axes.set(xlim=xlim, ylim=ylim)
+    axes.axis("off")
+    return figure, axes
+
+
+def frame(axes: Axes, *, visible: bool = True) -> None:
+    """Leave nothing of the axes but a thin frame; nothing at all, if it isn't visible."""
+    axes.set(xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set(visible=visible, color=REST, linewidth=0.6)
+
+
+def ink(axes: Axes, image: Tensor) -> None:
+    """Draw an image of shape (height, width) as dark ink on white, from 0 to 1."""
+    axes.imshow(image.detach().numpy(), cmap="Greys", vmin=0, vmax=1)
 
 
 def box(

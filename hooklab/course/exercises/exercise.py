@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 
 COURSE = Path(__file__).parents[1]
-
-
-Scene = Callable[["Trial", Any], Iterator[tuple[Any, ...]]]
+Pairs = Generator[tuple[Any, ...], None, Any]  # what a scene yields: (what is looked at, value[, label of the reason])
+Scene = Callable[["Trial", Any], Pairs]
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,28 @@
-"""Expectations that many exercises share: the handle comes back, and an exception comes out."""
+"""What many exercises share: a leaf, the handle that comes back, and an exception that comes out."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
+import torch
+from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from hooklab.course.exercises.exercise import Pairs
 from hooklab.course.exercises.faults import NotYet, PlannedError, PlannedInterrupt, fault
 from hooklab.course.exercises.frames import kind_of
+from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
+from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import tensor_text
+
+
+def leaf(*values: float, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return a leaf tensor with these values that requires grad."""
+    return torch.tensor(values, dtype=dtype, requires_grad=True)
 
 
 def expect_handle(handle: Any, of: str = "the method that registers the hook") -> None:
@@ -41,6 +53,19 @@ def expect_still_there(handle: Any) -> None:
     """Raise NotYet if the hook of a handle is gone after a pass, although it was not removed."""
     if is_used_up(handle):
         raise fault("removes-itself")
+
+
+def returns(got: Any, kinds: Any, words: str, why: str | None = None) -> tuple[str, str, str | None]:
+    """A pair about the kind of what an answer returns; `why`: the reason for a kind that is neither right nor None."""
+    told = words if isinstance(got, kinds) else f"a {kind_of(got)}"
+    return "what your function returns", told, "forgotten-return" if got is None else why
+
+
+def returns_manager(got: Any) -> tuple[str, str, str | None]:
+    """A pair about whether an answer returns a context manager."""
+    why = "no-contextmanager" if inspect.isgenerator(got) else "no-manager"
+    what, told, _ = returns(got, AbstractContextManager, "a context manager")
+    return what, told, why
 
 
 def is_handle(value: Any) -> bool:
@@ -75,3 +100,26 @@ def error_comes_out(trial: Trial, function: Callable[[], Any]) -> bool:
             raise
         raise fault("exception-replaced", kind=kind_of(error)) from found
     return False
+
+
+def reaches_caller(trial: Trial, function: Callable[[], Any], what: str) -> tuple[str, Claim, str]:
+    """Run a function as `error_comes_out` does; return a pair about whether `what`, which it raises, comes out."""
+    came_out = Claim(error_comes_out(trial, function), "it does", "it was hidden")
+    return f"does {what} reach the caller?", came_out, "swallowed"
+
+
+def words_of(error: type[BaseException]) -> str:
+    """What a planned error is called."""
+    return "an interrupt" if error is PlannedInterrupt else "an exception"
+
+
+def after_an_error(
+    trial: Trial, model: nn.Module, error: type[BaseException], where: str, function: Callable[[], Any]
+) -> Pairs:
+    """Yield what stays on a model when an error is raised in a learner's call, and whether the error comes out."""
+    what = f"{words_of(error)} in {where}"
+    hooks = snapshot_hooks([model])
+    reached = reaches_caller(trial, function, what)
+    why = "except-exception" if error is PlannedInterrupt else "no-finally"
+    yield f"the number of your hooks that are left after {what}", len(remove_new_hooks([model], hooks)), why
+    yield reached

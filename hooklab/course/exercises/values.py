@@ -5,12 +5,11 @@ An answer's value may be anything: an object whose repr raises, a number of a mi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from hooklab.course.exercises.faults import PASSING, NotYet, cut
+from hooklab.course.exercises.faults import PASSING, cut
 from hooklab.course.exercises.frames import kind_of
 
 _MOST = 120  # characters of a value's own text
@@ -89,20 +88,6 @@ def _rounded(value: Any, digits: int) -> str:
     if isinstance(value, float):
         return f"{round(value, digits) + 0.0:g}"
     return str(value)
-
-
-def expect_tensor(value: Any, what: str, shape: Sequence[int] | None = None) -> torch.Tensor:
-    """Return `value` if it is a tensor (of this shape), else raise NotYet, which says what it is instead."""
-    wanted = "a tensor" if shape is None else f"a tensor of shape {tuple(shape)}"
-    if value is None:
-        raise NotYet(
-            f"{what} is None", expected=wanted, got="None", likely="forgotten return, or a .grad that was never stored"
-        )
-    if not isinstance(value, torch.Tensor):
-        raise NotYet(f"{what} is not a tensor", expected=wanted, got=f"{tensor_text(value)} ({kind_of(value)})")
-    if shape is not None and tuple(value.shape) != tuple(shape):
-        raise NotYet(f"{what} has another shape", expected=wanted, got=f"shape {tuple(value.shape)}")
-    return value
 
 
 def same(a: Any, b: torch.Tensor, tolerance: float = 1e-5) -> bool:

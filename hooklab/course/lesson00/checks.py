@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.exercise import Pairs, exercise
 from hooklab.course.exercises.trial import Trial
 
 
@@ -17,5 +16,5 @@ from hooklab.course.exercises.trial import Trial
     worlds=([1.0, -2.0], [[0.5], [4.0], [-1e6]], 3.0),
     verified="three tensors, each doubled, and none of them changed",
 )
-def twice_as_large(trial: Trial, numbers: Any) -> Iterator[tuple[Any, ...]]:
+def twice_as_large(trial: Trial, numbers: Any) -> Pairs:
     yield "your result", trial.call(torch.tensor(numbers))

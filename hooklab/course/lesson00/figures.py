@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import matplotlib.pyplot as plt
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,7 +13,7 @@ from matplotlib.patches import FancyBboxPatch
 from torch import nn
 from torch.nn.modules import module as every_module
 
-from hooklab.course.plots import BACKWARD, FORWARD, INK, REST, arrow, box, style
+from hooklab.course.plots import BACKWARD, FORWARD, INK, REST, arrow, bare, box, style
 
 # what is called -> (the method that registers it, the lesson that teaches it)
 HOOKS: dict[str, tuple[str, int]] = {
@@ -40,9 +39,7 @@ GAP = STEP - HALF  # from a box's middle to the next one's edge
 def two_hooks(output: float, gradient: float) -> Figure:
     """Draw a layer between x and y, with a forward hook and a tensor hook, and the number that each of them saw."""
     with style():
-        figure, axes = plt.subplots(figsize=(8.0, 2.6))
-        axes.set(xlim=(-0.4, 5.5), ylim=(-1.1, 1.1))
-        axes.axis("off")
+        figure, axes = bare(8.0, 2.6, (-0.4, 5.5), (-1.1, 1.1))
         for place, text in ((0.0, "x"), (1.7, "layer"), (3.4, f"y = {output:g}"), (5.1, f"loss = y²\n= {output**2:g}")):
             box(axes, place, 0.0, text, REST)
         for start in (0.0, 1.7, 3.4):
@@ -96,9 +93,7 @@ def hook_map(names: list[str]) -> Figure:
         names: keys of `HOOKS`, the four of the forward pass first.
     """
     with style():
-        figure, axes = plt.subplots(figsize=(9.6, 5.0))
-        axes.set(xlim=(0, 12), ylim=(0.7, 7.3))
-        axes.axis("off")
+        figure, axes = bare(9.6, 5.0, (0, 12), (0.7, 7.3))
         axes.text(0.1, 7.0, "forward: values, from x to y", color=FORWARD, weight="bold")
         forward = [*names[:2], "forward()", *names[2:GOES_FORWARD]]
         number = {what: place for place, what in enumerate(names, start=1)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -11,19 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import error_comes_out
+from hooklab.course.exercises.exercise import Pairs, exercise
+from hooklab.course.exercises.expectations import error_comes_out, leaf
 from hooklab.course.exercises.faults import NotYet, PlannedError
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.reasons import reason
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
-
-Pairs = Iterator[tuple[Any, ...]]
-
-
-def leaf(*values: float, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.tensor(values, dtype=dtype, requires_grad=True)
 
 
 def names_in(got: Any) -> tuple[str, list[str]]:
@@ -205,7 +199,7 @@ def a_small_autograd(trial: Trial, world: Computation) -> Pairs:
         yield f"whether the exception comes out, for {world.text}", error_comes_out(trial, z.backward), "swallowed"
         return
     for _ in range(world.passes):
-        yield from sent_back(trial, z, x, world.why_error)
+        sent_back(trial, z, world.why_error)
     kept = [name for name, value in values.items() if value.grad is not None]
     yield f"values whose .grad isn't None, for {world.text}", kept, "leaves-keep"
     yield "~x.grad when each hook runs", early
@@ -218,7 +212,7 @@ def a_small_autograd(trial: Trial, world: Computation) -> Pairs:
     yield "the number of pairs in z.made_from after backward()", len(z.made_from), "graph-dropped"
 
 
-def sent_back(trial: Trial, z: Any, x: Any, likely: str | None) -> Pairs:
+def sent_back(trial: Trial, z: Any, likely: str | None) -> None:
     """Run z.backward(). The exceptions that the steps of the card bring about are recorded by what they mean."""
     try:
         trial.run(z.backward)
@@ -231,7 +225,6 @@ def sent_back(trial: Trial, z: Any, x: Any, likely: str | None) -> Pairs:
             meaning = "nothing-passed-on" if in_backward else "no-entry-yet"
         else:
             raise
-        yield "~x.grad when the exception is raised", x.grad
         sentence = reason("1.2", likely or meaning, trial.name)
         raise NotYet(fault.missing, expected="no exception", likely=sentence, label=meaning) from error
 
@@ -315,7 +308,6 @@ def strongest_first(trial: Trial, make: Callable[[], tuple[Tensor, dict[str, Ten
     else:
         yield "what your function returns", words, why_no_names(got)
     in_order = [name for _, tied in groupby(listed, norms.get) for name in sorted(tied)]
-    yield "~your list", in_order
     yield "names in your list of tensors that z doesn't depend on", sorted(set(listed) - set(norms)), "unused-listed"
     missing = sorted(set(norms) - set(listed))
     yield "names missing in your list", missing, "zero-left-out" if missing == ["still"] else None

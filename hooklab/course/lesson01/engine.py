@@ -57,8 +57,7 @@ def _run(make: Any, put_hook: Any) -> dict[str, str]:
     z = y * y * half + y * x
     put_hook(y, lambda gradient: seen.append(float(gradient)))
     z.backward()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns about reading .grad of a non-leaf, and here that is wanted
+    with warnings.catch_warnings(action="ignore"):  # about reading .grad of a non-leaf, and here that is wanted
         kept = {f"{name}.grad": value.grad for name, value in {"x": x, "y": y, "z": z}.items()}
     told = {name: "None" if grad is None else f"{float(grad):g}" for name, grad in kept.items()}
     return {**told, "a hook on y saw": str(seen)}

@@ -6,7 +6,6 @@ goes out, and looks at every `.grad` and every saved number at that moment.
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from hooklab.course import plots
-from hooklab.course.explorers import Explorer, canvas, panel, stepper
+from hooklab.course.explorers import Explorer, canvas, step_in_words, stepwise
 
 Numbers = tuple[float, ...]
 
@@ -130,9 +129,7 @@ def draw_step(steps: Sequence[Step], number: int) -> Figure:
         return figure
 
 
-def describe_step(steps: Sequence[Step], number: int) -> str:
-    """Return the sentence for step `number`."""
-    return f"Step {number} of {len(steps) - 1}: {steps[number].text}."
+describe_step = step_in_words
 
 
 def backward_steps() -> Explorer:
@@ -142,20 +139,11 @@ def backward_steps() -> Explorer:
         "reads": widgets.Checkbox(False, description="hook on y that reads", indent=False),
         "doubles": widgets.Checkbox(False, description="hook on y that doubles", indent=False),
     }
-    slider, play, set_last = stepper(len(record_backward()) - 1)
-
-    def steps_of(retain: bool, reads: bool, doubles: bool, step: int) -> tuple[list[Step], int]:
-        steps = record_backward(retain, reads, doubles)
-        set_last(len(steps) - 1)
-        return steps, min(step, len(steps) - 1)
-
-    return panel(
-        lambda **values: draw_step(*steps_of(**values)),
-        lambda **values: describe_step(*steps_of(**values)),
-        {**switches, "step": slider},
+    return stepwise(
+        record_backward,
+        draw_step,
+        switches,
         intro="Try this: go through the steps once, then switch on the hook that doubles and look at what x keeps.",
-        rows=[list(switches.values()), [play, slider]],
-        shows=lambda **values: operator.getitem(*steps_of(**values)),
     )
 
 
@@ -182,8 +170,7 @@ def _grad_label(axes: Any, place: float, name: str, held: Numbers | None) -> Non
 
 
 def _held(tensor: Tensor) -> Numbers | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # reading .grad of a non-leaf tensor warns
+    with warnings.catch_warnings(action="ignore"):  # reading .grad of a non-leaf tensor warns
         return _numbers(tensor.grad)
 
 

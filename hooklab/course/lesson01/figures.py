@@ -10,7 +10,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, arrow, box, style
+from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, arrow, bare, box, style
 
 LAYERS = 40
 
@@ -27,9 +27,7 @@ def fork(x: Tensor, y: Tensor, parts: Mapping[str, Tensor], z: Tensor) -> Figure
     (to_y,) = torch.autograd.grad(z, y, retain_graph=True)
     pieces = [torch.autograd.grad(part, y, retain_graph=True)[0] for part in parts.values()]
     with style():
-        figure, axes = plt.subplots(figsize=(9.0, 3.4))
-        axes.set(xlim=(-0.6, 4.6), ylim=(-0.75, 2.6))
-        axes.axis("off")
+        figure, axes = bare(9.0, 3.4, (-0.6, 4.6), (-0.75, 2.6))
         places = {"x": (0.0, 1.0), "y": (1.3, 1.0), "z": (3.9, 1.0)}
         for (name, (across, up)), tensor in zip(places.items(), (x, y, z), strict=True):
             kept = tensor.is_leaf or tensor.retains_grad

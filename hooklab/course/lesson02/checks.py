@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -12,20 +12,21 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import error_comes_out, expect_handle, is_used_up
+from hooklab.course.exercises.exercise import Pairs, exercise
+from hooklab.course.exercises.expectations import (
+    error_comes_out,
+    expect_handle,
+    is_used_up,
+    leaf,
+    reaches_caller,
+    returns,
+    words_of,
+)
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
-from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.guards import of_the_answer
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
-
-Pairs = Iterator[tuple[Any, ...]]
-
-
-def leaf(*values: float, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.tensor(values, dtype=dtype, requires_grad=True)
 
 
 def noted(tensor: Tensor, losses: Sequence[Tensor]) -> list[tuple[int, int]]:
@@ -41,18 +42,10 @@ def noted(tensor: Tensor, losses: Sequence[Tensor]) -> list[tuple[int, int]]:
     return passes
 
 
-def kind_returned(got: Any, kinds: Any, words: str) -> Pairs:
-    told = words if isinstance(got, kinds) else f"a {kind_of(got)}"
-    yield "what your function returns", told, "forgotten-return" if got is None else None
-
-
-def gradients_listed(got: Any, earlier: Any, passes: Sequence[tuple[int, int]], losses: int) -> Pairs:
-    """Pairs about a list with a gradient for each loss; `earlier` is a copy of what an earlier call has returned."""
-    yield from kind_returned(got, list | tuple, "a list")
+def gradients_listed(got: Any, passes: Sequence[tuple[int, int]], losses: int) -> Pairs:
+    """Pairs about a list with a gradient for each loss."""
+    yield returns(got, list | tuple, "a list")
     yield "~your list", got
-    yield "~was a hook on the tensor, for each pass", [bool(hooks) for _, hooks in passes]
-    old = sum(isinstance(one, Tensor) and any(one is other for other in earlier) for one in got)
-    yield "the number of tensors in your list that are from an earlier call", old, "earlier-list"
     why = why_too_many(passes) if len(got) > losses else why_too_few(len(got), passes, losses)
     yield f"the number of gradients in your list, for {losses} losses", len(got), why
     yield "your list", got
@@ -91,15 +84,13 @@ def hooks_left(trial: Trial, registered: int) -> tuple[int, str]:
 def one_gradient_for_each_loss(trial: Trial, weights: list[float]) -> Pairs:
     w = leaf(1.0, 2.0, 3.0, dtype=torch.float64)
     first = trial.call(w, [5 * w.sum()])
-    earlier = list(first) if isinstance(first, list | tuple) else []
     x = leaf(1.0, 2.0)
     y = x + 1  # saves nothing, so each loss can send its gradient through it
     losses = [weight * (y**2).sum() for weight in weights]
     passes = noted(y, losses)
     with mock.patch.object(torch.autograd, "backward", wraps=torch.autograd.backward) as backward:
         got = trial.call(y, losses)
-    yield from gradients_listed(got, earlier, passes, len(losses))
-    yield "your list for a leaf tensor and one loss", earlier
+    yield from gradients_listed(got, passes, len(losses))
     yield "the losses, in the order in which they were sent back", list(dict.fromkeys(number for number, _ in passes))
     is_y_alone = x.grad is None and backward.call_count == len(losses)  # backward(inputs=[y]) goes no further than y
     yield (
@@ -176,14 +167,13 @@ def half_the_gradient(trial: Trial, weights: list[float]) -> Pairs:
     received: list[tuple[Tensor, Tensor]] = []
     hidden_b.register_hook(lambda grad: received.append((grad, grad.clone())))
     first = trial.call(hidden_b, [((hidden_a + hidden_b) ** 2).sum()])  # a sum hands the same gradient to both
-    earlier = list(first) if isinstance(first, list | tuple) else []
     x = leaf(1.0, 2.0)
     tensor = x + 1
     losses = [weight * (torch.tensor([0.5, 1.5]) * tensor**2).sum() for weight in weights]
     passes = noted(tensor, losses)
     got = trial.call(tensor, losses)
     yield "~a.grad", a.grad
-    yield from gradients_listed(got, earlier, passes, len(losses))
+    yield from gradients_listed(got, passes, len(losses))
     yield "x.grad, where `tensor` is computed from x", x.grad, "not-sent-to-the-leaves" if x.grad is None else None
     unchanged = Claim(all(same(*one) for one in received), "unchanged", tensor_text([one for one, _ in received]))
     yield "the gradient that your hook receives, after the pass", unchanged, "in-place"
@@ -195,8 +185,7 @@ def half_the_gradient(trial: Trial, weights: list[float]) -> Pairs:
     yield "the .grad of that leaf, which was [10, 10] before", old.grad
     loss = old.sum()
     loss.register_hook(refuse)
-    came_out = Claim(error_comes_out(trial, lambda: trial.answer(old, [loss])), "it does", "it was hidden")
-    yield "does an exception in loss.backward() reach the caller?", came_out, "swallowed"
+    yield reaches_caller(trial, lambda: trial.answer(old, [loss]), "an exception in loss.backward()")
     yield "the list of an earlier call, looked at again after this one", first, "earlier-list"
 
 
@@ -226,7 +215,7 @@ def gradients_by_name(trial: Trial, order: list[str]) -> Pairs:
     passes = noted(out, [z])
     got = trial.call({name: tensors[name] for name in order}, z)
     left, why = hooks_left(trial, registered=7)
-    yield from kind_returned(got, dict, "a dictionary")
+    yield returns(got, dict, "a dictionary")
     yield "~your dictionary", got
     yield "the number of your hooks that are left (the check removed them)", left, why
     yield "the names of an earlier call in your dictionary", [n for n in got if n == "other"], "earlier-dictionary"
@@ -285,12 +274,12 @@ def a_hook_with_a_memory(trial: Trial, world: tuple[Tensor, type[BaseException]]
         trial.run(other.keep, gradients[-1])
         yield "log.norms of a new object after log.keep(grad)", other.norms, "keep-is-not-the-hook"
         other = trial.call(other_y, may_hook=True)
-        came_out = error_comes_out(trial, Block(other, other_y, gradients[:1], error))
+        block = Block(other, other_y, gradients[:1], error)
+        reached = reaches_caller(trial, block, f"{words_of(error)} in the block")
         send(trial, other_y, gradients[:1])
         why = "except-exception" if error is PlannedInterrupt else "removed-on-success-only"
         yield f"log.norms after a block that raised {words_of(error)}, and one more pass", other.norms, why
-        reached = Claim(came_out, "it does", "it was hidden")
-        yield f"does {words_of(error)} in the block reach the caller?", reached, "swallowed"
+        yield reached
     theirs.remove()
 
 
@@ -320,10 +309,6 @@ def why_no_norms(norms: Sequence[Any], hooks: int) -> str | None:
     if norms:
         return None
     return "kept-nothing" if hooks > 1 else "never-hooked"  # one is the check's own
-
-
-def words_of(error: type[BaseException]) -> str:
-    return "an interrupt" if error is PlannedInterrupt else "an exception"
 
 
 X = torch.tensor([[0.001, 0.002], [0.003, 0.004]])
@@ -409,9 +394,8 @@ def clip_inside_somebody_elses_loop(trial: Trial, world: tuple[float, torch.dtyp
         raise error
 
     with trial.watch(model):
-        came_out = error_comes_out(trial, partial(trial.answer, model, limit, failing))
+        reached = reaches_caller(trial, partial(trial.answer, model, limit, failing), f"{words_of(error)} in train()")
     left, _ = hooks_left(trial, registered=4)
     why = "except-exception" if error is PlannedInterrupt else "removed-on-success-only"
     yield f"the number of your hooks that are left after train() raised {words_of(error)}", left, why
-    reached = Claim(came_out, "it does", "it was hidden")
-    yield f"does {words_of(error)} in train() reach the caller?", reached, "swallowed"
+    yield reached

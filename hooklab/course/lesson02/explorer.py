@@ -10,8 +10,9 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from hooklab.course.exercises.values import tensor_text
 from hooklab.course.explorers import Explorer, panel
-from hooklab.course.lesson02.figures import NO_HOOK, hook_chain, numbers
+from hooklab.course.lesson02.figures import NO_HOOK, hook_chain
 
 CODE = {
     NO_HOOK: "no hook",
@@ -83,10 +84,10 @@ def run_hooks(*names: str) -> Pass:
 
 def describe_hooks(seen: Pass) -> str:
     """Return a sentence on where the gradient ended up, and one on what `look` has in its list."""
-    text = f"x.grad = {numbers(seen.x_grad)}."
+    text = f"x.grad = {tensor_text(seen.x_grad)}."
     if not seen.kept:
         return text
-    text += f" kept = [{', '.join(map(numbers, seen.kept))}]."
+    text += f" kept = [{', '.join(map(tensor_text, seen.kept))}]."
     looked = [after for name, after in seen.after if name == "look"]  # as it was when `look` ran
     if all(map(torch.equal, looked, seen.kept)):
         return text

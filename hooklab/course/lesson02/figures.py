@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hooklab.course import plots
+from hooklab.course.exercises.values import tensor_text
 from hooklab.course.explorers import canvas
 
 SPACING = 1.65
@@ -42,20 +43,20 @@ def hook_chain(
         left = -SPACING * (len(hooks) - 1) - 0.4  # of the last box; the first one is at 0
         axes.set(xlim=(left - 1.75, 1.75), ylim=(-1.2, 0.9))
         axes.text(1.7, 0.62, f"backward(): the gradient of {owner} arrives", color=plots.BACKWARD, ha="right")
-        _arrow(axes, (1.7, 0), (0.45, 0), numbers(arrived))
+        _arrow(axes, (1.7, 0), (0.45, 0), tensor_text(arrived))
         value = arrived
         for place, (name, after) in enumerate(hooks):
             x = -SPACING * place
             if place:
-                _arrow(axes, (x + SPACING - 0.45, 0), (x + 0.45, 0), numbers(value))
+                _arrow(axes, (x + SPACING - 0.45, 0), (x + 0.45, 0), tensor_text(value))
             does, colour = ("reads", plots.REST) if torch.equal(value, after) else ("changes it", plots.CHANGED)
             plots.box(axes, x, 0, name, colour, 0.74, 0.44)
             axes.text(x, -0.47, "no hook" if name == NO_HOOK else does, ha="center", color=colour, fontsize=9.5)
             value = after
-        _arrow(axes, (left - 0.05, 0), (left - 1.7, 0), f"{numbers(value)} goes on")
+        _arrow(axes, (left - 0.05, 0), (left - 1.7, 0), f"{tensor_text(value)} goes on")
         _arrow(axes, (left - 0.3, 0), (left - 0.3, -0.75), "", plots.CAPTURED)
         axes.text(left - 0.38, -0.47, "retain_grad()", ha="right", color=plots.CAPTURED, fontsize=9.5)
-        axes.text(left - 0.3, -1.02, f"{owner}.grad = {numbers(kept)}", color=plots.CAPTURED, ha="center")
+        axes.text(left - 0.3, -1.02, f"{owner}.grad = {tensor_text(kept)}", color=plots.CAPTURED, ha="center")
         return figure
 
 
@@ -107,8 +108,3 @@ def _arrow(
 ) -> None:
     plots.arrow(axes, start, end, colour)
     axes.text((start[0] + end[0]) / 2, start[1] + 0.12, text, ha="center", color=colour, fontsize=9.5)
-
-
-def numbers(tensor: torch.Tensor) -> str:
-    """Return a few numbers as text: [3, 5]."""
-    return "[" + ", ".join(f"{value:g}" for value in tensor.detach().flatten().tolist()) + "]"

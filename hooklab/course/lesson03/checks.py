@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import GeneratorType
 from typing import Any
@@ -12,17 +12,22 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import error_comes_out, expect_handle, is_used_up
+from hooklab.course.exercises.exercise import Pairs, exercise
+from hooklab.course.exercises.expectations import (
+    after_an_error,
+    expect_handle,
+    is_used_up,
+    reaches_caller,
+    returns,
+    returns_manager,
+)
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
-from hooklab.course.exercises.forward import expect_manager, linear, users_own, whole_numbers
+from hooklab.course.exercises.forward import linear, whole_numbers
 from hooklab.course.exercises.frames import kind_of
-from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
+from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks, somebody_elses
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
-
-Pairs = Generator[tuple[Any, ...], None, Any]
 
 
 class Noting(nn.Module):
@@ -127,7 +132,6 @@ def undisturbed(model: Noting, layers: Sequence[Noting], x: Tensor) -> Pairs:
     for layer in layers:
         yield "the number of times that the layer runs", layer.runs, "ran-again"
     replaced = any(layer.received is not layer.made for layer in layers)
-    yield "~does the model receive another object than the layer made", replaced
     why = "returns-a-value" if replaced else "in-place" if any(layer.is_overwritten for layer in layers) else None
     yield "the result of model(x), with your hook", model.result, why
     why = "returns-without-graph" if replaced else why_cut_in_place(layers)
@@ -163,8 +167,7 @@ def why_not_detached(tensors: Sequence[Tensor]) -> str:
 
 def error_reaches_caller(trial: Trial, model: Noting, layer: Noting, x: Tensor) -> Pairs:
     with model.register_forward_hook(refuse):
-        came_out = Claim(error_comes_out(trial, lambda: trial.answer(model, layer, x)), "it does", "it was hidden")
-    yield "does an exception in model(x) reach the caller?", came_out, "swallowed"
+        yield reaches_caller(trial, lambda: trial.answer(model, layer, x), "an exception in model(x)")
 
 
 def refuse(*_: Any) -> None:
@@ -186,11 +189,8 @@ def one_layers_output(trial: Trial, world: tuple[str, torch.dtype, bool]) -> Pai
     model, x = Net(len(name)).to(dtype).train(training), whole_numbers(len(name), 3, 2).to(dtype)
     layer = part(model, name)
     got = yield from called_once(trial, model, layer, x)
-    yield (
-        "what your function returns",
-        "a tensor" if isinstance(got, Tensor) else f"a {kind_of(got)}",
-        why_no_tensor(got),
-    )
+    is_whole_list = isinstance(got, list | tuple) and len(got) == 1 and isinstance(got[0], Tensor)
+    yield returns(got, Tensor, "a tensor", "whole-list" if is_whole_list else None)
     yield "the dtype of the tensor that you return", got.dtype, "another-dtype"
     yield f"the tensor that you return, for the layer {name!r}", got
     yield "is the tensor that you return detached?", graph_of(got), why_not_detached([got])
@@ -198,12 +198,6 @@ def one_layers_output(trial: Trial, world: tuple[str, torch.dtype, bool]) -> Pai
     yield "what your function returns in a second call, with another x", again, "earlier" if same(again, got) else None
     yield "the tensor of the first call, looked at again after the second", got, "earlier"
     yield from error_reaches_caller(trial, model, layer, x)
-
-
-def why_no_tensor(got: Any) -> str | None:
-    if got is None:
-        return "forgotten-return"
-    return "whole-list" if isinstance(got, list | tuple) and len(got) == 1 and isinstance(got[0], Tensor) else None
 
 
 @exercise(
@@ -219,7 +213,6 @@ def switch_a_channel_off(trial: Trial, world: tuple[int, int, torch.dtype]) -> P
     handle = trial.call(layer, channel, may_hook=True)
     hooks = len(snapshot_hooks([layer]) - before)
     hook = "on the layer" if layer._forward_hooks else why_not_hooked(handle, hooks)
-    yield "~where your hook is", hook
     x, second = (whole_numbers(seed, rows, 2, 3, 3).to(dtype) - 3 for seed, rows in ((channels, 3), (channel, 4)))
     usual = layer.compute(x).detach()
     got = trial.run(layer, x)
@@ -316,13 +309,11 @@ def every_use_in_order(trial: Trial, world: tuple[int, int, bool, torch.dtype]) 
     times, change, anew, dtype = world
     earlier = Loop(2, 7)
     first = trial.call(earlier, earlier.step, torch.ones(1, 2))
-    entries = list(first) if isinstance(first, list | tuple) else []
     model, x = Loop(times, change, anew).to(dtype).train(times > 2), whole_numbers(times, 1 + times % 2, 2).to(dtype)
     got = yield from called_once(trial, model, model.step, x)
-    told = "a list" if isinstance(got, list | tuple) else f"a {kind_of(got)}"
-    yield "what your function returns", told, why_no_list(got, times)
-    old = sum(any(one is other for other in entries) for one in got)
-    yield "the number of entries in your list that are from an earlier call", old, "earlier"
+    stacked = isinstance(got, Tensor) and times > 1 and got.shape[:1] == (times,)
+    why = "stacked" if stacked else "one-use" if isinstance(got, Tensor) else None
+    yield returns(got, list | tuple, "a list", why)
     yield f"the number of entries in your list, for {times} uses", len(got), None if got else "kept-nothing"
     yield "the kinds of your entries", ["a tensor" if isinstance(one, Tensor) else f"a {kind_of(one)}" for one in got]
     yield "the dtypes of your entries", [one.dtype for one in got], "another-dtype"
@@ -331,14 +322,6 @@ def every_use_in_order(trial: Trial, world: tuple[int, int, bool, torch.dtype]) 
     yield "are the entries of your list detached?", [graph_of(one) for one in got], why_not_detached(got)
     yield "the list of an earlier call, looked at again after this one", first, "earlier"
     yield from error_reaches_caller(trial, model, model.step, x)
-
-
-def why_no_list(got: Any, times: int) -> str | None:
-    if got is None:
-        return "forgotten-return"
-    if isinstance(got, Tensor):
-        return "stacked" if times > 1 and got.shape[:1] == (times,) else "one-use"
-    return None
 
 
 class Parts(Noting):
@@ -437,12 +420,11 @@ def a_capture_that_cleans_up(trial: Trial, world: tuple[str, torch.dtype, type[B
     names, dtype, error = world[0].split(), *world[1:]
     model, x = Net(0).to(dtype), whole_numbers(len(names), 3, 2).to(dtype)
     layers = [part(model, name) for name in names]
-    model.head.register_forward_hook(users_own)
+    model.head.register_forward_hook(somebody_elses)
     with trial.watch(model, names):
         before = snapshot_hooks([model])
         manager = trial.run(trial.answer, model, names)
-        yield "~what your function returns", "a manager" if hasattr(manager, "__enter__") else kind_of(manager)
-        expect_manager(manager, "capturing")
+        yield returns_manager(manager)
         early = len(snapshot_hooks([model]) - before)
         yield "the number of your hooks on the model before the block begins", early, "registered-early"
         block = Block(manager, model, x)
@@ -452,8 +434,6 @@ def a_capture_that_cleans_up(trial: Trial, world: tuple[str, torch.dtype, type[B
         has_graph = Claim(model.has_graph, "it does", "it doesn't")
         yield "does the model record a graph in the block?", has_graph, "no-grad-around-yield"
         yield from undisturbed(model, layers, x + 1)
-        yield "~the names in the dictionary, in the block", block.names
-        yield "~the number of hooks in the block", block.hooks - len(before)
         told = "a dictionary" if isinstance(got, dict) else f"a {kind_of(got)}"
         yield "what `with … as captured` gives", told, "bare-yield" if got is None else None
         yield "the names in the dictionary after the block", sorted(map(str, got)), why_other_names(block, names)
@@ -470,25 +450,14 @@ def a_capture_that_cleans_up(trial: Trial, world: tuple[str, torch.dtype, type[B
         yield "the number of your hooks that are left after the block", left, why
     yield from blocks_apart(trial, model, x)
     with trial.watch(model):
-        came_out = error_comes_out(trial, partial(failing, trial, model, names, error))
-        left = len(remove_new_hooks([model], before))
-    words = "an interrupt" if error is PlannedInterrupt else "an exception"
-    why = "except-exception" if error is PlannedInterrupt else "no-finally"
-    yield f"the number of your hooks that are left after {words} in the block", left, why
-    yield f"does {words} in the block reach the caller?", Claim(came_out, "it does", "it was hidden"), "swallowed"
+        yield from after_an_error(trial, model, error, "the block", partial(failing, trial, model, names, error))
     for wrong in (["body.first", "hed"], ["body.thrid", "head"]):
         how_far = wrong_name(trial, model, wrong)
         left = len(remove_new_hooks([model], before))
-        yield (
-            f"the number of your hooks that are left after the wrong names {wrong}",
-            left,
-            "registered-while-searching",
-        )
-        yield (
-            f"what happens with the wrong names {wrong}",
-            how_far,
-            "skipped" if how_far == "no error" else "late-error",
-        )
+        what = f"the number of your hooks that are left after the wrong names {wrong}"
+        yield what, left, "registered-while-searching"
+        why = "skipped" if how_far == "no error" else "late-error"
+        yield f"what happens with the wrong names {wrong}", how_far, why
 
 
 class Block:

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.exercise import Pairs, exercise
 from hooklab.course.exercises.expectations import (
     expect_handle,
     expect_still_there,
     expect_unused,
-    is_used_up,
 )
 from hooklab.course.exercises.faults import NotYet
 from hooklab.course.exercises.forward import linear, whole_numbers
@@ -22,9 +21,6 @@ from hooklab.course.exercises.frames import kind_of, learners_line
 from hooklab.course.exercises.guards import snapshot_hooks
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
-
-Pairs = Generator[tuple[Any, ...], None, Any]
-Hooks = set[tuple[str, int]]
 
 NAN, INF = float("nan"), float("inf")
 
@@ -59,7 +55,7 @@ def noting_layer(inputs: int, dtype: torch.dtype = torch.float32) -> Layer:
 
 
 def hooked(trial: Trial, layer: nn.Module, *rest: Any, may_change: bool = False) -> Pairs:
-    """Let the answer put its pre-hook on a layer; return the handle, and the hooks that were there before."""
+    """Let the answer put its pre-hook on a layer; return the handle."""
     before = snapshot_hooks([layer])
     handle = trial.call(layer, *rest, may_hook=True, may_change=may_change)
     expect_unused(handle)
@@ -67,18 +63,12 @@ def hooked(trial: Trial, layer: nn.Module, *rest: Any, may_change: bool = False)
     if any(place.startswith("forward pre-hook on the whole") for place in places):
         places = ["forward pre-hook on the module"]
     yield "where your hook is", (places or ["nowhere"])[0], "another-kind" if places else "not-registered"
-    return handle, before
+    return handle
 
 
 def removed(trial: Trial, handle: Any) -> None:
     expect_handle(handle, "register_forward_pre_hook")
     trial.run(handle.remove)
-
-
-def none_left(layer: nn.Module, handle: Any, before: Hooks) -> Pairs:
-    left = len(snapshot_hooks([layer]) - before)
-    why = "second-hook" if is_used_up(handle) else "another-handle"
-    yield "the number of your hooks after handle.remove()", left, why
 
 
 def passes(layer: nn.Module, training: bool = True) -> Generator[tuple[str, str | None], None, None]:
@@ -102,7 +92,7 @@ def passes(layer: nn.Module, training: bool = True) -> Generator[tuple[str, str 
 def double_what_goes_in(trial: Trial, world: tuple[torch.dtype, bool]) -> Pairs:
     dtype, training = world
     layer = noting_layer(2, dtype)
-    handle, before = yield from hooked(trial, layer)
+    handle = yield from hooked(trial, layer)
     for which, why in passes(layer, training):
         for rows in ([[1.0, 2.0]], [[-3.0, 0.5], [4e6, 0.0]], [[INF, -7.0]]):
             x, runs = torch.tensor(rows, dtype=dtype), layer.runs
@@ -120,7 +110,7 @@ def double_what_goes_in(trial: Trial, world: tuple[torch.dtype, bool]) -> Pairs:
     removed(trial, handle)
     trial.run(layer, x)
     yield "is it x itself that `forward` gets after handle.remove()?", layer.given[0] is x, "another-handle"
-    yield from none_left(layer, handle, before)
+    trial.expect_none_left()
 
 
 def why_not_doubled(got: Any, x: Tensor) -> str | None:
@@ -174,7 +164,7 @@ REASONS = {
 )
 def a_guard_at_the_door(trial: Trial, dtype: torch.dtype) -> Pairs:
     layer = noting_layer(3, dtype)
-    handle, before = yield from hooked(trial, layer)
+    handle = yield from hooked(trial, layer)
     came = {}
     for which, why in passes(layer, dtype is not torch.float64):
         for what, rows in list(INPUTS.items())[:: 4 if which else 1]:
@@ -187,7 +177,7 @@ def a_guard_at_the_door(trial: Trial, dtype: torch.dtype) -> Pairs:
         label = REASONS.get(outcome, "another-error")
         yield text, outcome, why if outcome in (PASSED, REFUSED) and why else label
     removed(trial, handle)
-    yield from none_left(layer, handle, before)
+    trial.expect_none_left()
 
 
 def at_the_door(trial: Trial, layer: Layer, x: Tensor) -> str:
@@ -237,7 +227,7 @@ def scaling_modules() -> list[Any]:
 )
 def a_default_for_a_keyword(trial: Trial, default: float) -> Pairs:
     module, sibling = scaling_modules()
-    handle, before = yield from hooked(trial, module, default)
+    handle = yield from hooked(trial, module, default)
     came = {}
     for which, why in passes(module, default != 0.0):
         for call in CALLS[: 3 if which else None]:
@@ -249,16 +239,14 @@ def a_default_for_a_keyword(trial: Trial, default: float) -> Pairs:
     yield "what module(x, factor=2.0) raises", refusal(trial, module, "x, factor=2.0"), "unknown-names-lost"
     gets_alone = what_forward_gets(trial, sibling, "x")
     yield "what `forward` gets in another(x), of another module of this class", gets_alone, "class-changed"
-    trial.call(sibling, default + 1, may_hook=True)
+    other = trial.call(sibling, default + 1, may_hook=True)
     gets_now = what_forward_gets(trial, module, "x")
     yield "what `forward` gets in module(x) when another module has got its own default", gets_now, "shared-default"
     removed(trial, handle)
-    yield (
-        "what `forward` gets in module(x) after handle.remove()",
-        what_forward_gets(trial, module, "x"),
-        "another-handle",
-    )
-    yield from none_left(module, handle, before)
+    gets_now = what_forward_gets(trial, module, "x")
+    yield "what `forward` gets in module(x) after handle.remove()", gets_now, "another-handle"
+    trial.run(other.remove)
+    trial.expect_none_left()
 
 
 def run_call(trial: Trial, module: Any, call: str) -> tuple[Tensor, Any]:
@@ -368,7 +356,7 @@ def weight_norm_by_a_pre_hook(trial: Trial, world: tuple[int, int, bool, torch.d
     layer.weight.data = torch.where(numbers % 3 == 0, -numbers, numbers).to(dtype)
     if bias:
         layer.bias.data = torch.arange(rows).to(dtype)
-    handle, before = yield from hooked(trial, layer, may_change=True)
+    handle = yield from hooked(trial, layer, may_change=True)
     names = sorted(dict(layer.named_parameters()))
     yield "the names of the layer's parameters", names, why_not_these(layer, names)
     g, v = (layer.get_parameter(name) for name in ("weight_g", "weight_v"))
@@ -404,7 +392,7 @@ def weight_norm_by_a_pre_hook(trial: Trial, world: tuple[int, int, bool, torch.d
     set_values((g, v), (g * 2, v + 1))
     after = forward(trial, layer, x)
     yield "the layer's output if weight_g and weight_v change after handle.remove()", after, "another-handle"
-    yield from none_left(layer, handle, before)
+    trial.expect_none_left()
 
 
 def why_not_these(layer: nn.Linear, names: list[str]) -> str | None:

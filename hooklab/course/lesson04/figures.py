@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
@@ -24,7 +23,8 @@ def both_papers(images: Tensor, inverted: Tensor) -> Figure:
         figure, axes = plt.subplots(2, len(images), figsize=(1.2 * len(images), 2.6))
         for row, pictures in zip(axes, (images, inverted), strict=True):
             for place, picture in zip(row, pictures, strict=True):
-                _picture(place, picture[0])
+                plots.ink(place, picture[0])
+                plots.frame(place)
         return figure
 
 
@@ -134,7 +134,10 @@ def flips(shares: Mapping[str, Sequence[Mapping[str, float]]], third: Sequence[T
         axes.set(xlabel="rows that come from the other picture", ylabel="% of the answers", ylim=(0, 102))
         figure.legend(loc="outside lower center", ncols=5, fontsize=9.5)
         for row, one in enumerate(third):
-            _halves(figure.add_subplot(grid[row, 1]), one)
+            halves = figure.add_subplot(grid[row, 1])
+            plots.ink(halves, one.picture)
+            plots.frame(halves)
+            halves.axhline(len(one.picture) / 2 - 0.5, color=plots.CHANGED, linewidth=1.5)
             text = figure.add_subplot(grid[row, 2])
             text.axis("off")
             for height, colour, words in (
@@ -144,15 +147,3 @@ def flips(shares: Mapping[str, Sequence[Mapping[str, float]]], third: Sequence[T
             ):
                 text.text(0.0, height, words, color=colour, va="center")
         return figure
-
-
-def _halves(axes: Axes, one: ThirdDigit) -> None:
-    _picture(axes, one.picture)
-    axes.axhline(len(one.picture) / 2 - 0.5, color=plots.CHANGED, linewidth=1.5)
-
-
-def _picture(axes: Axes, picture: Tensor) -> None:
-    axes.imshow(picture.numpy(), cmap="Greys", vmin=0, vmax=1)
-    axes.set(xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=plots.REST, linewidth=0.6)

@@ -6,8 +6,6 @@ on it, and hooks on the nodes of the graph record what they get.
 
 from __future__ import annotations
 
-import functools
-import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from hooklab.course import plots
-from hooklab.course.explorers import Explorer, canvas, panel, stepper
+from hooklab.course.explorers import Explorer, canvas, step_in_words, stepwise
 
 BORDER_NODE = "BackwardHookFunctionBackward"
 # Where a gradient can be in the backward pass, from right to left.
@@ -135,8 +133,7 @@ def record_border(asks: bool = True, pre: bool = False, reverses: bool = False, 
         register()
         note("only now are the hooks registered: too late for this pass, its graph has been recorded")
     handles += _follow(layer, x, y, gradients, note)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a hook on a layer whose input doesn't require grad warns
+    with warnings.catch_warnings(action="ignore"):  # a hook on a layer whose input doesn't require grad warns
         y.sum().backward()
     note("after backward()" + ("" if any(step.hook for step in steps) else ": no hook has run"))
     # Hooks on nodes hold the layer, and the layer holds its output with the nodes: a circle through C++, which Python's
@@ -201,12 +198,7 @@ def draw_border(steps: Sequence[Step], number: int) -> Figure:
         return figure
 
 
-def describe_border(steps: Sequence[Step], number: int) -> str:
-    """Return the sentence for step `number`."""
-    return f"Step {number} of {len(steps) - 1}: {steps[number].text}."
-
-
-_recorded = functools.lru_cache(maxsize=16)(record_border)
+describe_border = step_in_words
 
 
 def border() -> Explorer:
@@ -217,22 +209,14 @@ def border() -> Explorer:
         "reverses": widgets.Checkbox(False, description="hook returns −", indent=False),
         "late": widgets.Checkbox(False, description="registered after the call", indent=False),
     }
-    slider, play, set_last = stepper(len(record_border()) - 1)
-    slider.value = 6  # the full hook runs: the picture that shows where no kernel does
-
-    def steps_of(step: int, **values: bool) -> tuple[list[Step], int]:
-        steps = _recorded(**values)
-        set_last(len(steps) - 1)
-        return steps, min(step, len(steps) - 1)
-
-    return panel(
-        lambda **values: draw_border(*steps_of(**values)),
-        lambda **values: describe_border(*steps_of(**values)),
-        {**switches, "step": slider},
+    return stepwise(
+        record_border,
+        draw_border,
+        switches,
         intro="Try this: go back to step 0 and press play. Then switch off 'x requires grad': where does the hook run? "
         "Then register it too late.",
-        rows=[list(switches.values()), [play, slider]],
-        shows=lambda step, **values: (operator.getitem(*steps_of(step, **values)), min(step, 3)),
+        start=6,  # the full hook runs: the picture that shows where no kernel does
+        shows=lambda steps, number: (steps[number], min(number, 3)),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
@@ -12,22 +11,13 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
-from hooklab.course.lesson05.comparing import Comparison, Report, compare_hooks, nodes_inside
+from hooklab.course.exercises.values import tensor_text
+from hooklab.course.lesson05.comparing import Comparison, Report
+from hooklab.course.lesson05.comparing import compare_hooks as compare_hooks
+from hooklab.course.lesson05.comparing import nodes_inside as nodes_inside
 from hooklab.course.lesson05.transfer import Network, domain_readable
 from hooklab.course.lesson05.transfer import two_domains as _two_domains
-from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, arrow, box, style
-
-__all__ = [
-    "Comparison",
-    "around",
-    "compare_hooks",
-    "depth",
-    "edges",
-    "nodes_inside",
-    "reports",
-    "two_domains",
-    "two_domains_and_three_parts",
-]
+from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, arrow, bare, box, style
 
 DOMAINS = ("#56B4E9", "#E69F00")  # two colours that mean nothing else in the course
 DEPTH_LINES = ((INK, "-"), (REST, "-"), (INK, "--"), (REST, "--"))
@@ -52,23 +42,23 @@ def around(layer: nn.Linear, x: Tensor, grad_input: Tensor, grad_output: Tensor)
         grad_output: shape (batch, out_features).
     """
     with style():
-        figure, axes = plt.subplots(figsize=(9.6, 3.7))
-        axes.set(xlim=(0, 12), ylim=(0.2, 4.8))
-        axes.axis("off")
+        figure, axes = bare(9.6, 3.7, (0, 12), (0.2, 4.8))
         box(axes, 6, 3.05, "", INK, 3.5, 1.9)
         axes.text(6, 3.55, f"{type(layer).__name__}", ha="center", weight="bold", color=INK)
-        axes.text(6, 2.95, f"weight {_numbers(layer.weight)}\nbias {_numbers(layer.bias)}", ha="center", va="center")
+        axes.text(
+            6, 2.95, f"weight {tensor_text(layer.weight)}\nbias {tensor_text(layer.bias)}", ha="center", va="center"
+        )
         with torch.no_grad():
             y = layer(x)
         for place, name, values in ((2.1, "x", x), (9.9, "y", y)):
-            axes.text(place, 4.0, f"{name} = {_numbers(values)}", ha="center", color=FORWARD)
+            axes.text(place, 4.0, f"{name} = {tensor_text(values)}", ha="center", color=FORWARD)
         for place, name, values in ((2.1, "grad_input[0]", grad_input), (9.9, "grad_output[0]", grad_output)):
-            axes.text(place, 1.85, f"{name} =\n{_numbers(values)}", ha="center", va="top", color=BACKWARD)
+            axes.text(place, 1.85, f"{name} =\n{tensor_text(values)}", ha="center", va="top", color=BACKWARD)
         for start, end in ((0.3, 4.0), (8.0, 11.7)):
             arrow(axes, (start, 3.6), (end, 3.6), FORWARD)
             arrow(axes, (end, 2.4), (start, 2.4), BACKWARD)
         arrow(axes, (6, 1.95), (6, 1.3), BACKWARD)
-        kept = f"weight.grad = {_numbers(layer.weight.grad)}\nbias.grad = {_numbers(layer.bias.grad)}"
+        kept = f"weight.grad = {tensor_text(layer.weight.grad)}\nbias.grad = {tensor_text(layer.bias.grad)}"
         axes.text(6, 1.15, kept, ha="center", va="top", color=CAPTURED)
         return figure
 
@@ -84,19 +74,17 @@ def edges(node: Node, arriving: Tensor, leaving: Mapping[str, Tensor]) -> Figure
     after = [type(one).__name__ for one, _ in node.next_functions]
     top = len(after) - 1.0
     with style():
-        figure, axes = plt.subplots(figsize=(9.0, 0.85 * len(after) + 0.3))
-        axes.set(xlim=(0, 9), ylim=(-0.55, top + 0.6))
-        axes.axis("off")
+        figure, axes = bare(9.0, 0.85 * len(after) + 0.3, (0, 9), (-0.55, top + 0.6))
         box(axes, 6.0, top / 2, type(node).__name__, INK, 2.0, 0.6)
         arrow(axes, (8.7, top / 2), (7.1, top / 2), BACKWARD)
-        axes.text(7.9, top / 2 + 0.14, _numbers(arriving), ha="center", color=BACKWARD, fontsize=9.5)
+        axes.text(7.9, top / 2 + 0.14, tensor_text(arriving), ha="center", color=BACKWARD, fontsize=9.5)
         for place, ((name, grad), follower) in enumerate(zip(leaving.items(), after, strict=True)):
             y, start = top - place, top / 2 + 0.25 * (1 - place)
             arrow(axes, (4.9, start), (2.3, y), BACKWARD)
             axes.text(2.2, y + 0.12, f"[{place}]  {name}", ha="right", va="center", color=INK, weight="bold")
             axes.text(2.2, y - 0.18, f"goes on to {follower}", ha="right", va="center", color=REST, fontsize=9)
             look = {"fc": "white", "ec": "none", "pad": 1.5}  # the number sits on its arrow
-            axes.text(3.6, (start + y) / 2, _numbers(grad), ha="center", va="center", color=BACKWARD, bbox=look)
+            axes.text(3.6, (start + y) / 2, tensor_text(grad), ha="center", va="center", color=BACKWARD, bbox=look)
         return figure
 
 
@@ -192,9 +180,7 @@ def reports(comparisons: Mapping[str, Comparison]) -> Figure:
     width = full_starts + _STEP * _most_entries(one.full for one in comparisons.values())
     rows = len(comparisons)
     with style():
-        figure, axes = plt.subplots(figsize=(0.85 * width, 0.62 * rows + 0.9))
-        axes.set(xlim=(0, width), ylim=(rows - 0.4, -1.0))
-        axes.axis("off")
+        figure, axes = bare(0.85 * width, 0.62 * rows + 0.9, (0, width), (rows - 0.4, -1.0))
         for place, title in ((0, "module"), (legacy_starts, "legacy: grad_input"), (full_starts, "full: grad_input")):
             axes.text(place, -0.7, title, weight="bold", va="center")
         for row, (name, comparison) in enumerate(comparisons.items()):
@@ -206,14 +192,11 @@ def reports(comparisons: Mapping[str, Comparison]) -> Figure:
         return figure
 
 
-def _most_entries(reports: Iterable[Report | None]) -> int:
-    return max(len(report.grad_input) if report else 1 for report in reports)
+def _most_entries(reports: Iterable[Report]) -> int:
+    return max(len(report.grad_input) for report in reports)
 
 
-def _entries(axes: Axes, start: float, row: int, report: Report | None) -> None:
-    if report is None:
-        axes.text(start, row, "did not run", va="center", color=REST)
-        return
+def _entries(axes: Axes, start: float, row: int, report: Report) -> None:
     for place, entry in enumerate(report.grad_input):
         kind = entry.of.replace(",", " ").split()[0]
         colour = BACKWARD if kind == "input" else REST if kind in ("output", "inside", "nothing") else CAPTURED
@@ -222,10 +205,3 @@ def _entries(axes: Axes, start: float, row: int, report: Report | None) -> None:
         label = entry.of.replace(" transposed", "ᵀ")
         axes.text(x, row - 0.13, label, ha="center", va="center", fontsize=8.5, color=colour)
         axes.text(x, row + 0.16, str(entry.shape or ""), ha="center", va="center", fontsize=8.5)
-
-
-def _numbers(tensor: Tensor | None) -> str:
-    def text(value: Any) -> str:
-        return f"[{', '.join(map(text, value))}]" if isinstance(value, list) else f"{value:g}"
-
-    return "None" if tensor is None else text(tensor.detach().tolist())

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.exercise import Pairs, exercise
 from hooklab.course.exercises.expectations import error_comes_out
 from hooklab.course.exercises.faults import NotYet, PlannedError, PlannedInterrupt
 from hooklab.course.exercises.frames import kind_of
@@ -22,7 +22,6 @@ from hooklab.course.exercises.trial import Trial
 from hooklab.course.lesson06.border import torchs_cross
 from hooklab.course.lesson06.like_torch import (
     Case,
-    Pairs,
     after,
     always,
     back,
@@ -155,14 +154,12 @@ HOOKS = (
 )
 
 
-@exercise(
+around_forward = exercise(
     "6.2",
     "Around forward",
     worlds=(*HOOKS, at_random(62, "look", "replace")),
     verified="23 rules and 80 random programs: every hook gets, and every call returns, the same as in torch",
-)
-def around_forward(trial: Trial, cases: list[Case]) -> Pairs:
-    yield from beside_torchs_logs(trial, cases)
+)(beside_torchs_logs)
 
 
 BORDER = (

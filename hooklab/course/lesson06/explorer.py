@@ -105,8 +105,7 @@ def record_order(
         (backward_pre, lambda: first.register_full_backward_pre_hook(hook_for("backward_pre", True))),
         (backward, lambda: first.register_full_backward_hook(hook_for("backward", True))),
     ]
-    with timeline(net, net, "second") as events, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with timeline(net, net, "second") as events, warnings.catch_warnings(action="ignore"):
         handles = [make() for wanted, make in register if wanted]
         try:
             net(torch.tensor([1.0, -2.0], requires_grad=True)).sum().backward()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from torch import nn
 
+from hooklab.course.exercises.exercise import Pairs
 from hooklab.course.exercises.faults import NotYet
 from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line
 from hooklab.course.exercises.records import Claim
@@ -18,7 +19,6 @@ from hooklab.course.lesson06.programs import METHODS, Hook, Program
 from hooklab.course.lesson06.running import NOT_THEIRS, Boom, Ran, run
 from hooklab.course.lesson06.tables import Registers
 
-Pairs = Iterator[tuple[Any, ...]]
 NOTHING = "nothing more"
 PROGRAM = "the program: "
 

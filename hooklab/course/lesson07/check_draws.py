@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import permutations, product
 from numbers import Integral, Real
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.exercise import Pairs, exercise
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import tensor_text
@@ -44,7 +44,7 @@ INSTEAD: dict[str, Callable[[Tensor], Tensor]] = {
     verified=f"λ, permutation and place come from the generator alone; {MANY} draws look like Beta(2, 2), and all "
     "permutations and all places are equally likely",
 )
-def dice_of_a_batch(trial: Trial, world: tuple[int, int, int]) -> Iterator[Any]:
+def dice_of_a_batch(trial: Trial, world: tuple[int, int, int]) -> Pairs:
     n, layers, count = world
     generator = torch.Generator().manual_seed(n)
     state, dice = generator.get_state(), _other_dice()
@@ -56,7 +56,6 @@ def dice_of_a_batch(trial: Trial, world: tuple[int, int, int]) -> Iterator[Any]:
     moved = [name for name in dice if dice[name] != dice_after[name]]
     changed = [name for name, one in zip(named, _columns(again), strict=True) if named[name][:20] != one]
     why: str | None = "global-dice" if moved else "not-the-generator"
-    yield "~other random states that move", moved
     yield "what comes out differently when the generator is put back into the same state", changed, why
     yield "random states that your function changes, apart from the generator's", moved, "global-dice"
     constant = [name for name in ("λ", "permutation") if len(set(named[name])) == 1]
@@ -87,7 +86,7 @@ def _other_dice() -> dict[str, Any]:
     return {"torch": torch.get_rng_state().tolist(), "random": random.getstate(), "numpy": numpys}
 
 
-def _kinds(draws: list[Any], n: int) -> Iterator[Any]:
+def _kinds(draws: list[Any], n: int) -> Pairs:
     """Of each part, yield whether it is what it should be in every draw."""
 
     def in_all(values: Sequence[Any], fits: Callable[[Any], bool], expected: str) -> tuple[Claim, Any]:
@@ -110,7 +109,7 @@ def _kinds(draws: list[Any], n: int) -> Iterator[Any]:
     )
 
 
-def _with_clue(what: str, claim: Claim, why: str | None) -> Iterator[Any]:
+def _with_clue(what: str, claim: Claim, why: str | None) -> Pairs:
     """Yield a claim that fails for several reasons: an answer is likened only to programs that fail for the same."""
     yield f"~why: {what}", None if claim.holds else why
     yield what, claim, why
@@ -140,7 +139,7 @@ def _columns(draws: list[Any]) -> list[list[Any]]:
     return [[float(lam) for lam in lams], [tuple(order.tolist()) for order in orders], [int(one) for one in places]]
 
 
-def _many(lams: list[float], orders: list[tuple[int, ...]], places: list[int]) -> Iterator[Any]:
+def _many(lams: list[float], orders: list[tuple[int, ...]], places: list[int]) -> Pairs:
     """Yield whether many draws are spread as chance spreads them."""
     bins = _bins(torch.tensor(lams, dtype=torch.float64)).tolist()
     is_clamped = Counter(lams).most_common(1)[0][1] > 5

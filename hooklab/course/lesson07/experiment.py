@@ -113,7 +113,13 @@ def run(
     >>> run(0, "few clean labels", (), 0.0, steps=0)["error"] > 50
     True
     """
-    error, nll = _trained_and_judged(seed, scenario, tuple(places), alpha, steps, judged_on)
+    data = split(seed, scenario, judged_on)
+    with _reproducible(seed):
+        model = SmallCNN(stride=data.x_train.shape[-1] // 8)
+        _train(model, data, places, alpha, steps, seed)
+        with torch.no_grad():
+            logits = model.eval()(data.x_judge)
+    error = 100 * (logits.argmax(dim=1) != data.y_judge).double().mean()
     return {
         "seed": seed,
         "scenario": scenario,
@@ -121,23 +127,9 @@ def run(
         "alpha": alpha,
         "steps": steps,
         "judged_on": judged_on,
-        "error": round(error, 3),
-        "nll": round(nll, 5),
+        "error": round(error.item(), 3),
+        "nll": round(F.cross_entropy(logits, data.y_judge).item(), 5),
     }
-
-
-def _trained_and_judged(
-    seed: int, scenario: str, places: tuple[int, ...], alpha: float, steps: int, judged_on: str
-) -> tuple[float, float]:
-    data = split(seed, scenario, judged_on)
-    with _reproducible(seed):
-        model = SmallCNN(stride=data.x_train.shape[-1] // 8)
-        _train(model, data, places, alpha, steps, seed)
-        model.eval()
-        with torch.no_grad():
-            logits = model(data.x_judge)
-    error = 100 * (logits.argmax(dim=1) != data.y_judge).double().mean()
-    return error.item(), F.cross_entropy(logits, data.y_judge).item()
 
 
 def _train(model: SmallCNN, data: Split, places: Sequence[int], alpha: float, steps: int, seed: int) -> None:

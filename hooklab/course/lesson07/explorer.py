@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from hooklab.course import plots
-from hooklab.course.digits import DigitsCNN, digits, trained_digits_cnn
+from hooklab.course.digits import digits, trained_digits_cnn
 from hooklab.course.explorers import Explorer, inches, panel, tile
 from hooklab.editing import edit
 
@@ -33,12 +33,6 @@ class Mixture:
     second: Tensor
     mixed: Tensor
     probabilities: Tensor
-
-
-@functools.lru_cache(maxsize=1)
-def network() -> DigitsCNN:
-    """Return a digits network trained on the spot (about a second, once)."""
-    return trained_digits_cnn()
 
 
 @functools.lru_cache(maxsize=1)
@@ -64,7 +58,7 @@ def mix(first: int, second: int, lam: float, layer: str) -> Mixture:
         seen.append(mixed[0])
         return mixed
 
-    model = network()
+    model = trained_digits_cnn()
     with torch.no_grad():
         if layer == "input":
             scores = model(blend(images))

@@ -20,7 +20,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from hooklab.course.plots import BACKWARD, CAPTURED, CHANGED, FORWARD, INK, REST, arrow, box, style
+from hooklab.course.plots import BACKWARD, CAPTURED, CHANGED, FORWARD, INK, REST, arrow, bare, box, frame, ink, style
 
 # Two classes need two colours that mean nothing else in the course: Okabe-Ito's orange and sky blue.
 CLASSES = ("#E69F00", "#56B4E9")
@@ -64,8 +64,8 @@ def batch(images: Tensor, partners: Tensor, mixed: Tensor, targets: Tensor) -> F
         figure, grid = plt.subplots(len(rows), len(images), figsize=(1.15 * len(images) + 0.3, 3.75), squeeze=False)
         for line, (name, shown) in zip(grid, rows.items(), strict=True):
             for axes, image in zip(line, shown, strict=True):
-                axes.imshow(image[0].numpy(), cmap="Greys", vmin=0, vmax=1)
-                _frame(axes)
+                ink(axes, image[0])
+                frame(axes)
             line[0].set_ylabel(name)
         for axes, target in zip(grid[-1], targets.tolist(), strict=True):
             shares = [f"{share:g} of a {label}" for label, share in enumerate(target) if share]
@@ -104,10 +104,10 @@ def mixed_digits(images: Tensor, maps: Mapping[str, Tensor], channels: Sequence[
         for column, name in enumerate(columns):
             grid[0, column].set_title(name, color=INK if column < 2 else CHANGED, fontsize=10.5, loc="center")
         for column, image in enumerate(images):
-            grid[0, column].imshow(image.detach().numpy(), cmap="Greys", vmin=0, vmax=1)
+            ink(grid[0, column], image)
         grid[0, 3].text(0.5, 0.5, "both go in,\nunmixed", ha="center", va="center", color=INK, fontsize=10)
         for axes in grid.flat:
-            _frame(axes, visible=bool(axes.images))
+            frame(axes, visible=bool(axes.images))
         for axes, label in zip(grid[:, 0], ["goes in", *[f"channel {one}" for one in channels]], strict=True):
             axes.set_ylabel(label, fontsize=9.5)
         return figure
@@ -207,9 +207,7 @@ def spirals(nets: Mapping[str, SpiralNet], x: Tensor, y: Tensor) -> Figure:
 def method() -> Figure:
     """Draw the method: what is drawn for a batch, the one pass with its mixture, and the two losses that share it."""
     with style():
-        figure, axes = plt.subplots(figsize=(9.4, 3.3))
-        axes.set(xlim=(-0.5, 9.4), ylim=(-1.15, 2.1))
-        axes.axis("off")
+        figure, axes = bare(9.4, 3.3, (-0.5, 9.4), (-1.15, 2.1))
         for x, y, width, text, colour in (
             (0.0, 0.4, 0.6, "x", FORWARD),
             (1.5, 0.4, 1.1, "layer 1", FORWARD),
@@ -310,14 +308,13 @@ def differences(compared: Sequence[Mapping[str, Any]], level: float = 0.05) -> F
         compared: rows as `hooklab.course.lesson07.report.compare` returns them.
         level: of significance, for the corrected p.
     """
-    rows = [row for row in compared if row["low"] is not None]
-    scenarios = list(dict.fromkeys(row["scenario"] for row in rows))
+    scenarios = list(dict.fromkeys(row["scenario"] for row in compared))
     metrics = {"error": "error, points", "nll": "NLL, nats"}
     with style():
         figure, grid = plt.subplots(len(scenarios), 2, figsize=(9.0, 1.7 * len(scenarios) + 0.5), squeeze=False)
         for line, scenario in zip(grid, scenarios, strict=True):
             for axes, (metric, label) in zip(line, metrics.items(), strict=True):
-                shown = [row for row in rows if (row["scenario"], row["metric"]) == (scenario, metric)]
+                shown = [row for row in compared if (row["scenario"], row["metric"]) == (scenario, metric)]
                 for place, row in enumerate(shown):
                     is_clear = row["p_holm"] < level
                     colour = CHANGED if is_clear else REST
@@ -398,9 +395,3 @@ def _points(axes: Axes, points: Tensor, y: Tensor) -> None:
     for label, marker in enumerate("os"):
         chosen = points[y == label].T.numpy()
         axes.plot(*chosen, marker, color=CLASSES[label], markeredgecolor=INK, markeredgewidth=0.5, markersize=4)
-
-
-def _frame(axes: Axes, *, visible: bool = True) -> None:
-    axes.set(xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set(visible=visible, color=REST, linewidth=0.6)

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from hooklab.course.experiments.seeds import holm, paired_difference, readable_json, run_all
+from hooklab.course.experiments import run_all
 from hooklab.course.lesson07 import experiment
 from hooklab.course.lesson07.experiment import PLACES, SCENARIOS, run
 
@@ -45,22 +45,6 @@ METRICS = ("error", "nll")
 # How many points of error another CPU's rounding may move a single run; `experiment.run` has the measured values.
 ROUNDING = dict(zip(SCENARIOS, (2.0, 2.0, 6.0), strict=True))
 LEVEL = 0.05
-NOTES = [
-    "Before: an earlier version of this experiment compared the arms at 600 steps and alpha = 2 only. It had been set "
-    "up with wrong labels and alpha = 2 because mixup had helped there in a try with six seeds.",
-    "Network, learning rate and its decay were fixed after looking at plain training, with seeds from 1000 on; size "
-    "and noise of the shapes likewise. Snapshots of one training at a constant learning rate, in place of a training "
-    "for each number of steps, were tried with three of those seeds, and were worse for every arm, mostly by points.",
-    "Thirty comparing seeds were planned; before any of their results was looked at, they were cut to 20, for time. "
-    "The tables of the first three were then seen by accident, while the others ran; nothing was changed after that.",
-    "Settings are chosen by the mean validation error (where equal, by NLL) over the choosing seeds; each arm's number "
-    "of steps is chosen as well. Each number is a training of its own, with its own schedule; stopping one training "
-    "early was not tried, except for the snapshots above. Validation labels are as often wrong as training labels.",
-    "The comparing seeds had never been used. All trainings of a seed share examples, wrong labels, first weights and "
-    "order of batches; the test examples are the same for all seeds.",
-    "The intervals speak of new training parts, weights and orders, with these data. p: two-sided paired t-test; "
-    "p_holm: the same, corrected by Holm's method for all the comparisons of the file.",
-]
 
 
 def grid() -> list[tuple[tuple[int, ...], float, int]]:
@@ -122,15 +106,44 @@ def compare(rows: Sequence[Row], chosen: Sequence[Row]) -> list[dict[str, Any]]:
             for metric in METRICS:
                 difference = paired_difference([ours[s][metric] for s in seeds], [theirs[s][metric] for s in seeds])
                 compared.append({"scenario": scenario, "arm": arm, "against": against, "metric": metric, **difference})
-    if any(row["p"] is None for row in compared):
-        return [{**row, "p_holm": None} for row in compared]
     corrected = holm([row["p"] for row in compared])
     return [{**row, "p_holm": p} for row, p in zip(compared, corrected, strict=True)]
 
 
+def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
+    """Mean of ``ours - theirs`` over the pairs, with its 95 % t-interval and p of the two-sided paired t-test.
+
+    Returns ``{"n", "mean", "low", "high", "p"}``; at least two pairs are needed.
+
+    >>> paired_difference([1.0, 2.0, 4.0, 5.0], [3.0, 4.0, 5.0, 6.0])["mean"]
+    -1.5
+    """
+    from scipy import stats  # type: ignore[import-untyped]  # here, for it takes a second to import
+
+    test = stats.ttest_rel(ours, theirs)
+    low, high = map(float, test.confidence_interval())
+    mean = statistics.fmean(a - b for a, b in zip(ours, theirs, strict=True))
+    return {"n": len(ours), "mean": mean, "low": low, "high": high, "p": float(test.pvalue)}
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values corrected for their number, by Holm's method: below 0.05, a finding that the others do not weaken.
+
+    Source: Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6, 1979.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = highest
+    return corrected
+
+
 def is_significant(row: Row) -> bool:
     """Whether a row of :func:`compare` is significant after the correction."""
-    return row["p_holm"] is not None and bool(row["p_holm"] < LEVEL)
+    return bool(row["p_holm"] < LEVEL)
 
 
 def verdict(results: Mapping[str, Any], scenario: str, arm: str, against: str, metric: str = "error") -> str:
@@ -184,8 +197,6 @@ def table(results: Mapping[str, Any], scenario: str) -> str:
 
 
 def _interval(row: Row) -> str:
-    if row["p_holm"] is None:
-        return f"{row['mean']:+.3f} (one seed: no interval)"
     verdict = "" if is_significant(row) else "  not significant"
     p = f"{row['p_holm']:.3f}" if row["p_holm"] >= 0.0005 else "< 0.001"
     return f"{row['mean']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]  p {p}{verdict}"
@@ -202,77 +213,64 @@ def main(argv: Sequence[str]) -> int:
     """The command ``python -m hooklab experiment mixup``."""
     parser = argparse.ArgumentParser(
         prog="python -m hooklab experiment mixup",
-        description="Choose settings on validation examples, then compare on test examples. If it is interrupted, the "
-        "same command goes on where it stopped.",
+        description="Choose settings on validation examples, then compare on test examples. All results are written to "
+        "results.json in the current folder.",
     )
-    parser.add_argument("--quick", action="store_true", help="two seeds each and a few steps: a trial of the command")
-    parser.add_argument("--output", type=Path, default=Path("results.json"), help="default: %(default)s")
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="default: %(default)s")
-    options = parser.parse_args(argv)
-    if options.processes < 1:
-        parser.error("--processes must be at least 1")
-    if not options.output.absolute().parent.is_dir():
-        parser.error(f"there is no folder {options.output.parent} to write the results to")
-    journal = options.output.with_suffix(".unfinished")
-    if not _begin_or_go_on(journal):
-        parser.error(f"{journal} was begun with other versions or settings: remove it, or finish it with those")
-    results = compute(options.quick, options.processes, journal)
-    options.output.write_text(readable_json(results), encoding="utf-8")
-    journal.unlink()
+    results = compute(parser.parse_args(argv).processes)
+    Path("results.json").write_text(readable_json(results), encoding="utf-8")
     for scenario in SCENARIOS:
         print(table(results, scenario), end="\n\n")
-    print(f"{results['trainings']} trainings, {results['seconds']} s of computing. Written to {options.output}")
+    print(f"{results['trainings']} trainings, {results['seconds']} s of computing. Written to results.json")
     return 0
 
 
-def compute(quick: bool, processes: int, journal: Path) -> dict[str, Any]:
-    """Run everything that :func:`main` runs; what the journal holds already is not run again."""
-    settings = [(places, alpha, 2 if quick else steps) for places, alpha, steps in grid()]
-    choosing_seeds, comparing_seeds = (s[:2] if quick else s for s in (CHOOSING_SEEDS, COMPARING_SEEDS))
-    jobs = [
-        (seed, scenario, *setting, "validation")
-        for seed in choosing_seeds
-        for scenario in SCENARIOS
-        for setting in dict.fromkeys(settings)
-    ]
-    timed = run_all(timed_run, jobs, processes, journal=journal)
-    chosen = choose([row for row, _ in timed])
-    jobs = [
-        (seed, row["scenario"], tuple(row["places"]), row["alpha"], row["steps"], "test")
-        for seed in comparing_seeds
-        for row in chosen
-    ]
-    timed_tests = run_all(timed_run, jobs, processes, journal=journal)
-    tests = [row for row, _ in timed_tests]
+def compute(processes: int) -> dict[str, Any]:
+    """Run everything that :func:`main` runs."""
+    start = time.monotonic()
+    validated = run_all(
+        run,
+        [
+            (seed, scenario, *setting, "validation")
+            for seed in CHOOSING_SEEDS
+            for scenario in SCENARIOS
+            for setting in grid()
+        ],
+        processes,
+    )
+    chosen = choose(validated)
+    tested = run_all(
+        run,
+        [
+            (seed, row["scenario"], tuple(row["places"]), row["alpha"], row["steps"], "test")
+            for seed in COMPARING_SEEDS
+            for row in chosen
+        ],
+        processes,
+    )
     return {
         "experiment": "mixup and manifold mixup on digits and made shapes",
-        "command": "python -m hooklab experiment mixup" + " --quick" * quick,
-        "trainings": len(timed) + len(tests),
-        "seconds": round(sum(seconds for _, seconds in timed + timed_tests)),
+        "command": "python -m hooklab experiment mixup",
+        "trainings": len(validated) + len(tested),
+        "seconds": round(processes * (time.monotonic() - start)),
         "versions": versions(),
         "settings": setup(),
-        "notes": NOTES,
+        "notes": committed()["notes"],
         "chosen": chosen,
-        "compared": compare(tests, chosen),
-        "validation": means([row for row, _ in timed]),
-        "compared_runs": tests,
+        "compared": compare(tested, chosen),
+        "validation": means(validated),
+        "compared_runs": tested,
     }
 
 
-def _begin_or_go_on(journal: Path) -> bool:
-    """Begin a journal with what its runs depend on; False if it was begun with something else."""
-    depends_on = {name: setup()[name] for name in ("scenarios", "places", "training")} | comparable(versions())
-    header = json.dumps({"made with": depends_on})
-    if not journal.exists():
-        journal.write_text(header + "\n", encoding="utf-8")
-    return journal.read_text(encoding="utf-8").splitlines()[:1] == [header]
-
-
-def timed_run(*arguments: Any) -> tuple[dict[str, Any], float]:
-    """One training, and the seconds that it took."""
-    start = time.monotonic()
-    row = run(*arguments)
-    return row, round(time.monotonic() - start, 3)
+def readable_json(results: Mapping[str, Any]) -> str:
+    """JSON with a line for each row of a table, so that a change of results is a readable diff; six digits a number."""
+    rounded = json.loads(json.dumps(results), parse_float=lambda digits: float(f"{float(digits):.6g}"))
+    parts = []
+    for name, value in rounded.items():
+        rows = [json.dumps(row, ensure_ascii=False) for row in value] if isinstance(value, list) else []
+        parts.append(f'"{name}": ' + ("[\n  " + ",\n  ".join(rows) + "\n ]" if rows else json.dumps(value)))
+    return "{\n " + ",\n ".join(parts) + "\n}\n"
 
 
 def setup() -> dict[str, Any]:
@@ -290,11 +288,6 @@ def setup() -> dict[str, Any]:
             for name in ("BATCH_SIZE", "LEARNING_RATE", "MOMENTUM", "WEIGHT_DECAY", "POOL")
         },
     }
-
-
-def comparable(found: Mapping[str, str]) -> dict[str, str]:
-    """Versions without what does not change results: the suffix of a local build, as in 2.13.0+cpu."""
-    return {name: version.partition("+")[0] for name, version in found.items()}
 
 
 def versions() -> dict[str, str]:

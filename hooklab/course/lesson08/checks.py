@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hooklab import leftover_hooks
-from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.exercise import Pairs, exercise
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.runs import runs_counted
 from hooklab.course.exercises.trial import Trial
@@ -21,8 +22,6 @@ from hooklab.course.exercises.values import tensor_text
 from hooklab.course.lesson08.clinic import STEPS, Training, examine, patient
 from hooklab.course.lesson08.evidence import DIAGNOSES, supports
 from hooklab.health import Health
-
-Pairs = Iterator[tuple[Any, ...]]
 
 # --- 8.1: where the first inf or nan was made
 
@@ -189,11 +188,8 @@ def still_a_training(training: Training, may_hook: bool) -> Pairs:
 def mended(name: str, training: Training, seed: int) -> Pairs:
     goal, before = ILLNESS[name][1], [one.detach().clone() for one in training.model.parameters()]
     first = Training.accuracy(training)
-    yield (
-        "accuracy before the first step",
-        Claim(first < goal, f"less than {goal:.0%}", f"{first:.0%}"),
-        "trained-elsewhere",
-    )
+    untrained = Claim(first < goal, f"less than {goal:.0%}", f"{first:.0%}")
+    yield "accuracy before the first step", untrained, "trained-elsewhere"
     Training.train(training, STEPS, seed)
     unchanged = repr(training.losses) == _losses_unmended(name, seed)
     moved = any(not torch.equal(one, old) for one, old in zip(training.model.parameters(), before, strict=True))
@@ -205,11 +201,8 @@ def mended(name: str, training: Training, seed: int) -> Pairs:
     if name == "C":
         yield "~a pixel of 1.0, prepared", training.prepare(torch.ones(1, 64)).max()
         share = share_of_outputs(training, nn.Tanh, lambda output: output.abs() > 0.99)
-        yield (
-            "outputs of Tanh at an end of their range",
-            Claim(share < 0.5, "less than half", f"{share:.0%}"),
-            why or "still-large",
-        )
+        fewer = Claim(share < 0.5, "less than half", f"{share:.0%}")
+        yield "outputs of Tanh at an end of their range", fewer, why or "still-large"
     if name == "D":
         yield from only_the_head(training, seed)
     if name == "E":
@@ -236,11 +229,8 @@ def only_the_head(training: Training, seed: int) -> Pairs:
     now, old = training.model.state_dict(), patient("D", seed).model.state_dict()
     body = [key for key in old if key.startswith("body.")]
     yield "parameters of the body that are gone", [key for key in body if key not in now], "new-body"
-    yield (
-        "parameters of the body that moved",
-        [key for key in body if not torch.equal(now[key], old[key])],
-        "body-moved",
-    )
+    moved = [key for key in body if not torch.equal(now[key], old[key])]
+    yield "parameters of the body that moved", moved, "body-moved"
     known = held(training)
     forgotten = [
         key
@@ -278,31 +268,9 @@ def verified(name: str) -> str:
     return f"{cause}: right. Once fixed, it reads at least {goal:.0%} of the digits, from two other starts too"
 
 
-@exercise("8.2", "Patient A", worlds=SEEDS, verified=verified("A"))
-def patient_a(trial: Trial, seed: int) -> Pairs:
-    yield from treated("A", trial, seed)
-
-
-@exercise("8.3", "Patient B", worlds=SEEDS, verified=verified("B"))
-def patient_b(trial: Trial, seed: int) -> Pairs:
-    yield from treated("B", trial, seed)
-
-
-@exercise("8.4", "Patient C", worlds=SEEDS, verified=verified("C"))
-def patient_c(trial: Trial, seed: int) -> Pairs:
-    yield from treated("C", trial, seed)
-
-
-@exercise("8.5", "Patient D", worlds=SEEDS, verified=verified("D"))
-def patient_d(trial: Trial, seed: int) -> Pairs:
-    yield from treated("D", trial, seed)
-
-
-@exercise("8.6", "Patient E", worlds=SEEDS, verified=verified("E"))
-def patient_e(trial: Trial, seed: int) -> Pairs:
-    yield from treated("E", trial, seed)
-
-
-@exercise("8.7", "Patient F", worlds=SEEDS, verified=verified("F"))
-def patient_f(trial: Trial, seed: int) -> Pairs:
-    yield from treated("F", trial, seed)
+patient_a = exercise("8.2", "Patient A", worlds=SEEDS, verified=verified("A"))(partial(treated, "A"))
+patient_b = exercise("8.3", "Patient B", worlds=SEEDS, verified=verified("B"))(partial(treated, "B"))
+patient_c = exercise("8.4", "Patient C", worlds=SEEDS, verified=verified("C"))(partial(treated, "C"))
+patient_d = exercise("8.5", "Patient D", worlds=SEEDS, verified=verified("D"))(partial(treated, "D"))
+patient_e = exercise("8.6", "Patient E", worlds=SEEDS, verified=verified("E"))(partial(treated, "E"))
+patient_f = exercise("8.7", "Patient F", worlds=SEEDS, verified=verified("F"))(partial(treated, "F"))

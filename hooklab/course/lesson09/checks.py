@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.frames import kind_of
+from hooklab.course.exercises.exercise import Pairs, exercise
+from hooklab.course.exercises.expectations import returns
+from hooklab.course.exercises.forward import whole
 from hooklab.course.exercises.guards import somebody_elses
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.runs import runs_counted
 from hooklab.course.exercises.trial import Trial
 
-Pairs = Iterator[tuple[Any, ...]]
 GRAD = 7.0  # in the .grad of every parameter, as in the middle of training
 
 
@@ -25,8 +24,7 @@ def called_twice(trial: Trial, what: str, model: nn.Module, *arguments: Any) -> 
         got = trial.call(model, *arguments)
     bypassed = max(0, runs.forwards - runs.calls)
     yield "calls of `model.forward(…)` that bypass the model's hooks", bypassed, "forward-alone"
-    told = "a tensor" if isinstance(got, Tensor) else f"a {kind_of(got)}"
-    yield "what your function returns", told, "forgotten-return" if got is None else "not-a-tensor"
+    yield returns(got, Tensor, "a tensor", "not-a-tensor")
     yield "the .grad of the model's parameters", *grads_of(model)
     yield "the .grad of the tensors that your function received", [x.grad for x in arguments if isinstance(x, Tensor)]
     yield f"the shape of {what}", list(got.shape)
@@ -45,11 +43,9 @@ def grads_of(model: nn.Module) -> tuple[str, str | None]:
     return ("erased", "grad-erased") if erased else ("changed", "grad-written")
 
 
-def whole(model: nn.Module, seed: int) -> nn.Module:
-    """Give every parameter whole numbers from -3 to 3, and a .grad."""
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        parameter.data = torch.randint(-3, 4, parameter.shape, generator=generator).float()
+def training(model: nn.Module, seed: int) -> nn.Module:
+    """Give every parameter whole numbers, and a .grad."""
+    for parameter in whole(model, seed).parameters():
         parameter.grad = torch.full_like(parameter, GRAD)
     return model
 
@@ -87,7 +83,7 @@ class Net(nn.Module):
 )
 def a_map_by_hand(trial: Trial, world: tuple[str, str, int, int, bool]) -> Pairs:
     text, layer, count, seed, frozen = world
-    model = whole(Net(), seed).requires_grad_(not frozen)
+    model = training(Net(), seed).requires_grad_(not frozen)
     images = numbers(count, 2, 4, 5, seed=seed)
     labels = model(images).argmin(dim=1)  # labels that the model doesn't choose
     old = len(trial.notes)
@@ -124,7 +120,7 @@ def guided_backprop_mended(trial: Trial, world: tuple[str, int, int, bool]) -> P
     text, count, seed, frozen = world
     layers = [nn.Conv2d(2, 2, 1), nn.LeakyReLU(0.5), nn.Conv2d(2, 3, 2), nn.ReLU()]
     layers += [nn.Conv2d(3, 3, 1), PreActivation(), nn.ReLU(), nn.Flatten(), nn.Linear(18, 3)]
-    model = whole(nn.Sequential(*layers), seed).requires_grad_(not frozen)
+    model = training(nn.Sequential(*layers), seed).requires_grad_(not frozen)
     layers[3].register_full_backward_hook(somebody_elses)
     images = numbers(count, 2, 3, 4, seed=seed)
     labels = model(images).argmin(dim=1)
@@ -174,7 +170,7 @@ def induction_score_of_every_head(trial: Trial, world: tuple[str, int, int, int,
     parts = [torch.randperm(9, generator=torch.Generator().manual_seed(row))[:period] for row in range(4)]
     tokens = torch.stack(parts)[:, torch.arange(length) % period]
     names = [f"blocks.{block}.pattern" for block in blocks]
-    yield from called_twice(trial, f"your scores, for {text}", whole(Reader(heads), 0), names, tokens, period)
+    yield from called_twice(trial, f"your scores, for {text}", training(Reader(heads), 0), names, tokens, period)
 
 
 # --- 9.4
@@ -219,7 +215,7 @@ class Stream(nn.Module):
 )
 def patch_it(trial: Trial, world: tuple[str, str, int, int]) -> Pairs:
     text, name, position, seed = world
-    model = whole(Stream(nn.LeakyReLU(0.5, inplace=True) if "in place" in text else nn.Identity()), seed)
+    model = training(Stream(nn.LeakyReLU(0.5, inplace=True) if "in place" in text else nn.Identity()), seed)
     clean, corrupted = numbers(3, 5, 2, seed=seed), numbers(3, 5, 2, seed=seed + 50)
     what = f"the model's output, with position {position} patched at {text}"
     yield from called_twice(trial, what, model, name, clean, corrupted, position)
@@ -266,7 +262,7 @@ def classifier(kind: str) -> tuple[nn.Module, nn.Module]:
 def what_each_channel_is_worth(trial: Trial, world: tuple[str, str, int, int]) -> Pairs:
     text, kind, count, seed = world
     model, layer = classifier(kind)
-    whole(model, seed)
+    training(model, seed)
     images = numbers(count, 2, 3, 4, seed=seed)
     said = model(images).argmax(dim=1)
     labels = torch.where(torch.arange(count) % 5 < 2, (said + 1) % 3, said)  # two of five are wrong

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from hooklab.course.experiments.seeds import run_all
+from hooklab.course.experiments import run_all
 from hooklab.course.lesson09 import copying, heads, maps, shapes
 
 Numbers = dict[str, float]

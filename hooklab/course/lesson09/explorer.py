@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hooklab.course.explorers import Explorer, inches, panel
 from hooklab.course.lesson09 import heads, maps, shapes
-from hooklab.course.lesson09.copying import Copier, Sequences, sequences, trained_copier
+from hooklab.course.lesson09.copying import Sequences, sequences, trained_copier
 from hooklab.course.lesson09.figures import heat, picture
 from hooklab.course.plots import CAPTURED, CHANGED, FORWARD, INK, REST, style
 
@@ -94,12 +94,6 @@ OFF = {"none": (), "this head": (0,), "both heads of its layer": (0, 1)}
 
 
 @functools.cache
-def copier() -> Copier:
-    """Return the lesson's model."""
-    return trained_copier()
-
-
-@functools.cache
 def some_sequences() -> Sequences:
     """Return eight sequences, of different periods."""
     return sequences(8, seed=6)
@@ -108,15 +102,15 @@ def some_sequences() -> Sequences:
 @functools.cache
 def look(number: int, layer: int, head: int, position: int) -> Tensor:
     """Return how much of its attention a head sends from a position to each one, shape (23,)."""
-    return heads.patterns(copier(), some_sequences().inputs[number : number + 1])[layer, 0, head, position]
+    return heads.patterns(trained_copier(), some_sequences().inputs[number : number + 1])[layer, 0, head, position]
 
 
 @functools.cache
 def says(number: int, layer: int, head: int, position: int, off: str) -> Tensor:
     """Return the probabilities of the next token, shape (16,), with heads switched off; `off` is one of OFF."""
-    switched = [(layer, (head + other) % 2) for other in OFF[off]]
-    with torch.no_grad(), heads.without(copier(), switched):
-        scores: Tensor = copier()(some_sequences().inputs[number : number + 1])[0, position]
+    model, switched = trained_copier(), [(layer, (head + other) % 2) for other in OFF[off]]
+    with torch.no_grad(), heads.without(model, switched):
+        scores: Tensor = model(some_sequences().inputs[number : number + 1])[0, position]
     return scores.softmax(dim=-1)
 
 

@@ -110,29 +110,10 @@ def patched(model: nn.Module, name: str, clean: Tensor, corrupted: Tensor, posit
     with hooklab.capture(model, name, clone=True) as seen:
         model(clean)
         values: Tensor = seen[name]
-    with hooklab.edit(model, _Put(values, position), name):
+    at = torch.arange(values.shape[1]).view(1, -1, 1) == position
+    with hooklab.edit(model, lambda output, call: torch.where(at, values, output), name):
         output: Tensor = model(corrupted)
     return output
-
-
-class _Add:
-    """fn of `hooklab.edit`: the output with a direction added."""
-
-    def __init__(self, direction: Tensor) -> None:
-        self.direction = direction
-
-    def __call__(self, output: Tensor, call: object) -> Tensor:
-        return output + self.direction
-
-
-class _Put:
-    """fn of `hooklab.edit`: the output with other values at one position."""
-
-    def __init__(self, values: Tensor, position: int) -> None:
-        self.values, self.at = values, torch.arange(values.shape[1]) == position
-
-    def __call__(self, output: Tensor, call: object) -> Tensor:
-        return torch.where(self.at.view(1, -1, 1), self.values, output)
 
 
 @torch.no_grad()
@@ -168,13 +149,14 @@ def steering(model: Copier, made: Sequences, token: int, doses: Collection[float
     random = torch.randn(len(towards), generator=torch.Generator().manual_seed(seed))
     directions = {"towards the token": towards, "random": random / random.norm() * towards.norm()}
     asked = made.known & ~is_answer
+
+    def said(added: Tensor) -> Tensor:
+        with hooklab.edit(model, lambda output, call: output + added, place):
+            return (model(made.inputs).argmax(dim=-1)[asked] == token).float().mean()  # type: ignore[no-any-return]
+
     found = {}
     for name, direction in directions.items():
-        said = []
-        for dose in doses:
-            with hooklab.edit(model, _Add(dose * direction), place):
-                said.append((model(made.inputs).argmax(dim=-1)[asked] == token).float().mean())
-        found[name] = torch.stack(said)
+        found[name] = torch.stack([said(dose * direction) for dose in doses])
     return found
 
 

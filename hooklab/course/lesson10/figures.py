@@ -14,22 +14,10 @@ from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 
 from hooklab.course.explorers import canvas
-from hooklab.course.lesson10.bits import Cost, fewer_bits
+from hooklab.course.lesson10.bits import Cost
+from hooklab.course.lesson10.bits import fewer_bits as fewer_bits
 from hooklab.course.lesson10.memory import DEPTH, ONE_LAYER, Meter, Run, training_steps
-from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, arrow, box, style
-
-__all__ = [
-    "bits",
-    "down_the_graph",
-    "fewer_bits",
-    "gradient_memory",
-    "made_a_nan",
-    "order",
-    "order_at_two_nodes",
-    "two_ways_to_step",
-    "valley",
-    "who_keeps_the_node",
-]
+from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD, INK, REST, arrow, bare, box, style
 
 
 def down_the_graph(loss: Tensor) -> list[tuple[str, Tensor]]:
@@ -48,9 +36,7 @@ def down_the_graph(loss: Tensor) -> list[tuple[str, Tensor]]:
 def made_a_nan(flow: Sequence[tuple[str, Tensor]]) -> Figure:
     """Draw the nodes of `down_the_graph` from right to left, and what each returns: infinities vermilion, NaN black."""
     with style():
-        figure, axes = plt.subplots(figsize=(9.6, 1.4))
-        axes.set(xlim=(-1.7, 2 * len(flow) + 1.6), ylim=(0.4, 1.5))
-        axes.axis("off")
+        figure, axes = bare(9.6, 1.4, (-1.7, 2 * len(flow) + 1.6), (0.4, 1.5))
         ends = [("loss", torch.tensor(1.0)), *flow, ("a.grad", torch.tensor(0.0))]
         for place, (name, made) in enumerate(ends):
             x = 2.0 * (len(flow) - place) + 1
@@ -99,9 +85,7 @@ def order_at_two_nodes() -> list[Step]:
 def order(steps: Sequence[Step]) -> Figure:
     """Draw the hooks of `order_at_two_nodes` as stations, from right to left, with each node's work between them."""
     with style():
-        figure, axes = plt.subplots(figsize=(9.6, 2.4))
-        axes.set(xlim=(0, 12), ylim=(0.9, 3.5))
-        axes.axis("off")
+        figure, axes = bare(9.6, 2.4, (0, 12), (0.9, 3.5))
         for left, title in (
             (6.0, "the node of y = 3 · x: MulBackward0"),
             (0.3, "the node of the leaf x: AccumulateGrad"),

@@ -16,24 +16,13 @@ from torch._C import Future as AnyFuture  # what then() of torch's Future return
 from torch.futures import Future
 from torch.utils.hooks import RemovableHandle
 
-from hooklab.course.exercises.exercise import exercise
+from hooklab.course.exercises.exercise import Pairs, exercise
 from hooklab.course.exercises.expectations import expect_handle, expect_unused
 from hooklab.course.exercises.faults import NotYet, StillTheStub
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.processes import ProcessesFailed, launch
-
-__all__ = [
-    "a_hook_that_the_compiler_sees",
-    "a_memory_for_any_compression",
-    "the_gradient_of_everybody",
-    "two_layers_become_one",
-    "what_a_model_carries",
-]
-
-Pairs = Iterator[tuple[Any, ...]]
-
 
 # --- 11.1
 

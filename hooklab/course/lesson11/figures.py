@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
-from hooklab.course.plots import BACKWARD, CAPTURED, CHANGED, FORWARD, INK, REST, arrow, box, style
+from hooklab.course.plots import BACKWARD, CAPTURED, CHANGED, FORWARD, INK, REST, arrow, bare, box, style
 
 # Way of training -> the accuracies after each epoch, and how often each number was sent, by any process.
 Runs = Mapping[str, tuple[Sequence[float], Tensor]]
@@ -68,9 +68,7 @@ def which_graph(sevens: Sequence[bool]) -> Figure:
     """
     calls = list(zip(("1", "1", "2", "1", "1, no_grad"), (False, *sevens), (0.0, 1.8, 3.2, 4.6, 6.0), strict=True))
     with style():
-        figure, axes = plt.subplots(figsize=(8.6, 2.5))
-        axes.set(xlim=(-1.9, 6.9), ylim=(-0.6, 1.75))
-        axes.axis("off")
+        figure, axes = bare(8.6, 2.5, (-1.9, 6.9), (-0.6, 1.75))
         axes.axvline(0.9, 0.1, 0.75, color=REST, linestyle=":")
         axes.text(0.9, 1.3, "your hook\nis registered", ha="center", color=INK)
         for name, height in (("batch of", 0.95), ("runs", 0.0)):

@@ -11,7 +11,7 @@ from hooklab.course import graded
 from hooklab.course.exercises import attempt, checking
 from hooklab.course.exercises.exercise import find
 from hooklab.course.exercises.faults import NotYet
-from hooklab.course.exercises.values import apart, expect_tensor, tensor_text
+from hooklab.course.exercises.values import apart, tensor_text
 from hooklab.course.graded import check_of
 from tests.course.exercises.made_up import calls_with_tensor, outcome_of
 
@@ -269,12 +269,6 @@ def test_what_an_answer_leaves_on_a_module_is_noted_and_taken_off(monkeypatch):
     assert outcome.state == "correct"
     assert "your code stored something on the module '0', as its attribute 'seen'" in str(outcome)
     assert not hasattr(model[0], "seen")
-
-
-def test_expect_tensor_names_what_came_instead():
-    with pytest.raises(NotYet) as caught:
-        expect_tensor([1.0], "the gradient", (1,))
-    assert ("got", "[1.0] (list)") in caught.value.details
 
 
 def test_tensor_text_is_short_for_large_tensors_and_has_no_negative_zero():

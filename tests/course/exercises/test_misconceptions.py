@@ -69,7 +69,8 @@ def test_every_reason_of_an_exercise_can_be_given(one):
 
 @functools.cache
 def labels_of(lesson):
-    """Every quoted text in a lesson's scenes: the labels among them are given by a scene itself."""
+    """Every quoted text in a lesson's scenes and in what all share: among them are the labels that a scene gives."""
     folder = COURSE.root / "hooklab" / "course" / f"lesson{lesson:02d}"
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.glob("*.py")]
+    paths = [*folder.glob("*.py"), folder.parent / "exercises" / "expectations.py"]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
     return {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}

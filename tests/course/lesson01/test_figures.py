@@ -42,10 +42,3 @@ def test_the_fork_shows_the_gradients_that_meet_and_their_sum():
     figure = figures.fork(x, y, {"s": s, "t": t}, s + t)
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert {"6", "3", "9", "6 + 3 = 9", "passed on", "kept in .grad"} <= set(texts)
-
-
-def test_the_descent_shows_every_point():
-    path = torch.tensor([[1.0, -4.0], [0.0, -3.0], [-1.0, -2.5]])
-    figure = figures.descent(path, centre=(-2, -2))
-    drawn = [line for line in figure.axes[0].lines if len(line.get_xdata()) == len(path)]
-    assert len(drawn) == 1

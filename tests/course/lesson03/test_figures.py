@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from hooklab.course.lesson03.figures import bytes_held, feature_maps, worth
+from hooklab.course.lesson03.figures import feature_maps, worth
 from hooklab.course.lesson03.helpers import bytes_alive
 
 
@@ -37,11 +37,6 @@ def test_feature_maps_takes_values_that_are_part_of_a_graph():
 def test_feature_maps_refuses_a_whole_batch_and_says_how_to_take_one_image():
     with pytest.raises(ValueError, match=r"'first' has shape \(5, 3, 8, 8\), .*captured\[0\]"):
         feature_maps(torch.zeros(8, 8), {"first": torch.zeros(5, 3, 8, 8)})
-
-
-def test_bytes_held_writes_the_number_beside_its_bar():
-    axes = bytes_held({"all": 20_000, "mean": 4}).axes[0]
-    assert [text.get_text() for text in axes.texts] == ["20,000", "4"]
 
 
 def test_each_network_has_a_panel_in_which_a_channel_that_changes_nothing_has_a_cross():

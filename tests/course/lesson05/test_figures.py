@@ -34,54 +34,13 @@ def names(report):
 )
 def test_a_legacy_hook_reports_the_last_nodes_gradients_and_a_full_hook_the_inputs(module, shape, legacy):
     comparison = compare_hooks(module, shape)
+    assert comparison.last_node.endswith("Backward0")
     assert names(comparison.legacy) == legacy
     assert comparison.full.grad_input == (Entry(shape, "input"),)
 
 
-def test_equal_gradients_of_several_inputs_are_told_apart_by_their_place():
-    class Add(nn.Module):
-        def forward(self, a, b, c):
-            return a + b + c
-
-    comparison = compare_hooks(Add(), (1,), (1,), (1,))
-    assert names(comparison.full) == ["input 1", "input 2", "input 3"]
-    assert names(comparison.legacy) == ["input 1", "input 2"]
-    assert comparison.full.grad_output == (Entry((1,), "output"),)
-
-
-def test_a_full_hook_that_never_runs_has_no_report():
-    class Heads(nn.Module):
-        def forward(self, x):
-            return {"head": 2 * x}
-
-    comparison = compare_hooks(Heads(), (2,))
-    assert comparison.full is None
-    assert names(comparison.legacy) == ["input", "nothing"]
-
-
-def test_every_output_of_a_tuple_gets_a_gradient_and_its_own_name():
-    class Two(nn.Module):
-        def forward(self, x):
-            return 2 * x, 3 * x.sum()
-
-    comparison = compare_hooks(Two(), (2,))
-    assert comparison.full.grad_output == (Entry((2,), "output 1"), Entry((), "output 2"))
-
-
 def test_random_modules_draw_the_same_numbers_in_each_run():
     assert names(compare_hooks(nn.Dropout(), (4, 5)).legacy)[0] == "input"
-
-
-def test_the_true_gradients_are_listed_with_their_shapes():
-    comparison = compare_hooks(nn.Linear(3, 2), (4, 3))
-    assert comparison.gradients == {"input": (4, 3), "weight": (2, 3), "bias": (2,)}
-    assert comparison.last_node == "AddmmBackward0"
-
-
-def test_frozen_parameters_are_left_out():
-    layer = nn.Linear(3, 2)
-    layer.weight.requires_grad_(False)
-    assert set(compare_hooks(layer, (4, 3)).gradients) == {"input", "bias"}
 
 
 def test_the_module_and_the_random_numbers_of_the_caller_stay_as_they_are():
@@ -92,15 +51,6 @@ def test_the_module_and_the_random_numbers_of_the_caller_stay_as_they_are():
     assert all(parameter.grad is None for parameter in module.parameters())
     assert not any(one._backward_hooks for one in module.modules())
     assert torch.equal(torch.get_rng_state(), random_state)
-
-
-def test_a_module_without_differentiable_output_is_refused():
-    class Sign(nn.Module):
-        def forward(self, x):
-            return x.detach().sign()
-
-    with pytest.raises(ValueError, match="no output of it requires grad"):
-        compare_hooks(Sign(), (2,))
 
 
 def test_a_module_that_works_in_place_shows_torchs_own_refusal():
@@ -139,15 +89,6 @@ def test_the_table_has_an_entry_for_each_gradient_in_the_colour_of_its_kind():
 
 def conv_comparison():
     return compare_hooks(nn.Conv2d(1, 2, 2), (2, 1, 3, 3))
-
-
-def test_the_table_says_where_a_hook_did_not_run():
-    class Heads(nn.Module):
-        def forward(self, x):
-            return {"head": 2 * x}
-
-    figure = lesson05.reports({"heads": compare_hooks(Heads(), (2,))})
-    assert "did not run" in texts(figure)
 
 
 def test_the_picture_of_a_layer_shows_its_own_numbers():
@@ -196,14 +137,6 @@ def test_the_picture_of_the_three_parts_has_every_point_and_the_labels_of_each_p
     left, right = lesson05.two_domains_and_three_parts().axes
     assert sum(len(one.get_offsets()) for one in left.collections) == 2 * POINTS
     assert {"features", "classes", "labels of domain 0 only"} <= {text.get_text() for text in right.texts}
-
-
-def test_the_picture_of_the_depth_has_a_line_for_each_network_with_its_name():
-    figure = lesson05.depth({"sigmoid": [1e-9, 1e-3, 1.0], "ReLU": [0.1, 0.5, 1.0]})
-    lines = figure.axes[0].lines
-    assert [list(line.get_ydata()) for line in lines] == [[1e-9, 1e-3, 1.0], [0.1, 0.5, 1.0]]
-    assert [text.get_text() for text in figure.axes[0].texts] == ["sigmoid", "ReLU"]
-    assert figure.axes[0].get_yscale() == "log"
 
 
 def texts(figure):

@@ -92,10 +92,6 @@ def test_an_error_that_only_looks_like_the_programs_own_is_told_from_it():
 # --- beside torch
 
 
-def test_torch_beside_itself_writes_the_same_logs():
-    assert beside_torch(nn.Module, each=20).differences == []
-
-
 @pytest.mark.parametrize(
     ("base", "groups"),
     [

@@ -26,9 +26,3 @@ def test_a_channel_that_is_dark_in_some_steps_has_its_fate_written_into_its_row(
         14: "never fires",
         15: "wakes up",
     }
-
-
-def test_the_loss_curves_have_the_loss_of_guessing_behind_them():
-    (axes,) = figures.losses({"A": [2.3, 9.0]}).axes
-    guessing, curve = axes.lines
-    assert round(guessing.get_ydata()[0], 2) == 2.3 and list(curve.get_ydata()) == [2.3, 9.0]

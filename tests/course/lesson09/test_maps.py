@@ -1,4 +1,4 @@
-"""Lesson 9's pictures, networks and maps: what the lesson leans on, and Grad-CAM against another implementation."""
+"""Lesson 9's pictures, networks and maps: what the lesson leans on."""
 
 import pytest
 import torch
@@ -102,27 +102,6 @@ def test_the_mass_is_the_share_of_the_maps_sum():
     mask[0, :16] = 1.0
     assert maps.mass_on(torch.ones(1, 32, 32), mask) == 0.5
     assert maps.mass_on(torch.zeros(1, 32, 32), mask) == 0.0
-
-
-@pytest.mark.parametrize("layer", ["block1", "block2", "block3"])
-def test_grad_cam_is_that_of_captum(layer, model, made):
-    """captum is no requirement of the course: without it this test is skipped."""
-    attr = pytest.importorskip("captum.attr")
-    theirs = attr.LayerGradCam(model, model.get_submodule(layer))
-    found = theirs.attribute(made.images, made.labels, relu_attributions=True).squeeze(1)
-    ours = maps.grad_cam(model, made.images, made.labels, layer)
-    assert torch.allclose(ours, maps.resized(found.detach()), atol=1e-6)
-
-
-def test_guided_backprop_and_gradient_times_input_are_those_of_captum(model, made):
-    attr = pytest.importorskip("captum.attr")
-    guided = attr.GuidedBackprop(model).attribute(made.images.clone().requires_grad_(), made.labels)
-    times_input = attr.InputXGradient(model).attribute(made.images.clone().requires_grad_(), made.labels)
-    assert torch.allclose(
-        maps.guided_backprop(model, made.images, made.labels), guided.abs().sum(1).detach(), atol=1e-6
-    )
-    wanted = times_input.sum(1).abs().detach()
-    assert torch.allclose(maps.gradient_times_input(model, made.images, made.labels), wanted, atol=1e-6)
 
 
 def test_a_map_of_a_painted_square_points_at_its_middle_and_an_empty_one_nowhere():

@@ -7,10 +7,9 @@ import torch
 from matplotlib.colors import to_hex
 
 from hooklab.course.lesson10 import figures
-from hooklab.course.lesson10.bits import Cost
 from hooklab.course.lesson10.explorer import PARTS, over_time
 from hooklab.course.lesson10.memory import run
-from hooklab.course.plots import BACKWARD, CAPTURED, FORWARD
+from hooklab.course.plots import CAPTURED, FORWARD
 from tests.course.lesson10.test_memory import checkpoint
 
 run_of = functools.cache(lambda parts: run(max(parts, 1), checkpoint if parts else None))
@@ -58,20 +57,6 @@ def test_the_valley_shows_each_peak_against_the_one_without_a_checkpoint():
     assert [round(peak) for peak in peaks.get_ydata()] == [17, 10, 8, 10, 17]
     assert round(level.get_ydata()[0]) == 17
     assert (to_hex(level.get_color()).upper(), to_hex(peaks.get_color()).upper()) == (FORWARD, CAPTURED)
-
-
-def test_the_two_ways_to_step_are_drawn_over_one_another():
-    curves = figures.gradient_memory()
-    (axes,) = figures.two_ways_to_step(curves).axes
-    after, inside = axes.lines
-    assert max(after.get_ydata()) == curves["after"].peak / 1000 > 10 * max(inside.get_ydata())
-    assert to_hex(after.get_color()).upper() == BACKWARD
-
-
-def test_the_error_is_drawn_against_the_memory_with_the_bits_at_each_point():
-    (axes,) = figures.bits([Cost(16, 0.6, 1e-4), Cost(2, 0.3, 0.5)]).axes
-    assert list(axes.lines[0].get_xdata()) == [0.6, 0.3] and list(axes.lines[0].get_ydata()) == [1e-4, 0.5]
-    assert texts(axes) == ["16 bits", "2 bits"]
 
 
 @pytest.mark.parametrize("parts", PARTS.values())

@@ -12,19 +12,6 @@ from hooklab.course.lesson11.explorer import draw, exchanges
 from hooklab.course.lesson11.helpers import load, replace_weight, saved_bytes, still_fires
 
 
-def test_the_figure_has_a_curve_for_each_way_and_a_bar_for_what_was_ever_sent():
-    runs = {
-        "all": ([0.5, 0.9], torch.zeros(4)),
-        "1 % with a memory": ([0.4, 0.8], torch.tensor([1, 2, 0, 3])),
-        "1 % without": ([0.1, 0.2], torch.tensor([5, 0, 0, 0])),
-    }
-    figure = figures.compressed(runs)
-    left, right = figure.axes
-    assert [list(line.get_ydata()) for line in left.lines] == [accuracies for accuracies, _ in runs.values()]
-    assert [bar.get_height() for bar in right.patches] == [75.0, 25.0]
-    plt.close(figure)
-
-
 def test_the_graphs_are_drawn_for_what_was_seen_and_the_tables_lead_to_one_hook_or_to_two():
     (axes,) = figures.which_graph([False, True, False, True]).axes
     texts = [text.get_text() for text in axes.texts]
