@@ -92,7 +92,8 @@ class Verdicts(Preprocessor):
             if graded.get("grade"):
                 id = str(graded.get("grade_id", "")).removeprefix("check-").replace("-", ".")
                 unknown = f"this copy of the course has no exercise {id}: another version?"
-                cell.outputs = [_as_output(told.get(id) or (lesson if isinstance(lesson, str) else unknown))]
+                why = lesson if isinstance(lesson, str) else unknown
+                cell.outputs = [_as_output(id, told[id]) if id in told else _error("Ungraded", why)]
         return nb, resources
 
 
@@ -100,7 +101,7 @@ def _lesson_of(nb: Any) -> Lesson | str:
     """Return the lesson that a notebook belongs to, or why there is none."""
     try:
         number = read_notebook(json.dumps(nb).encode()).lesson
-        return "this notebook has no exercise of this course" if number is None else lesson_at(number, LESSONS)
+        return "this notebook has no exercise of this course" if number is None else lesson_at(number)
     except Unreadable as error:
         return f"this notebook {error}"
     except LookupError as error:
@@ -114,15 +115,14 @@ def _metadata(lesson: Lesson) -> dict[str, Any]:
     return {one["grade_id"]: one for one in found}
 
 
-def _as_output(what: Verdict | str) -> Any:
+def _as_output(id: str, verdict: Verdict) -> Any:
     """Return what a student reads in a check cell: no note that is meant for the teacher."""
-    if isinstance(what, str):
-        return _error("Ungraded", what)
-    if what.state == "correct":
-        return _v4.new_output("stream", name="stdout", text=f"{what.text}\n")
-    if what.state == TAMPERED:
+    if verdict.state == TAMPERED:
         return _error("Tampered", "your teacher looks at this answer")
-    return _error("AssertionError", what.text)
+    lines = [f"{id} {verdict.state}: {verdict.summary}", *(f"    {label:<9} {text}" for label, text in verdict.details)]
+    if verdict.state == "correct":
+        return _v4.new_output("stream", name="stdout", text="\n".join([*lines, ""]))
+    return _error("AssertionError", "\n".join(lines))
 
 
 def _error(name: str, text: str) -> Any:

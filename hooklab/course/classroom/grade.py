@@ -12,22 +12,21 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hooklab.course.classroom.class_list import ClassList, read_class
 from hooklab.course.classroom.collecting import Submission, find_submissions
-from hooklab.course.classroom.feedback import feedback, file_names, to_send_back
-from hooklab.course.classroom.grades import grades, on_one_line
 from hooklab.course.classroom.grading import Graded, grade_class
-from hooklab.course.classroom.lessons import CORE, LESSONS, ROOT, Lesson, lesson_at, misconceptions_of
+from hooklab.course.classroom.lessons import CORE, LESSONS, ROOT, lesson_at, misconceptions_of
+from hooklab.course.classroom.pages import feedback, file_names, to_send_back
 from hooklab.course.classroom.report import report, to_look_at
+from hooklab.course.classroom.report_folder import ReportFolder
 from hooklab.course.classroom.sandbox import UNPROTECTED, Limits, bubblewrap
-from hooklab.course.classroom.written import Refused, ReportFolder
+from hooklab.course.classroom.tables import ClassList, Refused, grades, on_one_line, read_class
 from hooklab.course.progress import Progress
 
 _FILES = ("report.html", "grades.csv", "upload.csv", "feedback.zip")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Grade a folder; return the exit status: 0, 1 if there was nothing of a lesson, 2 for a wrong command, 130."""
+    """Grade a folder; return the exit status: 0, 2 for a wrong command or nothing to grade, 130."""
     options = _parser().parse_args(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that everything is cleaned up
     try:
@@ -38,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
         if options.folder.resolve().is_relative_to(LESSONS) or options.folder.resolve() == ROOT / "solutions":
             print(f"grade: {options.folder} has the course's own notebooks, not those of a class", file=sys.stderr)
         if options.lesson is not None:
-            lesson_at(options.lesson, LESSONS)
+            lesson_at(options.lesson)
         submissions, students = find_submissions(options.folder), None
         if options.students is not None:
             students = read_class(options.students)
@@ -52,15 +51,14 @@ def main(argv: Sequence[str]) -> int:
         return 130
 
 
-def pages(graded: Sequence[Graded], lessons: dict[int, Lesson], unprotected: str) -> dict[str, str]:
+def pages(graded: Sequence[Graded], unprotected: str) -> dict[str, str]:
     """Return grades.csv, report.html and all of feedback/ by name; the same results give the same files."""
-    students = list(dict.fromkeys(one.student for one in graded))
-    files = file_names(students)
+    files = file_names(list(dict.fromkeys(one.student for one in graded)))
     own = {
-        f"feedback/{files[student]}": feedback(student, [one for one in graded if one.student == student], lessons)
-        for student in students
+        f"feedback/{file}": feedback(student, [one for one in graded if one.student == student])
+        for student, file in files.items()
     }
-    return {**own, "grades.csv": grades(graded, lessons), "report.html": report(graded, lessons, files, unprotected)}
+    return {**own, "grades.csv": grades(graded), "report.html": report(graded, files, unprotected)}
 
 
 def _grade(submissions: list[Submission], students: ClassList | None, options: argparse.Namespace) -> int:
@@ -77,22 +75,17 @@ def _grade(submissions: list[Submission], students: ClassList | None, options: a
     chosen = {"lesson": options.lesson, "exercises": options.exercises, "jobs": int(options.jobs)}
     graded = grade_class(submissions, folder.kept, **chosen, limits=Limits(seconds=options.seconds), tell=tell)
     progress.close()
-    if options.lesson is not None and not any(one.verdicts for one in graded):
-        print(f"grade: nobody has handed in lesson {options.lesson}", file=sys.stderr)
-        return 1
     path, why = bubblewrap()
     unprotected = "" if path else f"{UNPROTECTED} ({why})"
     if unprotected:
         print(f"not prevented on this machine: {unprotected}", file=sys.stderr)
-    graded = folder.decided(graded)
-    numbers = sorted({one.lesson for one in graded if one.verdicts})
-    lessons = {number: lesson_at(number, LESSONS, options.exercises) for number in numbers}
-    files: dict[str, str | bytes] = dict(pages(graded, lessons, unprotected))
-    own = {student: str(files[f"feedback/{name}"]) for student, name in names.items() if f"feedback/{name}" in files}
-    if packed := to_send_back(own, {one.student: one.ways for one in submissions}):
+    folder.decide(graded)
+    files: dict[str, str | bytes] = dict(pages(graded, unprotected))
+    own = {student: str(files[f"feedback/{name}"]) for student, name in names.items()}
+    if packed := to_send_back(own, {one.student: one.ways() for one in submissions}):
         files["feedback.zip"] = packed
     if students is not None:
-        files["upload.csv"] = students.with_points(graded, lessons)
+        files["upload.csv"] = students.with_points(graded)
     folder.write(files)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name may hold characters that this terminal cannot show
         sys.stdout.reconfigure(errors="replace")

@@ -16,7 +16,7 @@ from pathlib import Path
 from hooklab.course.build.draft import Draft, draft
 from hooklab.course.build.products import compare
 from hooklab.course.build.sources import BEGIN, END, Course, solution_lines
-from hooklab.course.classroom.lessons import LESSONS, lesson_at
+from hooklab.course.classroom.lessons import lesson_at
 from hooklab.course.root import find_root
 
 PACKAGE = (
@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
         return 2
     course = Course(find_root())
     try:
-        [lesson_at(number, LESSONS) for number in options.lessons or ()]
+        [lesson_at(number) for number in options.lessons or ()]
     except LookupError as error:
         print(f"handout: {error}", file=sys.stderr)
         return 2

@@ -9,6 +9,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from hooklab.course.classroom.reading import Cell
 
+UNSEEN = "no check has seen this answer"
 # What walks from an answer to the grader's own frames and variables: no "correct" counts that comes with it.
 REACHING = {"_getframe", "cell_contents", "cr_frame", "currentframe", "f_back", "f_globals", "f_locals"}
 REACHING |= {"get_objects", "get_referrers", "gi_frame", "setprofile", "settrace", "tb_frame", "walk_stack", "walk_tb"}

@@ -10,9 +10,10 @@ Standard input has a job, as one line of JSON. Each message to the grader is a l
 from __future__ import annotations
 
 import builtins
-import hashlib
+import functools
 import json
 import os
+import random
 import re
 import sys
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from traitlets.config import Config
 import hooklab
 import hooklab.course.exercises
 from hooklab.course.classroom.lessons import wrong_answers
-from hooklab.course.classroom.pointing import pointed_out
+from hooklab.course.classroom.pointing import UNSEEN, pointed_out
 from hooklab.course.classroom.reading import Cell
 from hooklab.course.classroom.sandbox import Limits, limit_this_process
 from hooklab.course.exercises import attempt
@@ -75,8 +76,7 @@ class Run:
         self.answers: dict[str, str] = job["answers"]  # exercise id -> the name of its answer
         self.behind: int = job["behind"]  # the checks up to this cell were made by an earlier process, which has ended
         self.skipped: list[int] = job["skipped"]
-        self.seconds: float = job["seconds"]
-        self.salt: str = job["salt"]
+        self.seconds: float = job["limits"]["seconds"]
         self.send = send
         self.states: dict[str, str] = job["states"]  # what was found, by exercise
         self.troubles: list[tuple[Cell, str]] = []  # why a cell did not come to its end
@@ -85,9 +85,11 @@ class Run:
         self._now = Cell(0, "")
         self._is_checking = False
         self._checked: dict[str, Any] = {}  # the answer that an exercise's last check was given
-        self._wrong = {id: wrong_answers(id) for id in self.answers}
+        self._canaries: dict[str, list[tuple[str, Any]]] = {}  # wrong answers, each with its label
+        wrong = wrong_answers(job["lesson"])
         for id in self.answers:
             attempt(id, _stub)  # loads the check
+            self._canaries[id] = chosen_canaries(wrong.get(id, {}), job["salt"])
         hooklab.check = hooklab.course.exercises.check = self.check
         self._shell = Shell.instance(config=Config(HistoryManager={"enabled": False}))
         self._space: dict[str, Any] = self._shell.user_ns
@@ -96,12 +98,8 @@ class Run:
         self._clean, self._builtins = Patches(), dict(vars(builtins))
 
     def all_cells(self) -> None:
-        """Run the cells in order, up to the last check; then check the answers that no call has checked."""
-        last_check = max((cell.number for cell in self.cells if "check(" in cell.text), default=0)
+        """Run the cells in order; then check the answers that no call has checked."""
         for cell in self.cells:
-            found = [self.states.get(id, "not attempted") for id in self.answers]
-            if cell.number > last_check and "not attempted" not in found:
-                break  # later cells cannot change a verdict
             if cell.number not in self.skipped:
                 self._run(cell)
         self.send({"cell": 0})  # after the last one
@@ -139,7 +137,7 @@ class Run:
             return
         if name in self._space:
             self._before = self._space
-            self._judge(id, self._space[name], ["no check has seen this answer: it counts as it is at the end"])
+            self._judge(id, self._space[name], [f"{UNSEEN}: it counts as it is at the end"])
             return
         if state is None:
             outcome, where = Outcome(id, "not attempted", f"no definition of {name} in this notebook"), self._now
@@ -154,15 +152,11 @@ class Run:
         name, new = self._name_of(answer, self.answers[id]), self._new_names()
         where = self._now if name in new else self._where.get(name, Cell(0, ""))
         notes += [f"replaces {one}: it was put back before the check" for one in self._put_back()[:3]]
-        if name != self.answers[id]:
-            notes.append(f"the answer is called {name or 'nothing'} here, and not {self.answers[id]}")
-        outcome = self._attempt(id, answer)
-        for cell in self.cells if outcome.state == "not attempted" else ():
-            is_definition = re.search(rf"^(def|class)\s+{self.answers[id]}\b", cell.text, re.M) and cell != where
-            if is_definition and "NotImplementedError" not in cell.text:
-                stub = f"the stub in cell {where.number} is what counts in Jupyter"
-                notes.append(f"cell {cell.number} has an answer, but {stub}")
-        passed = self._canaries_that_pass(id) if outcome.state == "correct" else []
+        outcome, passed = self._attempt(id, answer), list[str]()
+        for label, wrong in self._canaries[id] if outcome.state == "correct" else ():
+            self.send({"checking": id})
+            if self._attempt(id, wrong).state != "not yet":
+                passed.append(label)
         self._tell(outcome, where, notes, passed)
 
     def _attempt(self, id: str, answer: Any) -> Outcome:
@@ -176,18 +170,10 @@ class Run:
 
     def _tell(self, outcome: Outcome, where: Cell, notes: list[str], passed: list[str]) -> None:
         self.states[outcome.id] = outcome.state
-        said = {"id": outcome.id, "state": outcome.state, "text": steady(str(outcome)), "passed": passed}
-        likely = dict(outcome.details).get("likely", "")
-        about = {"likely": likely, "cell": where.number, "lines": cut(where.text, MOST_LINES)}
+        details = [(label, steady(text)) for label, text in outcome.details]
+        said = {"id": outcome.id, "state": outcome.state, "summary": steady(outcome.summary), "details": details}
+        about = {"cell": where.number, "lines": cut(where.text, MOST_LINES), "passed": passed}
         self.send({"outcome": said | about | {"notes": [cut(note, 200) for note in notes]}})
-
-    def _canaries_that_pass(self, id: str) -> list[str]:
-        passed = []
-        for label in chosen_canaries(list(self._wrong[id]), self.salt):
-            self.send({"checking": id})
-            if self._attempt(id, self._wrong[id][label]).state != "not yet":
-                passed.append(label)
-        return passed
 
     def _name_of(self, answer: Any, usual: str) -> str:
         names = [name for name, value in self._space.items() if value is answer and name[0] != "_"]
@@ -201,9 +187,9 @@ class Run:
         return [*(f"builtins.{name}" for name in names), *self._clean.undo()]
 
 
-def chosen_canaries(labels: list[str], salt: str) -> list[str]:
-    """Return the labels of the wrong answers to try; the same salt gives the same ones."""
-    return sorted(labels, key=lambda label: hashlib.sha256(f"{salt}{label}".encode()).digest())[:CANARIES]
+def chosen_canaries(wrong: dict[str, Any], salt: str) -> list[tuple[str, Any]]:
+    """Return the wrong answers to try, each with its label; the same salt gives the same ones."""
+    return random.Random(salt).sample(sorted(wrong.items()), min(CANARIES, len(wrong)))
 
 
 def steady(text: str) -> str:
@@ -234,16 +220,10 @@ def _trouble(number: int, result: ExecutionResult) -> str:
 
 def channel() -> Callable[[str], None]:
     """Return a function that writes a line to what was standard output; from here on, nothing else comes in or out."""
-    write, out, nowhere = os.write, os.dup(1), os.open(os.devnull, os.O_RDWR)
+    out, nowhere = os.fdopen(os.dup(1), "w", encoding="utf-8"), os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
-
-    def say(text: str) -> None:
-        data = f"{text}\n".encode()
-        while data:
-            data = data[write(out, data) :]
-
-    return say
+    return functools.partial(print, file=out, flush=True)
 
 
 def main() -> None:

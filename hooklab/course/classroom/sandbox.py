@@ -87,24 +87,6 @@ def limit_this_process(limits: Limits) -> None:
             _limit(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory * _MEGABYTE)
 
 
-def descendants(parent: int) -> list[int]:
-    """Return the processes below a process, as far as Linux's /proc shows them; rlimits do not bind root."""
-    found = [parent]
-    for one in found:  # which grows
-        with contextlib.suppress(OSError):
-            found += map(int, Path(f"/proc/{one}/task/{one}/children").read_text().split())
-    return found[1:]
-
-
-def processor_seconds(processes: Iterable[int]) -> float:
-    """Return the time that these processes have had on a processor; 0.0 where there is no /proc."""
-    ticks = 0
-    for one in processes:
-        with contextlib.suppress(OSError):
-            ticks += sum(map(int, Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[11:13]))
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def _options(path: str, limits: Limits, readable: Iterable[Path]) -> list[str]:
     options = [path, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     options += ["--proc", "/proc", "--dev", "/dev"]

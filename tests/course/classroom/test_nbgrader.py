@@ -19,7 +19,7 @@ import hooklab
 from hooklab.course.build.products import guarded
 from hooklab.course.classroom import verdicts
 from hooklab.course.classroom.for_nbgrader import CONFIG, Cells, Verdicts
-from hooklab.course.classroom.lessons import LESSONS, ROOT, lesson_at
+from hooklab.course.classroom.lessons import ROOT, lesson_at
 from tests.course.classroom.made_up import CHECK, RIGHT, SETUP, answered, code, notebook
 
 CHEAT = "def check(*a): pass\n"
@@ -136,7 +136,7 @@ def handed_in(release: Path, solved: set[str], cheat: str = "") -> dict[str, Any
 @pytest.mark.skipif(sys.platform == "win32", reason="grading is not for Windows")
 def test_lessons_go_through_nbgrader_with_the_scores_that_they_should_get(tmp_path: Path) -> None:
     environment, course = environment_with_nbgrader(tmp_path / "environment"), tmp_path / "course"
-    lessons = [lesson_at(number, LESSONS) for number in (0, 3)]
+    lessons = [lesson_at(number) for number in (0, 3)]
     points = {f"solution-{one.id.replace('.', '-')}": one.points for lesson in lessons for one in lesson.exercises}
     half = {
         f"solution-{one.id.replace('.', '-')}"
