@@ -58,14 +58,14 @@ class Cells(Preprocessor):
         lesson = _lesson_of(nb)
         if isinstance(lesson, str):  # `Verdicts` says so in each graded cell
             return nb, resources
-        missing = {cell.text.strip(): cell for cell in lesson.cells if cell.grade_id.startswith("check-")}
-        metadata = _metadata(lesson)
+        given = json.loads((LESSONS / f"{lesson.name}.ipynb").read_text(encoding="utf-8"))["cells"]
+        graded = [cell for cell in given if cell["metadata"].get("nbgrader", {}).get("grade")]
+        missing = {"".join(cell["source"]).strip(): cell["metadata"]["nbgrader"] for cell in graded}
         for cell in nb.cells:
             cell.metadata.pop("nbgrader", None)
-            if found := missing.pop(cell.source.strip(), None):
-                cell.metadata["nbgrader"] = metadata[found.grade_id]
-        for one in missing.values():
-            nb.cells.append(_v4.new_code_cell(one.text, metadata={"nbgrader": metadata[one.grade_id]}))
+            if cell.source.strip() in missing:
+                cell.metadata["nbgrader"] = missing.pop(cell.source.strip())
+        nb.cells += [_v4.new_code_cell(text, metadata={"nbgrader": one}) for text, one in missing.items()]
         return nb, resources
 
 
@@ -106,13 +106,6 @@ def _lesson_of(nb: Any) -> Lesson | str:
         return f"this notebook {error}"
     except LookupError as error:
         return f"{error.args[0]}: is this another version of the course?"
-
-
-def _metadata(lesson: Lesson) -> dict[str, Any]:
-    """Return nbgrader's metadata of each graded cell of a lesson, by the cell's name."""
-    given = json.loads((LESSONS / f"{lesson.name}.ipynb").read_text(encoding="utf-8"))
-    found = [cell["metadata"]["nbgrader"] for cell in given["cells"] if "nbgrader" in cell["metadata"]]
-    return {one["grade_id"]: one for one in found}
 
 
 def _as_output(id: str, verdict: Verdict) -> Any:

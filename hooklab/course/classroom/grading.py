@@ -31,7 +31,6 @@ class Graded:
     lesson: Lesson
     verdicts: dict[str, Verdict]
     notes: tuple[str, ...] = ()
-    file: str = ""
 
     @property
     def pairs(self) -> list[tuple[Exercise, Verdict]]:
@@ -123,7 +122,7 @@ class Grader:
             notebook = max(of_it, key=functools.partial(_newest, lesson))
             told = [f"{one.path}: not graded, {notebook.path} {COUNTS}" for one in of_it if one is not notebook]
             verdicts, of_the_run = self._verdicts(notebook, lesson)
-            found.append(Graded(submission.student, lesson, verdicts, (*told, *of_the_run), notebook.path))
+            found.append(Graded(submission.student, lesson, verdicts, (*told, *of_the_run)))
         return found, notes
 
     def _verdicts(self, notebook: Notebook, lesson: Lesson) -> tuple[dict[str, Verdict], list[str]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hooklab.course.build.draft import Draft, draft
 from hooklab.course.build.products import compare
-from hooklab.course.build.sources import BEGIN, END, Course, solution_lines
+from hooklab.course.build.sources import Course, solution_lines
 from hooklab.course.classroom.lessons import lesson_at
 from hooklab.course.root import find_root
 
@@ -80,30 +80,24 @@ def given_files(root: Path, numbers: Sequence[int] | None = None) -> dict[str, b
 
 
 def given_away(files: dict[str, bytes], drafts: Sequence[Draft]) -> list[str]:
-    """Return one line for each file that a class must not have, and for each that holds a solution or a teacher's text.
+    """Return one line for each file that holds a solution or a teacher's text.
 
     This finds solutions of several lines, in any file. The builder has already looked for single telling lines in the
     lessons, when it compared them with their sources.
     """
     solutions = {one.id: solution_lines(one.solution.text) for draft in drafts for one in draft.exercises}
+    solutions = {id: lines for id, lines in solutions.items() if len(lines) > 1}
     pages = [one.lesson.teaching.read_text(encoding="utf-8") for one in drafts if one.lesson.teaching.is_file()]
     teaching = {line for page in pages for line in page.split("\n") if len(line) > 60}
     told = []
     for name, content in files.items():
         text = content.decode("utf-8")
-        if is_notebook := name.endswith(".ipynb"):
+        if name.endswith(".ipynb"):
             text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
         joined = "\n".join(line.strip() for line in text.split("\n") if line.strip())
-        if name.startswith(("solutions/", "tests/")) or (name.endswith(".md") and name != "README.md"):
-            told.append(f"{name} is not for students")
-        told += [f"{name} holds {marker}" for marker in (BEGIN, END) if is_notebook and marker in text]
-        told += [f"{name} holds the solution of {id}" for id, lines in solutions.items() if _is_in(lines, joined)]
+        told += [f"{name} holds the solution of {id}" for id, lines in solutions.items() if "\n".join(lines) in joined]
         told += [f"{name} holds a teacher's page" for line in teaching if line in text]
     return told
-
-
-def _is_in(solution: Sequence[str], text: str) -> bool:
-    return len(solution) > 1 and "\n".join(solution) in text
 
 
 def write(files: dict[str, bytes], out: Path, archive: Path) -> None:

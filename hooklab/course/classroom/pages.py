@@ -18,8 +18,6 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from hooklab.course.classroom.grading import Graded
-
 # Signs say as much as colours: a page may be printed in grey, or its reader may not distinguish red and green.
 STATES = ("correct", "not yet", "not attempted", "tampered", "stopped", "not handed in")
 MARKS = dict(zip(STATES, "✓✗○⚠■–", strict=True))
@@ -29,11 +27,6 @@ _WHEN = (2020, 1, 1, 0, 0, 0)  # the same pages give the same zip
 def page(template: str, **values: Any) -> str:
     """Return a page from a template of this name and these values."""
     return _templates().get_template(template).render(values, marks=MARKS)
-
-
-def feedback(student: str, graded: Sequence[Graded]) -> str:
-    """Return a student's page, with all lessons that were graded; the notes for the teacher are not on it."""
-    return page("feedback.html", student=student, graded=graded)
 
 
 def to_send_back(pages: Mapping[str, str], ways: Mapping[str, set[str]]) -> bytes:

@@ -1,8 +1,8 @@
 """What a student has handed in, read: the code cells of notebooks, also of those in zips.
 
-Only what the student wrote is taken: outputs and execution counts are not looked at, and metadata says nothing but
-which cell is which. A zip may hold a thousand times its size, a password, or other zips: it is read in memory, never
-unpacked, each file within a limit. A path that leads out of it is used as a name only.
+Only what the student wrote is taken: outputs, execution counts and metadata are not looked at. A zip may hold a
+thousand times its size, a password, or other zips: it is read in memory, never unpacked, each file within a limit. A
+path that leads out of it is used as a name only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,18 +26,16 @@ MOST_BYTES = 100_000_000  # of one file, and of all in a zip
 _TOO_LARGE = f"has more than {MOST_BYTES // 1_000_000} MB: not read to its end"
 _DEPTH = 3  # zips in zips
 _IGNORED = {"__pycache__", "__MACOSX", "node_modules"}  # and what begins with a dot
-_GRADED = re.compile(r"(?:solution|check)-([0-9]{1,3})-[0-9]{1,3}")
-_CARD = re.compile(rf"^### {words.EXERCISE} ([0-9]{{1,3}})\.[0-9]{{1,3}}\b", re.M)
-_CHECKED = re.compile(r"""\bcheck\(\s*["']([0-9]{1,3})\.[0-9]{1,3}["']""")
+# Whose lesson a notebook is: its exercises' cards, and the calls of `check`.
+_LESSON = re.compile(rf"""(?:^### {words.EXERCISE} |\bcheck\(\s*["'])([0-9]{{1,3}})\.[0-9]{{1,3}}\b""", re.M)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A code cell: its place in the notebook, counted from 1, its text, and nbgrader's name for it ("" for none)."""
+    """A code cell: its place in the notebook, counted from 1, and its text."""
 
     number: int
     text: str
-    grade_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,26 +97,23 @@ def read_notebook(content: bytes, path: str = "", when: tuple[int, ...] = ()) ->
         raise Unreadable("is not a notebook: this is not JSON that a notebook could be") from None
     if not isinstance(raw.get("cells"), list):
         raise Unreadable("is not a notebook: it has no cells")
-    all_cells = [_table(one) for one in raw["cells"]]
-    is_code = [one.get("cell_type") == "code" for one in all_cells]
-    found = [Cell(number, _source(one), _grade_id(one)) for number, one in enumerate(all_cells, start=1)]
-    lessons = Counter(match for cell in found for match in _GRADED.findall(cell.grade_id))
-    lessons += Counter(match for cell in found for match in {*_CARD.findall(cell.text), *_CHECKED.findall(cell.text)})
+    cells = [(Cell(number, _source(one)), one) for number, one in enumerate(map(_table, raw["cells"]), start=1)]
+    lessons = Counter(match for cell, _ in cells for match in set(_LESSON.findall(cell.text)))
     lesson = int(lessons.most_common(1)[0][0]) if lessons else None
-    code = tuple(cell for cell, code in zip(found, is_code, strict=True) if code)
+    code = tuple(cell for cell, one in cells if one.get("cell_type") == "code")
     return Notebook(code, lesson, path, when, hashlib.sha256(content).hexdigest())
+
+
+def cell_defining(name: str, cells: Sequence[Cell]) -> Cell:
+    """Return the last of these cells that defines `name`, as far as its text shows; else one that is empty."""
+    definition = re.compile(rf"^\s*(?:(?:async +)?def|class) +{name}\b|^{name} *=", re.M)
+    return next((cell for cell in reversed(cells) if definition.search(cell.text)), Cell(0, ""))
 
 
 def _source(cell: dict[str, Any]) -> str:
     source = cell.get("source")
     lines = source if isinstance(source, list) else [source]
     return "".join(line for line in lines if isinstance(line, str))
-
-
-def _grade_id(cell: dict[str, Any]) -> str:
-    """The builder writes the same name twice: as nbgrader's grade_id and as the cell's id; either may get lost."""
-    names = [_table(_table(cell.get("metadata")).get("nbgrader")).get("grade_id"), cell.get("id")]
-    return next((name for name in names if isinstance(name, str) and _GRADED.fullmatch(name)), "")
 
 
 def _table(value: Any) -> dict[str, Any]:

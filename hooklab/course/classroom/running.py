@@ -29,7 +29,7 @@ import hooklab
 import hooklab.course.exercises
 from hooklab.course.classroom.lessons import wrong_answers
 from hooklab.course.classroom.pointing import UNSEEN, pointed_out
-from hooklab.course.classroom.reading import Cell
+from hooklab.course.classroom.reading import Cell, cell_defining
 from hooklab.course.classroom.sandbox import Limits, limit_this_process
 from hooklab.course.exercises import attempt
 from hooklab.course.exercises.faults import TookTooLong, cut
@@ -69,7 +69,7 @@ class Shell(InteractiveShell):
 
 
 class Run:
-    """A notebook that runs: which cell is next, which cell has defined what, and what the checks have found."""
+    """A notebook that runs: which cell is next, and what the checks have found."""
 
     def __init__(self, job: dict[str, Any], send: Send) -> None:
         self.cells = [Cell(*cell) for cell in job["cells"]]
@@ -79,12 +79,9 @@ class Run:
         self.seconds: float = job["limits"]["seconds"]
         self.send = send
         self.states: dict[str, str] = job["states"]  # what was found, by exercise
-        self.troubles: list[tuple[Cell, str]] = []  # why a cell did not come to its end
-        self._where: dict[str, Cell] = {}  # the cell that has defined what a name stands for
-        self._before: dict[str, Any] = {}
-        self._now = Cell(0, "")
+        self.troubles: dict[int, str] = {}  # by the number of a cell, why it did not come to its end
+        self._now = 0  # the number of the cell that runs
         self._is_checking = False
-        self._checked: dict[str, Any] = {}  # the answer that an exercise's last check was given
         self._canaries: dict[str, list[tuple[str, Any]]] = {}  # wrong answers, each with its label
         wrong = wrong_answers(job["lesson"])
         for id in self.answers:
@@ -103,19 +100,19 @@ class Run:
             if cell.number not in self.skipped:
                 self._run(cell)
         self.send({"cell": 0})  # after the last one
-        self._now = Cell(0, "")
+        self._now = len(self.cells) and self.cells[-1].number
         with self._shell.builtin_trap:
             for id, name in self.answers.items():
                 self._at_the_end(id, name)
 
     def check(self, id: str, answer: Any, **options: Any) -> None:
         """What a student's `check("3.1", answer)` calls. An answer that calls it, while it is checked, gets nothing."""
-        if not self._is_checking and str(id) in self.answers and self._now.number > self.behind:
+        if not self._is_checking and str(id) in self.answers and self._now > self.behind:
             self._judge(str(id), answer, [])
 
     def _run(self, cell: Cell) -> None:
         self.send({"cell": cell.number})
-        self._now, self._before = cell, dict(self._space)
+        self._now = cell.number
         try:
             with stopped_after(6 * self.seconds):
                 result = self._shell.run_cell(cell.text, store_history=True)  # type: ignore[no-untyped-call]
@@ -123,41 +120,32 @@ class Run:
         except BaseException as error:
             trouble = f"cell {cell.number} raised {kind_of(error)}"
         if trouble:
-            self.troubles.append((cell, trouble))
+            self.troubles[cell.number] = trouble
         if trouble.endswith("it takes too long"):
             self.send({"note": trouble})
-        self._where |= dict.fromkeys(self._new_names(), cell)
-
-    def _new_names(self) -> list[str]:
-        return [name for name, value in self._space.items() if value is not self._before.get(name, self)]
 
     def _at_the_end(self, id: str, name: str) -> None:
-        state = self.states.get(id)
-        if state not in (None, "not attempted") or (state and self._checked.get(id) is self._space.get(name)):
+        if self.states.get(id, "not attempted") != "not attempted":
             return
         if name in self._space:
-            self._before = self._space
             self._judge(id, self._space[name], [f"{UNSEEN}: it counts as it is at the end"])
-            return
-        if state is None:
-            outcome, where = Outcome(id, "not attempted", f"no definition of {name} in this notebook"), self._now
-            for cell, trouble in self.troubles:
-                if re.search(rf"(def|class)\s+{name}\b|\b{name}\s*=", cell.text):
-                    outcome, where = Outcome(id, "not yet", f"{name} is not defined: {trouble}"), cell
+        elif id not in self.states:
+            outcome = Outcome(id, "not attempted", f"no definition of {name} in this notebook")
+            where = cell_defining(name, [cell for cell in self.cells if cell.number in self.troubles])
+            if where.number:
+                outcome = Outcome(id, "not yet", f"{name} is not defined: {self.troubles[where.number]}")
             self._tell(outcome, where, [], [])
 
     def _judge(self, id: str, answer: Any, notes: list[str]) -> None:
         self.send({"checking": id})
-        self._checked[id] = answer
-        name, new = self._name_of(answer, self.answers[id]), self._new_names()
-        where = self._now if name in new else self._where.get(name, Cell(0, ""))
         notes += [f"replaces {one}: it was put back before the check" for one in self._put_back()[:3]]
         outcome, passed = self._attempt(id, answer), list[str]()
         for label, wrong in self._canaries[id] if outcome.state == "correct" else ():
             self.send({"checking": id})
             if self._attempt(id, wrong).state != "not yet":
                 passed.append(label)
-        self._tell(outcome, where, notes, passed)
+        where = cell_defining(self.answers[id], [cell for cell in self.cells if cell.number <= self._now])
+        self._tell(outcome, where, notes if outcome.state != "not attempted" else [], passed)
 
     def _attempt(self, id: str, answer: Any) -> Outcome:
         self._is_checking = True
@@ -174,10 +162,6 @@ class Run:
         said = {"id": outcome.id, "state": outcome.state, "summary": steady(outcome.summary), "details": details}
         about = {"cell": where.number, "lines": cut(where.text, MOST_LINES), "passed": passed}
         self.send({"outcome": said | about | {"notes": [cut(note, 200) for note in notes]}})
-
-    def _name_of(self, answer: Any, usual: str) -> str:
-        names = [name for name, value in self._space.items() if value is answer and name[0] != "_"]
-        return usual if usual in names or not names else names[-1]
 
     def _put_back(self) -> list[str]:
         """Put back all that was replaced of builtins, torch and hooklab; return the names."""

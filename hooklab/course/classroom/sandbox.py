@@ -61,11 +61,19 @@ def bubblewrap() -> tuple[str, str]:
     return (path, "") if done.returncode == 0 else ("", f"{path} does not work here: {done.stderr.strip()[:200]}")
 
 
-def command(python: Iterable[str], limits: Limits, readable: Iterable[Path]) -> list[str]:
-    """Return the command that runs Python with these arguments in the sandbox; it may read `readable` as well."""
+def start(module: str, limits: Limits, readable: Path, scratch: str) -> subprocess.Popen[bytes]:
+    """Start a module of Python in the sandbox, in a session of its own; it may read `readable` as well."""
     path, _ = bubblewrap()
-    around = [*_options(path, limits, readable), "--"] if path else []
-    return [*around, sys.executable, *python]
+    around = [*_options(path, limits, [readable]), "--"] if path else []
+    return subprocess.Popen(
+        [*around, sys.executable, "-P", "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=scratch,
+        env=environment(SCRATCH if path else scratch),
+        start_new_session=True,
+    )
 
 
 def environment(scratch: str) -> dict[str, str]:

@@ -26,7 +26,7 @@ import psutil
 from hooklab.course.classroom import sandbox
 from hooklab.course.classroom.lessons import Lesson, misconceptions_of
 from hooklab.course.classroom.pointing import REACHING
-from hooklab.course.classroom.reading import Cell
+from hooklab.course.classroom.reading import Cell, cell_defining
 from hooklab.course.classroom.sandbox import Limits
 
 CHECKED = ("correct", "not yet", "not attempted")
@@ -101,7 +101,8 @@ class _Heard:
 
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    pointed_out: dict[int, list[str]] | None = None
+    begun: bool = False
+    reaching: str = ""  # what looks into the grader's own frames
     cell: int = 0
     checking: str = ""
 
@@ -109,7 +110,10 @@ class _Heard:
         """Take a message; return whether it is the last one. Raises KeyError, TypeError and so on for no message."""
         ((kind, value),) = message.items()
         if kind == "pointed_out":
-            self.pointed_out = {int(number): list(names) for number, names in value.items()}
+            if not self.begun:  # else an earlier process has said it
+                self.notes += [f"cell {number} uses {', '.join(names)}: have a look" for number, names in value.items()]
+                self.reaching = ", ".join(name for names in value.values() for name in names if name in REACHING)
+                self.begun = True
         elif kind == "cell":
             self.cell, self.checking = int(value), ""
         elif kind == "note":
@@ -126,13 +130,11 @@ class _Heard:
     def _verdict(self, *, id: str, state: str, passed: list[str], notes: list[str], **about: Any) -> Verdict:
         if state not in CHECKED or id != (self.checking or id):
             raise ValueError(state)
-        uses = (self.pointed_out or {}).get(about["cell"], [])
-        if uses:
-            notes = [*notes, f"uses {', '.join(uses)}: have a look"]
-        if state == "correct" and passed:
-            state, notes = TAMPERED, [f"the check accepts a wrong answer ({passed[0]}) after this one", *notes]
-        elif state == "correct" and (reaching := REACHING.intersection(uses)):
-            state, notes = TAMPERED, [f"looks into the grader's own frames ({min(reaching)})", *notes]
+        why = f"looks into the grader's own frames ({self.reaching})" if self.reaching else ""
+        if passed:
+            why = f"the check accepts a wrong answer ({passed[0]}) after this one"
+        if state == "correct" and why:
+            state, notes = TAMPERED, [why, *notes]
         return Verdict(state, notes=tuple(notes), **about)
 
 
@@ -161,16 +163,14 @@ def grade_notebook(
         why, said = _listen(job | {"states": states}, limits, heard, interrupted)
         if why == "end":
             break
-        if heard.pointed_out is None:
+        if not heard.begun:
             text = f"the grader itself could not begin: {said[:200] or why}"
             break
         if why == "foreign":
             state, text = TAMPERED, FOREIGN
             break
         if id := heard.checking:
-            name = job["answers"][id]
-            there = [cell for cell in cells if f"def {name}" in cell.text or f"class {name}" in cell.text]
-            where, notes = there[-1] if there else Cell(0, ""), (f"its answer {ENDINGS[why]}",)
+            where, notes = cell_defining(job["answers"][id], cells), (f"its answer {ENDINGS[why]}",)
             summary = f"your answer {ENDINGS[why]}"
             heard.verdicts[id] = Verdict(STOPPED, summary, (), where.number, where.text[:20_000], notes)
         else:
@@ -179,18 +179,16 @@ def grade_notebook(
         job["behind"] = heard.cell or 10**9
     undecided = Verdict(state, text, notes=(text,))
     found = {one.id: heard.verdicts.get(one.id, undecided) for one in lesson.exercises}
-    own = {one.cell for one in found.values()}
-    uses = [(cell, ", ".join(names)) for cell, names in (heard.pointed_out or {}).items() if cell not in own]
     points = {one.id: one.points for one in lesson.exercises if found[one.id].state == "correct"}
-    scored = {id: replace(one, points=points.get(id, 0)) for id, one in found.items()}
-    return scored, [*heard.notes, *(f"cell {cell} uses {names}" for cell, names in uses)]
+    return {id: replace(one, points=points.get(id, 0)) for id, one in found.items()}, heard.notes
 
 
 def _listen(job: dict[str, Any], limits: Limits, heard: _Heard, interrupted: threading.Event | None) -> tuple[str, str]:
     """Run a job; return why its process stopped sending ("end", "foreign" or one of ENDINGS), and what it said last."""
     token = secrets.token_hex(8)
     with tempfile.TemporaryDirectory(prefix="hooklab-grade-", ignore_cleanup_errors=True) as scratch:
-        process = _start(job["lesson"], limits, scratch)
+        readable = misconceptions_of(job["lesson"])
+        process = sandbox.start("hooklab.course.classroom.running", limits, readable, scratch)
         assert process.stdin
         assert process.stdout
         try:
@@ -241,29 +239,15 @@ def _processes(parent: int) -> tuple[int, float]:
 
 def _patience(heard: _Heard, limits: Limits) -> float:
     """Longer than the process itself gives to a check and to a cell: this is for what it cannot stop."""
-    if heard.pointed_out is None or not (heard.cell or heard.checking):
+    if not heard.begun or not (heard.cell or heard.checking):
         return _UNTIL_IT_BEGINS
     return limits.seconds * (4 if heard.checking else 20)
-
-
-def _start(lesson: int, limits: Limits, scratch: str) -> subprocess.Popen[bytes]:
-    folder = sandbox.SCRATCH if sandbox.bubblewrap()[0] else scratch
-    python = ["-P", "-m", "hooklab.course.classroom.running"]
-    return subprocess.Popen(
-        sandbox.command(python, limits, [misconceptions_of(lesson)]),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=scratch,
-        env=sandbox.environment(folder),
-        start_new_session=True,
-    )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    for stream in filter(None, (process.stdin, process.stdout)):
+    for stream in (process.stdin, process.stdout):
         with contextlib.suppress(OSError):
-            stream.close()
+            stream.close()  # type: ignore[union-attr]

@@ -24,7 +24,7 @@ from hooklab.course.classroom.sandbox import ROOT, UNPROTECTED, Limits, bubblewr
 from hooklab.course.classroom.verdicts import Verdict, grade_notebook
 from hooklab.course.exercises import attempt
 from tests.course.classroom.conftest import LIMITS, Grade
-from tests.course.classroom.made_up import STUB, answered, write
+from tests.course.classroom.made_up import STUB, answered, code, notebook, write
 
 
 def class_in(folder: Path) -> Path:
@@ -135,14 +135,10 @@ def test_a_wrong_command_says_what_there_is(done: Any, tmp_path: Path, capsys: p
     write("a file", tmp_path / "file")
 
     assert command.main([str(tmp_path / "typo")]) == 2
-    assert done("--lesson", "77") == 2
     assert done("--report", str(tmp_path / "file")) == 2
-    for seconds in ("0", "nan", "inf"):
-        with pytest.raises(SystemExit):
-            done("--seconds", seconds)
 
     told = capsys.readouterr().err
-    assert "there is no" in told and "there is no lesson 77; there are 00, 01" in told and "cannot write to" in told
+    assert "there is no" in told and "cannot write to" in told
 
 
 def test_without_bubblewrap_the_report_says_what_that_means(
@@ -228,7 +224,7 @@ def test_of_several_notebooks_of_a_lesson_the_newest_with_work_counts(grade: Gra
 
     found = grade(tmp_path / "class")
 
-    assert found["ana"].file.endswith("a.ipynb") and found["bo"].file.endswith("Version 10/0.ipynb")
+    assert any("Version 10/0.ipynb counts as the newest" in note for note in found["bo"].notes)
     assert {one.verdicts["0.1"].state for one in found.values()} == {"correct"}
     assert len([note for note in found["ana"].notes if "a.ipynb counts as the newest" in note]) == 2
 
@@ -254,8 +250,7 @@ def test_a_lesson_that_nobody_has_handed_in_is_told(tmp_path: Path) -> None:
 def test_everybody_gets_a_row_for_each_lesson_that_anybody_has_handed_in(tmp_path: Path) -> None:
     write(answered(), tmp_path / "class" / "ana" / "00_start_here.ipynb")
     other = read_notebook((ROOT / "lessons" / "03_forward_hooks.ipynb").read_bytes())
-    cells = [{"cell_type": "code", "source": cell.text, "id": cell.grade_id} for cell in other.cells if cell.grade_id]
-    write({"cells": cells, "nbformat": 4, "metadata": {}}, tmp_path / "class" / "bo" / "3.ipynb")
+    write(notebook(*[code(cell.text) for cell in other.cells if "3.2" in cell.text]), tmp_path / "class/bo/3.ipynb")
 
     found = grade_class(
         find_submissions(tmp_path / "class"), tmp_path / "kept", limits=LIMITS, exercises=frozenset(["0.1", "3.2"])
@@ -266,7 +261,7 @@ def test_everybody_gets_a_row_for_each_lesson_that_anybody_has_handed_in(tmp_pat
         ("ana", {"0.1": "correct"}),
         ("ana", {"3.2": "not handed in"}),
         ("bo", {"0.1": "not handed in"}),
-        ("bo", {"3.2": "not yet"}),
+        ("bo", {"3.2": "not attempted"}),
     ]
 
 

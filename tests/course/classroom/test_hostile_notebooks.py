@@ -46,6 +46,7 @@ def filled_in(*cells: dict[str, Any]) -> dict[str, Any]:
     return notebook(code(SETUP), *cells)
 
 
+CARD = {"cell_type": "markdown", "source": "### Exercise 0.1 · Twice", "metadata": {}}
 SOLUTION, ITS_CHECK = code(RIGHT, "solution-0-1"), code(CHECK, "check-0-1")
 PIP = "!pip install -q hooklab \\\n    --quiet\n"  # a command that goes on in the next line
 
@@ -59,7 +60,7 @@ def with_cells(*texts: str) -> dict[str, Any]:
 ODD: dict[str, tuple[dict[str, Any], str, str]] = {
     "as handed out": (filled_in(SOLUTION, ITS_CHECK), "correct", ""),
     "moved below its check": (filled_in(ITS_CHECK, SOLUTION), "correct", "no check has seen this answer"),
-    "the check deleted": (filled_in(SOLUTION), "correct", "no check has seen this answer"),
+    "the check deleted": (filled_in(CARD, SOLUTION), "correct", "no check has seen this answer"),
     "the setup deleted": (
         notebook(code("def twice_as_large(x):\n    return torch.add(x, x)"), ITS_CHECK),
         "not yet",

@@ -17,7 +17,7 @@ import pytest
 
 import hooklab
 from hooklab.course.build.products import guarded
-from hooklab.course.classroom import verdicts
+from hooklab.course.classroom import sandbox
 from hooklab.course.classroom.for_nbgrader import CONFIG, Cells, Verdicts
 from hooklab.course.classroom.lessons import ROOT, lesson_at
 from tests.course.classroom.made_up import CHECK, RIGHT, SETUP, answered, code, notebook
@@ -37,7 +37,7 @@ def graded(cells: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def _quick(ready: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts, "_start", ready)
+    monkeypatch.setattr(sandbox, "start", ready)
 
 
 @pytest.mark.usefixtures("_quick")
