@@ -8,6 +8,7 @@ stops with an error instead of giving every student a 0. `Cells` gives a noteboo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import Any
@@ -56,7 +57,7 @@ class Cells(Preprocessor):
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         """Return the notebook with each graded cell once."""
         lesson = _lesson_of(nb)
-        if isinstance(lesson, str):  # `Verdicts` says so in each graded cell
+        if lesson is None:  # `Verdicts` says so in each graded cell
             return nb, resources
         given = json.loads((LESSONS / f"{lesson.name}.ipynb").read_text(encoding="utf-8"))["cells"]
         graded = [cell for cell in given if cell["metadata"].get("nbgrader", {}).get("grade")]
@@ -84,7 +85,7 @@ class Verdicts(Preprocessor):
             made_for, here = ", ".join(sorted(others)), hooklab.__version__
             raise RuntimeError(f"not graded: this is for hooklab {made_for}, and here is hooklab {here}")
         lesson, told = _lesson_of(nb), dict[str, Verdict]()
-        if isinstance(lesson, Lesson):
+        if lesson is not None:
             told, _ = grade_notebook(lesson, read_notebook(json.dumps(nb).encode()).cells, json.dumps(nb), Limits())
         for cell in (one for one in nb.cells if one.cell_type == "code"):
             cell.outputs, cell.execution_count = [], None
@@ -92,20 +93,16 @@ class Verdicts(Preprocessor):
             if graded.get("grade"):
                 id = str(graded.get("grade_id", "")).removeprefix("check-").replace("-", ".")
                 unknown = f"this copy of the course has no exercise {id}: another version?"
-                why = lesson if isinstance(lesson, str) else unknown
-                cell.outputs = [_as_output(id, told[id]) if id in told else _error("Ungraded", why)]
+                cell.outputs = [_as_output(id, told[id]) if id in told else _error("Ungraded", unknown)]
         return nb, resources
 
 
-def _lesson_of(nb: Any) -> Lesson | str:
-    """Return the lesson that a notebook belongs to, or why there is none."""
-    try:
+def _lesson_of(nb: Any) -> Lesson | None:
+    """Return the lesson that a notebook belongs to, if there is one."""
+    with contextlib.suppress(Unreadable, LookupError):
         number = read_notebook(json.dumps(nb).encode()).lesson
-        return "this notebook has no exercise of this course" if number is None else lesson_at(number)
-    except Unreadable as error:
-        return f"this notebook {error}"
-    except LookupError as error:
-        return f"{error.args[0]}: is this another version of the course?"
+        return None if number is None else lesson_at(number)
+    return None
 
 
 def _as_output(id: str, verdict: Verdict) -> Any:

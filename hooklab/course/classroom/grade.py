@@ -40,7 +40,8 @@ def main(argv: Sequence[str]) -> int:
             submissions = students.match(submissions)
         return _grade(submissions, students, options)
     except (LookupError, Refused) as error:
-        print(f"grade: {error.args[0]}", file=sys.stderr)
+        for line in f"grade: {error.args[0]}".split("\n"):
+            print(on_one_line(line), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("grade: interrupted; the same command goes on from here", file=sys.stderr)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,21 +25,7 @@ PACKAGE = (
     "pyproject.toml",
     "requirements.txt",
 )
-README = """\
-# PyTorch hooks
-
-With Python 3.11 or newer, in this folder:
-
-    python -m hooklab lab
-
-opens JupyterLab on the first lesson. The first use makes the folder `.venv` and installs the tested packages into it,
-which can take some minutes. In an environment of your own: `pip install -r requirements.txt`, then
-`jupyter lab lessons/00_start_here.ipynb`.
-
-A first "not attempted" is normal: it is how every exercise starts. Hand in the notebooks of
-`my-lessons/` (of `lessons/`, if you opened these).
-"""
-_WHEN = (2020, 1, 1, 0, 0, 0)  # the same files give the same zip
+README = Path(__file__).with_name("templates") / "handout.md"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -67,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
     if told := given_away(files, drafts):
         print("\n".join(told), file=sys.stderr)
         return 1
-    write(files, out, archive)
+    write(files, out)
     print(f"{out} and {archive.name}: {len(files)} files, no line of a solution, no teacher's page")
     return 0
 
@@ -76,7 +62,7 @@ def given_files(root: Path, numbers: Sequence[int] | None = None) -> dict[str, b
     """Return the files that a class gets, by path: all are text."""
     lessons = ["lessons/*.ipynb"] if numbers is None else [f"lessons/{number:02d}_*.ipynb" for number in (0, *numbers)]
     paths = sorted({path for pattern in (*PACKAGE, *lessons) for path in root.glob(pattern) if path.is_file()})
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths} | {"README.md": README.encode()}
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths} | {"README.md": README.read_bytes()}
 
 
 def given_away(files: dict[str, bytes], drafts: Sequence[Draft]) -> list[str]:
@@ -100,12 +86,10 @@ def given_away(files: dict[str, bytes], drafts: Sequence[Draft]) -> list[str]:
     return told
 
 
-def write(files: dict[str, bytes], out: Path, archive: Path) -> None:
-    """Write the files into a folder, and into a zip under the folder's name."""
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as opened:
-        for name, content in sorted(files.items()):
-            path = out / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-            opened.writestr(zipfile.ZipInfo(f"{out.name}/{name}", _WHEN), content, zipfile.ZIP_DEFLATED)
+def write(files: dict[str, bytes], out: Path) -> None:
+    """Write the files into a folder, and into a zip beside it that has its name."""
+    for name, content in files.items():
+        path = out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    shutil.make_archive(str(out), "zip", out.parent, out.name)

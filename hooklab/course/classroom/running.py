@@ -21,8 +21,7 @@ from contextlib import suppress
 from typing import Any
 
 import torch
-from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
-from IPython.utils.text import SList
+from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import hooklab
@@ -49,10 +48,6 @@ Send = Callable[[dict[str, Any]], None]
 class Shell(InteractiveShell):
     """IPython as in a kernel; but commands do nothing, nor do magics, except those that run Python."""
 
-    def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> Any:
-        """Return what a command without output gives, for `name = !command`."""
-        return SList() if split else ""
-
     def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
         """Run a magic such as `%time`; others do nothing."""
         return super().run_line_magic(magic_name, line, _stack_depth + 1) if magic_name in _RUN_PYTHON else None
@@ -63,9 +58,9 @@ class Shell(InteractiveShell):
         return super().run_cell_magic(magic_name, line, cell) if is_run else None  # type: ignore[no-untyped-call]
 
     def _nothing(self, *args: Any, **options: Any) -> None:
-        """For `!command`, and for tracebacks: nobody sees them, and writing them takes time."""
+        """For commands, and for tracebacks: nobody sees them, and writing them takes time."""
 
-    system = showtraceback = showsyntaxerror = _nothing
+    system = getoutput = showtraceback = showsyntaxerror = _nothing
 
 
 class Run:
@@ -108,7 +103,7 @@ class Run:
     def check(self, id: str, answer: Any, **options: Any) -> None:
         """What a student's `check("3.1", answer)` calls. An answer that calls it, while it is checked, gets nothing."""
         if not self._is_checking and str(id) in self.answers and self._now > self.behind:
-            self._judge(str(id), answer, [])
+            self._judge(str(id), answer)
 
     def _run(self, cell: Cell) -> None:
         self.send({"cell": cell.number})
@@ -116,19 +111,19 @@ class Run:
         try:
             with stopped_after(6 * self.seconds):
                 result = self._shell.run_cell(cell.text, store_history=True)  # type: ignore[no-untyped-call]
-            trouble = _trouble(cell.number, result)
-        except BaseException as error:
-            trouble = f"cell {cell.number} raised {kind_of(error)}"
-        if trouble:
-            self.troubles[cell.number] = trouble
-        if trouble.endswith("it takes too long"):
-            self.send({"note": trouble})
+            error = result.error_before_exec or result.error_in_exec
+        except BaseException as escaped:
+            error = escaped
+        if error is not None:
+            self.troubles[cell.number] = f"cell {cell.number} {_trouble(error)}"
+        if isinstance(error, TookTooLong):
+            self.send({"note": self.troubles[cell.number]})
 
     def _at_the_end(self, id: str, name: str) -> None:
         if self.states.get(id, "not attempted") != "not attempted":
             return
         if name in self._space:
-            self._judge(id, self._space[name], [f"{UNSEEN}: it counts as it is at the end"])
+            self._judge(id, self._space[name], f"{UNSEEN}: it counts as it is at the end")
         elif id not in self.states:
             outcome = Outcome(id, "not attempted", f"no definition of {name} in this notebook")
             where = cell_defining(name, [cell for cell in self.cells if cell.number in self.troubles])
@@ -136,18 +131,19 @@ class Run:
                 outcome = Outcome(id, "not yet", f"{name} is not defined: {self.troubles[where.number]}")
             self._tell(outcome, where, [], [])
 
-    def _judge(self, id: str, answer: Any, notes: list[str]) -> None:
-        self.send({"checking": id})
-        notes += [f"replaces {one}: it was put back before the check" for one in self._put_back()[:3]]
+    def _judge(self, id: str, answer: Any, note: str = "") -> None:
+        notes = [f"replaces {one}: it was put back before the check" for one in self._put_back()[:3]]
         outcome, passed = self._attempt(id, answer), list[str]()
-        for label, wrong in self._canaries[id] if outcome.state == "correct" else ():
-            self.send({"checking": id})
-            if self._attempt(id, wrong).state != "not yet":
-                passed.append(label)
+        if note and outcome.state != "not attempted":
+            notes.insert(0, note)
+        if outcome.state == "correct":
+            tried = self._canaries[id]
+            passed = [label for label, wrong in tried if self._attempt(id, wrong).state != "not yet"]
         where = cell_defining(self.answers[id], [cell for cell in self.cells if cell.number <= self._now])
-        self._tell(outcome, where, notes if outcome.state != "not attempted" else [], passed)
+        self._tell(outcome, where, notes, passed)
 
     def _attempt(self, id: str, answer: Any) -> Outcome:
+        self.send({"checking": id})
         self._is_checking = True
         try:
             return attempt(id, answer, seconds=self.seconds)
@@ -190,16 +186,13 @@ def _stub() -> None:
     raise NotImplementedError()
 
 
-def _trouble(number: int, result: ExecutionResult) -> str:
-    error = result.error_before_exec or result.error_in_exec
-    if error is None:
-        return ""
+def _trouble(error: BaseException) -> str:
     if isinstance(error, TookTooLong):
-        return f"cell {number} was stopped: it takes too long"
+        return "was stopped: it takes too long"
     if isinstance(error, SyntaxError) and (error.filename or "<")[0] == "<":
-        return f"cell {number} is not Python: {kind_of(error)}: {error.msg}, at line {error.lineno}"
+        return f"is not Python: {kind_of(error)}: {error.msg}, at line {error.lineno}"
     where = learners_line(error)
-    return f"cell {number} raised {kind_of(error)}: {first_words(error)}" + (f", {where}" if where else "")
+    return f"raised {kind_of(error)}: {first_words(error)}" + (f", {where}" if where else "")
 
 
 def channel() -> Callable[[str], None]:

@@ -202,7 +202,12 @@ def _listen(job: dict[str, Any], limits: Limits, heard: _Heard, interrupted: thr
                 running, seconds = _processes(process.pid)
                 if running > limits.processes:
                     return "processes", ""
-                wall, cpu, most = time.monotonic() - began, seconds - used, _patience(heard, limits)
+                most = _UNTIL_IT_BEGINS
+                if (
+                    heard.cell or heard.checking
+                ):  # longer than the process itself gives: this is for what it cannot stop
+                    most = limits.seconds * (4 if heard.checking else 20)
+                wall, cpu = time.monotonic() - began, seconds - used
                 if wall > most and (cpu > most / 2 or cpu < wall / 50 or wall > 10 * most):  # busy, asleep, or lost
                     return "deadline", ""
                 if not select.select([process.stdout], [], [], 0.1)[0]:
@@ -235,13 +240,6 @@ def _processes(parent: int) -> tuple[int, float]:
         with contextlib.suppress(psutil.Error):
             seconds += sum(one.cpu_times()[:2])
     return len(running), seconds
-
-
-def _patience(heard: _Heard, limits: Limits) -> float:
-    """Longer than the process itself gives to a check and to a cell: this is for what it cannot stop."""
-    if not heard.begun or not (heard.cell or heard.checking):
-        return _UNTIL_IT_BEGINS
-    return limits.seconds * (4 if heard.checking else 20)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
