@@ -23,6 +23,7 @@ from pathlib import Path
 
 from hooklab.course.classroom.reading import MOST_BYTES, READ, UNREADABLE, Notebook, parts_of, read
 
+_MOST_OF_A_CLASS = 20 * MOST_BYTES  # in a zip; a larger one is taken for one student's, and not read to its end
 REPORT = ".graded"  # in a folder that holds a report of this program, not a submission
 SEVERAL = "distinguished by the platform's number"
 # What learning platforms write around a student's name: Moodle, Blackboard, Brightspace, Google Classroom, Canvas.
@@ -81,8 +82,8 @@ class Submission:
         for one in readable:
             yield from one.read()
         if not readable:
-            others = ", ".join(one.parts[-1] for one in self.files if not one.path.is_dir())
-            yield "no notebook was handed in" + (f", but {others}: ask for the .ipynb" if others else "")
+            others = [one.parts[-1] for one in self.files if not one.path.is_dir()]
+            yield "no notebook was handed in" + (f", but {', '.join(others[:3])}: ask for the .ipynb" if others else "")
 
     def ways(self) -> set[str]:
         """Return how the platform calls this student's folders and files."""
@@ -172,7 +173,8 @@ def _file(path: Path, above: tuple[str, ...]) -> Iterator[File]:
     with contextlib.suppress(*UNREADABLE):
         if path.suffix.lower() == ".zip":
             with zipfile.ZipFile(path) as archive:
-                names = [name for name in sorted(archive.namelist()) if not name.endswith("/") and parts_of(name)]
+                if sum(entry.file_size for entry in archive.infolist()) <= _MOST_OF_A_CLASS:
+                    names = [name for name in sorted(archive.namelist()) if not name.endswith("/") and parts_of(name)]
     if any(platforms(parts_of(name)) for name in names):
         parts = above  # a class's zip, whose own name says nothing
     yield from [File((*parts, *parts_of(name)), path, name) for name in names] or [File(parts, path)]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import io
-import itertools
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -56,8 +55,9 @@ def file_names(students: Sequence[str]) -> dict[str, str]:
     taken: set[str] = set()
     for student in students:
         safe = "".join(one if one.isalnum() or one in " -()" else "_" for one in student)[:60].strip(" _-") or "student"
-        numbered = (f"{safe} {number}" for number in itertools.count(2))
-        name = next(name for name in itertools.chain([safe], numbered) if name.casefold() not in taken)
+        name, number = safe, 1
+        while name.casefold() in taken:
+            name, number = f"{safe} {number + 1}", number + 1
         taken.add(name.casefold())
         names[student] = f"{name}.html"
     return names

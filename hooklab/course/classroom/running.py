@@ -176,8 +176,8 @@ def steady(text: str) -> str:
     """Return an outcome's text without what differs from run to run: addresses, and where an endless loop was stopped.
 
     Example:
-        >>> steady("f was stopped after 10 seconds, at line 3: `pass`")
-        'f was stopped: it takes too long'
+        >>> steady("f at 0x7f12ab34cd was stopped after 10 seconds, at line 3: `pass`")
+        'f at 0x… was stopped: it takes too long'
     """
     return _TOO_LONG.sub("was stopped: it takes too long", _ADDRESS.sub("0x…", text))
 

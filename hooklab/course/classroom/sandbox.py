@@ -86,13 +86,13 @@ def environment(scratch: str) -> dict[str, str]:
 
 def limit_this_process(limits: Limits) -> None:
     """Limit the memory, the size of a file and the number of open files of this process and its children."""
-    with contextlib.suppress(OSError, ValueError):  # macOS knows no limit of memory
-        _limit(resource.RLIMIT_CORE, 0)
-        _limit(resource.RLIMIT_FSIZE, limits.disk * _MEGABYTE)
-        _limit(resource.RLIMIT_NOFILE, 256)
-        if sys.platform == "linux":
-            pages = int(Path("/proc/self/statm").read_text().split()[0])
-            _limit(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory * _MEGABYTE)
+    most = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: limits.disk * _MEGABYTE, resource.RLIMIT_NOFILE: 256}
+    if sys.platform == "linux":  # macOS knows no limit of memory
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most[resource.RLIMIT_AS] = pages * resource.getpagesize() + limits.memory * _MEGABYTE
+    for what, value in most.items():
+        with contextlib.suppress(OSError, ValueError):  # a lower limit holds already
+            resource.setrlimit(what, (value, value))
 
 
 def _options(path: str, limits: Limits, readable: Iterable[Path]) -> list[str]:
@@ -107,9 +107,3 @@ def _options(path: str, limits: Limits, readable: Iterable[Path]) -> list[str]:
     for fonts in Path.home().glob(".cache/matplotlib/fontlist-*.json"):  # it takes seconds to make
         options += ["--ro-bind", str(fonts), f"{SCRATCH}/.cache/matplotlib/{fonts.name}"]
     return options
-
-
-def _limit(what: int, value: int) -> None:
-    _, hard = resource.getrlimit(what)
-    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(what, (value, value))

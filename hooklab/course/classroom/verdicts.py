@@ -111,7 +111,8 @@ class _Heard:
         ((kind, value),) = message.items()
         if kind == "pointed_out":
             if not self.begun:  # else an earlier process has said it
-                self.notes += [f"cell {number} uses {', '.join(names)}: have a look" for number, names in value.items()]
+                uses = "; ".join(f"cell {number} uses {', '.join(names)}" for number, names in value.items())
+                self.notes += [f"{uses}: have a look"] if uses else []
                 self.reaching = ", ".join(name for names in value.values() for name in names if name in REACHING)
                 self.begun = True
         elif kind == "cell":

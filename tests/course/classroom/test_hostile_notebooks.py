@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import zipfile
 from collections.abc import Callable
@@ -185,12 +184,3 @@ def test_links_and_pipes_among_the_notebooks_are_not_followed(grade: Grade, tmp_
     os.mkfifo(tmp_path / "class" / "mallory" / "pipe.ipynb")
 
     assert notes(grade, tmp_path / "class") == ("no notebook was handed in",)
-
-
-def test_a_students_own_hooklab_is_never_used(grade: Grade, tmp_path: Path) -> None:
-    own = tmp_path / "class" / "mallory"
-    write("def check(*a): pass\n", own / "hooklab" / "__init__.py")
-    write("raise SystemExit('mine')\n", own / "torch.py")
-    write(json.loads(json.dumps(answered("def twice_as_large(x):\n    return x"))), own / "00_start_here.ipynb")
-
-    assert grade(tmp_path / "class")["mallory"].verdicts["0.1"].state == "not yet"
