@@ -1,7 +1,8 @@
 """The submissions in a folder, as teachers have them: whose they are, and where each one's notebooks are.
 
 Notebooks named by student; a folder for each student; the zip of a learning platform, packed or unpacked, also one for
-each lesson; nbgrader's `submitted/STUDENT/ASSIGNMENT`; all of these also mixed. Links and pipes are passed over.
+each lesson; nbgrader's `submitted/STUDENT/ASSIGNMENT`; all of these also mixed. A zip is a folder here. Links and pipes
+are passed over.
 
 A student is who the platform says: the whole name. Two of one name whom the platform gives different numbers are two
 students, called by name and number. Whatever is less certain is a note that the teacher reads first.
@@ -14,20 +15,17 @@ import itertools
 import re
 import time
 import unicodedata
+import zipfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from hooklab.course.classroom.archives import MOST_BYTES, Packed, packed_files, paths_in
-from hooklab.course.classroom.reading import Unreadable, read_notebook
+from hooklab.course.classroom.reading import MOST_BYTES, READ, UNREADABLE, Notebook, parts_of, read
 
-NOTEBOOK = (".ipynb", ".ipynb.txt", ".ipynb.json")  # as browsers save one
-_READ = (*NOTEBOOK, ".zip")
-# What is handed in by mistake. Other files beside the notebooks may be the teacher's own, such as a list of names.
-_MISTAKEN = (".html", ".pdf", ".py", ".docx", ".rar", ".7z", ".tar", ".gz", ".tgz")
-_IGNORED = {"__pycache__", "__MACOSX", "node_modules"}  # and what begins with a dot
+_MOST_OF_A_CLASS = 20 * MOST_BYTES  # in a zip; a larger one is taken for one student's, and not read to its end
 REPORT = ".graded"  # in a folder that holds a report of this program, not a submission
+SEVERAL = "distinguished by the platform's number"
 # What learning platforms write around a student's name: Moodle, Blackboard, Brightspace, Google Classroom, Canvas.
 _PLATFORMS = [
     re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_[a-z]+_?.*", re.S),
@@ -37,65 +35,59 @@ _PLATFORMS = [
     re.compile(r"(?P<name>[^\W_A-Z]+)(_LATE)?_(?P<number>\d+)_\d+_.+"),
 ]
 _A_LESSONS = re.compile(r"\d\d_|lesson|assignment|homework|week", re.I)  # a folder for a lesson, no student's name
-_LESSON_BEHIND = re.compile(r"(?P<name>.+?)[ _-]+(?P<lesson>\d{1,2})")  # such as ana_03.ipynb
-_VERSION = re.compile(r"(?:version|attempt)[ _]?([\d-]+)", re.I)  # Teams, Blackboard
-_SUFFIX = re.compile(r"(\.ipynb|\.tar)?\.[a-z0-9]{1,5}$", re.I)
+# How what is handed in ends, also by mistake. Other files beside the notebooks may be the teacher's own.
+_HANDED_IN = re.compile(r"\.(ipynb(\.txt|\.json)?|zip|html|pdf|py|docx|rar|7z|tar(\.gz)?|gz|tgz)$", re.I)
 
 
 @dataclass(frozen=True)
-class Who:
-    """A student as a platform writes one: the name, and its number for them, if there is one."""
-
-    name: str
-    number: str = ""
-
-
-@dataclass
-class Submission:
-    """All that one student has handed in: the files it can be read from. Nothing is kept in memory.
-
-    `archives` are zips of a whole class, with the names in them that are this student's.
-    """
-
-    student: str
-    files: list[Path] = field(default_factory=list)
-    archives: dict[Path, set[str]] = field(default_factory=lambda: defaultdict(set))
-    faults: list[str] = field(default_factory=list)
-    who: Who = Who("")
-    ways: set[str] = field(default_factory=set)  # how the platform calls this student's folders and files
-
-    def join(self, other: Submission) -> None:
-        """Take all of another submission of the same student."""
-        self.files += other.files
-        for archive, names in other.archives.items():
-            self.archives[archive] |= names
-        self.faults += other.faults
-        self.ways |= other.ways
-
-    def read(self) -> Iterator[Packed]:
-        """Yield this student's notebooks, in the order of their paths, and the files that could not be read."""
-        for path in self.files:
-            yield from _read(path)
-        for archive, names in self.archives.items():
-            found = packed_files(archive, NOTEBOOK, names.__contains__)
-            yield from (one for one in found if not _is_noise(one.path.parts))
-
-
-@dataclass(frozen=True)
-class _Found:
+class File:
     """A file or an empty folder: what leads to it from the class's folder, and where it is.
 
-    In a zip of a whole class, `path` is the zip, and `entry` its name in there.
+    In a zip, `path` is the zip, and `entry` its name in there.
     """
 
     parts: tuple[str, ...]
     path: Path
     entry: str = ""
-    is_folder: bool = False
 
-    @property
-    def is_read(self) -> bool:
-        return not self.is_folder and self.parts[-1].lower().endswith(_READ)
+    def read(self) -> Iterator[Notebook | str]:
+        """Yield the notebooks in this file, and a sentence about each that cannot be read."""
+        try:
+            if self.entry:
+                with zipfile.ZipFile(self.path) as archive, archive.open(self.entry) as packed:
+                    content, when = packed.read(MOST_BYTES + 1), archive.getinfo(self.entry).date_time
+            else:
+                with self.path.open("rb") as file:
+                    content, when = file.read(MOST_BYTES + 1), time.localtime(self.path.stat().st_mtime)[:6]
+        except UNREADABLE as error:
+            yield f"{self.parts[-1]} cannot be read: {error}"
+        else:
+            yield from read("/".join(self.parts), content, when)
+
+
+@dataclass
+class Submission:
+    """All that one student has handed in; `name` and `number` are the platform's for them."""
+
+    student: str
+    name: str = ""
+    number: str = ""
+    files: list[File] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def read(self) -> Iterator[Notebook | str]:
+        """Yield this student's notebooks, in the order of their paths, and the teacher's notes on other files."""
+        yield from self.notes
+        readable = [one for one in self.files if one.parts[-1].lower().endswith(READ)]
+        for one in readable:
+            yield from one.read()
+        if not readable:
+            others = [one.parts[-1] for one in self.files if not one.path.is_dir()]
+            yield "no notebook was handed in" + (f", but {', '.join(others[:3])}: ask for the .ipynb" if others else "")
+
+    def ways(self) -> set[str]:
+        """Return how the platform calls this student's folders and files."""
+        return {part for one in self.files for part in one.parts if platforms([part])}
 
 
 def find_submissions(folder: Path) -> list[Submission]:
@@ -105,173 +97,90 @@ def find_submissions(folder: Path) -> list[Submission]:
     """
     if not folder.exists():
         raise LookupError(f"there is no {folder}")
-    found = _below_the_class(_all_in(folder))
-    if not any(one.is_read or one.is_folder or _is_mistaken(one) for one in found):
+    if (folder / "submitted").is_dir():
+        folder = folder / "submitted"
+    files = list(_files_in(folder, ()) if folder.is_dir() else _file(folder, ()))
+    depth, owned = _students_below(files), []
+    for file in files:
+        if who := platforms(file.parts) or _named(file, depth):
+            owned.append((file, *who))
+    # Moodle gives participants new numbers for each assignment: in another zip, another number may be the same student.
+    numbers = defaultdict[tuple[str, ...], set[str]](set)
+    for file, name, number in owned:
+        above = itertools.takewhile(lambda part: not platforms([part]), file.parts)
+        numbers[name, str(file.path) if file.entry else "", *above].add(number)
+    several = {name for (name, *_), found in numbers.items() if len(found) > 1}
+    students: dict[str, Submission] = {}
+    for file, name, number in owned:
+        student, notes = name, list[str]()
+        if name in several and number:
+            student, notes = f"{name} ({number})", [f"several students are called {name}: {SEVERAL}"]
+        students.setdefault(student, Submission(student, name, number, notes=notes)).files.append(file)
+    if not students:
         forms = "give a folder of notebooks, of folders named by student, or of zips"
         raise LookupError(f"no notebooks in {folder}: {forms}")
-    owners = [(one, _whose(one)) for one in found]
-    several = _several_of_one_name(owners)
-    students: dict[str, Submission] = {}
-    for one, who in owners:
-        is_several = who.name in several and who.number
-        name = f"{who.name} ({who.number})" if is_several else who.name
-        is_named = one.is_folder or len(one.parts) > 1 or _platforms(one.parts)
-        if not is_named and not one.is_read and not _is_mistaken(one):
-            continue  # such as the teacher's list of names
-        student = students.setdefault(name, Submission(name, who=who))
-        student.ways |= {part for part in one.parts if _platforms([part])}
-        if is_several and not student.faults:
-            student.faults.append(f"several students are called {who.name}: distinguished by the platform's number")
-        _add(one, student)
-    return _with_lesson_behind(sorted(students.values(), key=lambda one: one.student))
+    return [students[student] for student in sorted(students)]
 
 
-def _add(one: _Found, student: Submission) -> None:
-    if _is_mistaken(one):
-        student.faults.append(f"{one.parts[-1]} is not a notebook: ask for the .ipynb")
-    elif one.is_read and one.entry:
-        student.archives[one.path].add(one.entry)
-    elif one.is_read:
-        student.files.append(one.path)
-
-
-def _is_mistaken(one: _Found) -> bool:
-    return not one.is_folder and one.parts[-1].lower().endswith(_MISTAKEN) and len(one.parts) < 3
-
-
-def _all_in(folder: Path) -> list[_Found]:
-    """Return all that is in a folder or zip, with the zips of a whole class opened."""
-    if not folder.is_dir():
-        return _packed(folder, ()) or [_Found((folder.name,), folder)]
-    there, found = list(_walk(folder, ())), []
-    for one in there:
-        is_zip, is_only = one.path.suffix.lower() == ".zip", len(there) == 1
-        names = paths_in(one.path) if is_zip else []
-        is_class = any(_platforms(_parts(name)) for name in names) or (is_only and _students_below(names) is not None)
-        found += _packed(one.path, one.parts[:-1]) if is_class else [one]
-    return found
-
-
-def _packed(archive: Path, above: tuple[str, ...]) -> list[_Found]:
-    names = [name for name in paths_in(archive) if not _is_noise(_parts(name))]
-    return [_Found((*above, *_parts(name)), archive, name) for name in names]
-
-
-def _walk(folder: Path, above: tuple[str, ...]) -> Iterator[_Found]:
-    there = [path for path in sorted(folder.iterdir()) if not path.is_symlink() and not _is_noise([path.name])]
-    inside = [path for path in there if path.is_dir() or path.is_file()]
-    if (folder / REPORT).is_dir():
-        return
-    if not inside and above:
-        yield _Found(above, folder, is_folder=True)
-    for path in inside:
-        if path.is_dir():
-            yield from _walk(path, (*above, path.name))
-        else:
-            yield _Found((*above, path.name), path)
-
-
-def _below_the_class(found: list[_Found]) -> list[_Found]:
-    """Leave out the folders that all of a class are in, such as "3b" of "3b/ana/03.ipynb" and "3b/bo/03.ipynb".
-
-    And a first folder that is a lesson's, such as those of two archives unpacked side by side.
-    """
-    submitted = [one for one in found if one.parts[0] == "submitted"]
-    found = submitted or found
-    depth = _students_below(["/".join(one.parts) for one in found if one.is_read or one.is_folder]) or 0
-    below = []
-    for one in found:
-        most = max(depth, bool(submitted))
-        parts = one.parts if _platforms(one.parts) else one.parts[most:]
-        is_lessons = len(parts) > 1 and _A_LESSONS.match(parts[0]) and not _platforms(parts[:1])
-        below += [replace(one, parts=parts[1:] if is_lessons else parts)] if len(one.parts) > most else []
-    return below
-
-
-def _students_below(names: Sequence[str]) -> int | None:
-    """Return how many folders all students of a class are in, None where these are the files of one student."""
-    read = [_parts(name) for name in names if not _is_noise(_parts(name))]
-    folders = zip(*[parts[:-1] for parts in read], strict=False)
-    common = [one[0] for one in itertools.takewhile(lambda one: len(set(one)) == 1, folders)]
-    if any(_platforms([part]) for part in common):
-        return 0
-    students = {parts[len(common)] for parts in read}
-    return len(common) if sum(not _A_LESSONS.match(one) for one in students) > 1 else None
-
-
-def _whose(one: _Found) -> Who:
-    is_file = len(one.parts) == 1 and not one.is_folder
-    name = _SUFFIX.sub("", one.parts[0]) if is_file else one.parts[0]
-    return _platforms(one.parts) or Who(unicodedata.normalize("NFC", name))
-
-
-def _platforms(parts: Sequence[str]) -> Who | None:
-    """Return whose a path is by what a learning platform has written into it.
+def platforms(parts: Sequence[str]) -> tuple[str, str] | None:
+    """Return whose a path is by what a learning platform has written into it: the name, and the number or "".
 
     Example:
-        >>> _platforms(["Ana Li_4711_assignsubmission_file_", "03_forward_hooks.ipynb"])
-        Who(name='Ana Li', number='4711')
+        >>> platforms(["Ana Li_4711_assignsubmission_file_", "03_forward_hooks.ipynb"])
+        ('Ana Li', '4711')
     """
     for part, pattern in itertools.product(parts, _PLATFORMS):
         if match := pattern.fullmatch(unicodedata.normalize("NFC", part)):
-            return Who(match["name"], match.groupdict().get("number") or "")
+            return match["name"], match.groupdict().get("number") or ""
     return None
 
 
-def _several_of_one_name(owners: Sequence[tuple[_Found, Who]]) -> set[str]:
-    """Return the names that one archive, or one folder of it, gives to different numbers.
+def _named(file: File, depth: int) -> tuple[str, str] | None:
+    """Return whose a path is where no platform has named it; None for a file of the teacher's own."""
+    parts = file.parts[depth:]
+    if len(parts) > 1 and _A_LESSONS.match(parts[0]):
+        parts = parts[1:]
+    if not parts or (len(parts) == 1 and not file.path.is_dir() and not _HANDED_IN.search(parts[0])):
+        return None
+    return unicodedata.normalize("NFC", _HANDED_IN.sub("", parts[0])), ""
 
-    Moodle gives participants new numbers for each assignment: different numbers in two archives may be one student.
+
+def _students_below(files: Sequence[File]) -> int:
+    """Return how many folders all of a class are in, such as 1 for "3b/ana/03.ipynb" and "3b/bo/03.ipynb".
+
+    0 where these are the files of one student.
     """
-    numbers = defaultdict[tuple[str, ...], set[str]](set)
-    for one, who in owners:
-        parts = (str(one.path), *_parts(one.entry)) if one.entry else one.path.parts
-        above = itertools.takewhile(lambda part: not _platforms([part]), parts)
-        numbers[who.name, *above].add(who.number)
-    return {name for (name, *_), found in numbers.items() if len(found) > 1}
+    read = [one.parts for one in files if one.path.is_dir() or one.parts[-1].lower().endswith(READ)]
+    folders = zip(*[parts[:-1] for parts in read], strict=False)
+    depth = len(list(itertools.takewhile(lambda one: len(set(one)) == 1, folders)))
+    return depth if sum(not _A_LESSONS.match(one) for one in {parts[depth] for parts in read}) > 1 else 0
 
 
-def _with_lesson_behind(submissions: list[Submission]) -> list[Submission]:
-    """Join ana_01.ipynb and ana_03.ipynb, where these are lessons 1 and 3, and tell it."""
-    joined: dict[str, Submission] = {}
-    for one in submissions:
-        match, name = _LESSON_BEHIND.fullmatch(one.student), one.student
-        if match and len(one.files) == 1 and not one.archives and _lesson_of(one.files[0]) == int(match["lesson"]):
-            name = match["name"]
-            one.faults.append(f"{one.files[0].name} is taken for lesson {int(match['lesson'])} of {name}")
-        joined.setdefault(name, Submission(name, who=Who(name, one.who.number))).join(one)
-    return sorted(joined.values(), key=lambda one: one.student)
+def _files_in(folder: Path, above: tuple[str, ...]) -> Iterator[File]:
+    if (folder / REPORT).is_dir():
+        return
+    there = [path for path in sorted(folder.iterdir()) if not path.is_symlink() and parts_of(path.name)]
+    inside = [path for path in there if path.is_dir() or path.is_file()]
+    if not inside and above:
+        yield File(above, folder)
+    for path in inside:
+        yield from _files_in(path, (*above, path.name)) if path.is_dir() else _file(path, above)
 
 
-def _lesson_of(path: Path) -> int | None:
-    with contextlib.suppress(Unreadable, StopIteration):
-        return read_notebook(next(_read(path)).content).lesson
-    return None
-
-
-def _is_noise(parts: Sequence[str]) -> bool:
-    return any(part in _IGNORED or (part[:1] == "." and part not in ("..", ".")) for part in parts)
-
-
-def _parts(name: str) -> list[str]:
-    return [part for part in re.split(r"[/\\]", name) if part not in ("", ".")] or [name]
+def _file(path: Path, above: tuple[str, ...]) -> Iterator[File]:
+    """Yield the file; of a zip, the files in it, if there are any."""
+    parts, names = (*above, path.name), list[str]()
+    with contextlib.suppress(*UNREADABLE):
+        if path.suffix.lower() == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                if sum(entry.file_size for entry in archive.infolist()) <= _MOST_OF_A_CLASS:
+                    names = [name for name in sorted(archive.namelist()) if not name.endswith("/") and parts_of(name)]
+    if any(platforms(parts_of(name)) for name in names):
+        parts = above  # a class's zip, whose own name says nothing
+    yield from [File((*parts, *parts_of(name)), path, name) for name in names] or [File(parts, path)]
 
 
 def version_of(path: str) -> tuple[int, ...]:
-    """Return the version that a platform has written into a path, to compare it with the version in another path."""
-    found = [tuple(int(one) for one in match.split("-") if one) for match in _VERSION.findall(path)]
-    return max(found, default=())
-
-
-def _read(path: Path) -> Iterator[Packed]:
-    shown, about = PurePosixPath(*path.parts[-3:]), path.stat()
-    if path.suffix.lower() == ".zip":
-        found = packed_files(path, NOTEBOOK, lambda name: True)
-        yield from (one for one in found if not _is_noise(one.path.parts))
-    elif about.st_size > MOST_BYTES:
-        yield Packed(shown, fault=f"{path.name} is larger than {MOST_BYTES // 1_000_000} MB and was not read")
-    else:
-        try:
-            yield Packed(shown, path.read_bytes(), tuple(time.localtime(about.st_mtime)[:6]))
-        except OSError as error:
-            yield Packed(shown, fault=f"{path.name} cannot be read: {error.strerror}")
+    """Return the version or attempt that Teams or Blackboard has written into a path, to compare it with another's."""
+    found = re.findall(r"(?:version|attempt)[ _]?([\d-]+)", path, re.I)
+    return max((tuple(int(one) for one in match.split("-") if one) for match in found), default=())

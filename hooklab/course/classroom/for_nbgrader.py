@@ -8,6 +8,7 @@ stops with an error instead of giving every student a 0. `Cells` gives a noteboo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import Any
@@ -56,16 +57,16 @@ class Cells(Preprocessor):
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         """Return the notebook with each graded cell once."""
         lesson = _lesson_of(nb)
-        if isinstance(lesson, str):  # `Verdicts` says so in each graded cell
+        if lesson is None:  # `Verdicts` says so in each graded cell
             return nb, resources
-        missing = {cell.text.strip(): cell for cell in lesson.cells if cell.grade_id.startswith("check-")}
-        metadata = _metadata(lesson)
+        given = json.loads((LESSONS / f"{lesson.name}.ipynb").read_text(encoding="utf-8"))["cells"]
+        graded = [cell for cell in given if cell["metadata"].get("nbgrader", {}).get("grade")]
+        missing = {"".join(cell["source"]).strip(): cell["metadata"]["nbgrader"] for cell in graded}
         for cell in nb.cells:
             cell.metadata.pop("nbgrader", None)
-            if found := missing.pop(cell.source.strip(), None):
-                cell.metadata["nbgrader"] = metadata[found.grade_id]
-        for one in missing.values():
-            nb.cells.append(_v4.new_code_cell(one.text, metadata={"nbgrader": metadata[one.grade_id]}))
+            if cell.source.strip() in missing:
+                cell.metadata["nbgrader"] = missing.pop(cell.source.strip())
+        nb.cells += [_v4.new_code_cell(text, metadata={"nbgrader": one}) for text, one in missing.items()]
         return nb, resources
 
 
@@ -84,7 +85,7 @@ class Verdicts(Preprocessor):
             made_for, here = ", ".join(sorted(others)), hooklab.__version__
             raise RuntimeError(f"not graded: this is for hooklab {made_for}, and here is hooklab {here}")
         lesson, told = _lesson_of(nb), dict[str, Verdict]()
-        if isinstance(lesson, Lesson):
+        if lesson is not None:
             told, _ = grade_notebook(lesson, read_notebook(json.dumps(nb).encode()).cells, json.dumps(nb), Limits())
         for cell in (one for one in nb.cells if one.cell_type == "code"):
             cell.outputs, cell.execution_count = [], None
@@ -92,37 +93,26 @@ class Verdicts(Preprocessor):
             if graded.get("grade"):
                 id = str(graded.get("grade_id", "")).removeprefix("check-").replace("-", ".")
                 unknown = f"this copy of the course has no exercise {id}: another version?"
-                cell.outputs = [_as_output(told.get(id) or (lesson if isinstance(lesson, str) else unknown))]
+                cell.outputs = [_as_output(id, told[id]) if id in told else _error("Ungraded", unknown)]
         return nb, resources
 
 
-def _lesson_of(nb: Any) -> Lesson | str:
-    """Return the lesson that a notebook belongs to, or why there is none."""
-    try:
+def _lesson_of(nb: Any) -> Lesson | None:
+    """Return the lesson that a notebook belongs to, if there is one."""
+    with contextlib.suppress(Unreadable, LookupError):
         number = read_notebook(json.dumps(nb).encode()).lesson
-        return "this notebook has no exercise of this course" if number is None else lesson_at(number, LESSONS)
-    except Unreadable as error:
-        return f"this notebook {error}"
-    except LookupError as error:
-        return f"{error.args[0]}: is this another version of the course?"
+        return None if number is None else lesson_at(number)
+    return None
 
 
-def _metadata(lesson: Lesson) -> dict[str, Any]:
-    """Return nbgrader's metadata of each graded cell of a lesson, by the cell's name."""
-    given = json.loads((LESSONS / f"{lesson.name}.ipynb").read_text(encoding="utf-8"))
-    found = [cell["metadata"]["nbgrader"] for cell in given["cells"] if "nbgrader" in cell["metadata"]]
-    return {one["grade_id"]: one for one in found}
-
-
-def _as_output(what: Verdict | str) -> Any:
+def _as_output(id: str, verdict: Verdict) -> Any:
     """Return what a student reads in a check cell: no note that is meant for the teacher."""
-    if isinstance(what, str):
-        return _error("Ungraded", what)
-    if what.state == "correct":
-        return _v4.new_output("stream", name="stdout", text=f"{what.text}\n")
-    if what.state == TAMPERED:
+    if verdict.state == TAMPERED:
         return _error("Tampered", "your teacher looks at this answer")
-    return _error("AssertionError", what.text)
+    lines = [f"{id} {verdict.state}: {verdict.summary}", *(f"    {label:<9} {text}" for label, text in verdict.details)]
+    if verdict.state == "correct":
+        return _v4.new_output("stream", name="stdout", text="\n".join([*lines, ""]))
+    return _error("AssertionError", "\n".join(lines))
 
 
 def _error(name: str, text: str) -> Any:

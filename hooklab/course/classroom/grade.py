@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import itertools
-import math
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hooklab.course.classroom.class_list import ClassList, read_class
 from hooklab.course.classroom.collecting import Submission, find_submissions
-from hooklab.course.classroom.feedback import feedback, file_names, to_send_back
-from hooklab.course.classroom.grades import grades, on_one_line
 from hooklab.course.classroom.grading import Graded, grade_class
-from hooklab.course.classroom.lessons import CORE, LESSONS, ROOT, Lesson, lesson_at, misconceptions_of
+from hooklab.course.classroom.lessons import CORE, misconceptions_of
+from hooklab.course.classroom.pages import file_names, page, to_send_back
 from hooklab.course.classroom.report import report, to_look_at
-from hooklab.course.classroom.sandbox import UNPROTECTED, Limits, bubblewrap
-from hooklab.course.classroom.written import Refused, ReportFolder
+from hooklab.course.classroom.report_folder import ReportFolder
+from hooklab.course.classroom.sandbox import UNPROTECTED, bubblewrap
+from hooklab.course.classroom.tables import ClassList, Refused, grades, on_one_line, read_class
 from hooklab.course.progress import Progress
 
 _FILES = ("report.html", "grades.csv", "upload.csv", "feedback.zip")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Grade a folder; return the exit status: 0, 1 if there was nothing of a lesson, 2 for a wrong command, 130."""
+    """Grade a folder; return the exit status: 0, 2 for a wrong command or nothing to grade, 130."""
     options = _parser().parse_args(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that everything is cleaned up
     try:
@@ -35,64 +34,55 @@ def main(argv: Sequence[str]) -> int:
             raise LookupError("this needs Linux or macOS; on Windows use WSL or the container of the README")
         if not misconceptions_of(0).is_file():
             raise LookupError("this copy of the course is not whole: solutions/misconceptions is missing")
-        if options.folder.resolve().is_relative_to(LESSONS) or options.folder.resolve() == ROOT / "solutions":
-            print(f"grade: {options.folder} has the course's own notebooks, not those of a class", file=sys.stderr)
-        if options.lesson is not None:
-            lesson_at(options.lesson, LESSONS)
         submissions, students = find_submissions(options.folder), None
         if options.students is not None:
             students = read_class(options.students)
             submissions = students.match(submissions)
         return _grade(submissions, students, options)
     except (LookupError, Refused) as error:
-        print(f"grade: {error.args[0]}", file=sys.stderr)
+        for line in f"grade: {error.args[0]}".split("\n"):
+            print(on_one_line(line), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\ngrade: interrupted; the same command goes on from here", file=sys.stderr)
+        print("grade: interrupted; the same command goes on from here", file=sys.stderr)
         return 130
 
 
-def pages(graded: Sequence[Graded], lessons: dict[int, Lesson], unprotected: str) -> dict[str, str]:
+def pages(graded: Sequence[Graded], unprotected: str) -> dict[str, str]:
     """Return grades.csv, report.html and all of feedback/ by name; the same results give the same files."""
-    students = list(dict.fromkeys(one.student for one in graded))
-    files = file_names(students)
-    own = {
-        f"feedback/{files[student]}": feedback(student, [one for one in graded if one.student == student], lessons)
-        for student in students
+    files = file_names(list(dict.fromkeys(one.student for one in graded)))
+    own = {  # the teacher's notes are not on them
+        f"feedback/{file}": page("feedback.html", graded=[one for one in graded if one.student == student])
+        for student, file in files.items()
     }
-    return {**own, "grades.csv": grades(graded, lessons), "report.html": report(graded, lessons, files, unprotected)}
+    return {**own, "grades.csv": grades(graded), "report.html": report(graded, files, unprotected)}
 
 
 def _grade(submissions: list[Submission], students: ClassList | None, options: argparse.Namespace) -> int:
     folder = ReportFolder(options.report, options.folder)
     names = file_names([one.student for one in submissions])
     folder.expect([*_FILES, *(f"feedback/{name}" for name in names.values())])
-    progress, began, count = Progress(sys.stderr), time.monotonic(), len(submissions)
-    progress.say(f"{count} student{'' if count == 1 else 's'}")
+    began, count = time.monotonic(), len(submissions)
+    with contextlib.closing(Progress(sys.stderr)) as progress:
+        progress.say(f"{count} student{'' if count == 1 else 's'}")
 
-    def tell(done: int) -> None:
-        left = (time.monotonic() - began) / done * (count - done)
-        progress.show(f"{done} of {count} students, {_time(left)} left")
+        def tell(done: int) -> None:
+            left = (time.monotonic() - began) / done * (count - done)
+            progress.show(f"{done} of {count} students, {left / 60:.1f} minutes left")
 
-    chosen = {"lesson": options.lesson, "exercises": options.exercises, "jobs": int(options.jobs)}
-    graded = grade_class(submissions, folder.kept, **chosen, limits=Limits(seconds=options.seconds), tell=tell)
-    progress.close()
-    if options.lesson is not None and not any(one.verdicts for one in graded):
-        print(f"grade: nobody has handed in lesson {options.lesson}", file=sys.stderr)
-        return 1
+        chosen = {"lesson": options.lesson, "exercises": options.exercises, "jobs": options.jobs}
+        graded = grade_class(submissions, folder.kept, **chosen, tell=tell)
     path, why = bubblewrap()
     unprotected = "" if path else f"{UNPROTECTED} ({why})"
     if unprotected:
         print(f"not prevented on this machine: {unprotected}", file=sys.stderr)
-    graded = folder.decided(graded)
-    numbers = sorted({one.lesson for one in graded if one.verdicts})
-    lessons = {number: lesson_at(number, LESSONS, options.exercises) for number in numbers}
-    files: dict[str, str | bytes] = dict(pages(graded, lessons, unprotected))
-    own = {student: str(files[f"feedback/{name}"]) for student, name in names.items() if f"feedback/{name}" in files}
-    if packed := to_send_back(own, {one.student: one.ways for one in submissions}):
+    folder.decide(graded)
+    files: dict[str, str | bytes] = dict(pages(graded, unprotected))
+    own = {student: str(files[f"feedback/{name}"]) for student, name in names.items()}
+    if packed := to_send_back(own, {one.student: one.ways() for one in submissions}):
         files["feedback.zip"] = packed
     if students is not None:
-        files["upload.csv"] = students.with_points(graded, lessons)
+        files["upload.csv"] = students.with_points(graded)
     folder.write(files)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name may hold characters that this terminal cannot show
         sys.stdout.reconfigure(errors="replace")
@@ -114,25 +104,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--students", type=Path, metavar="CLASS.CSV", help="the class, as your platform exports it")
     counting = "what counts: ids, `all`, or `core`, the default: all but those behind the recap and the hardest"
     parser.add_argument("--exercises", type=_ids, metavar="3.1,3.2", default=CORE, help=counting)
-    parser.add_argument("--jobs", type=_positive, default=2, metavar="2", help="how many notebooks run at a time")
+    parser.add_argument("--jobs", type=int, default=2, metavar="2", help="how many notebooks run at a time")
     parser.add_argument("--report", type=Path, default=Path("report"), help="the folder to write to; report by default")
-    parser.add_argument("--seconds", type=_positive, default=10.0, help="processor time for one check; 10 by default")
     return parser
 
 
 def _ids(text: str) -> frozenset[str]:
     return frozenset(one.strip() for one in text.split(","))
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return value
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -6,10 +6,8 @@ import contextlib
 import functools
 import hashlib
 import importlib.metadata
-import itertools
 import json
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
@@ -17,43 +15,32 @@ from pathlib import Path
 from typing import Any
 
 from hooklab.course.classroom.collecting import Submission, version_of
-from hooklab.course.classroom.lessons import ALL, LESSONS, ROOT, Lesson, lesson_at, misconceptions_of
-from hooklab.course.classroom.reading import Handed, Unreadable, read_notebook
+from hooklab.course.classroom.lessons import ALL, LESSONS, ROOT, Exercise, Lesson, lesson_at, misconceptions_of
+from hooklab.course.classroom.reading import Notebook
 from hooklab.course.classroom.sandbox import Limits
 from hooklab.course.classroom.verdicts import STOPPED, Interrupted, Verdict, grade_notebook
 
-COPIED = "the same answers, letter for letter"
 COUNTS = "counts as the newest"
-_TELLING = 8  # lines: two students do not write so many alike by chance
-NONE = -1  # instead of a lesson's number: 0 is a lesson
 
 
 @dataclass(frozen=True)
 class Graded:
-    """One student's work on one lesson: the verdicts by exercise, and the teacher's notes on the notebook.
-
-    Without verdicts, nothing readable was handed in for this lesson. `lesson` may be NONE.
-    """
+    """One student's work on one lesson: a verdict on each exercise, by its id, and the teacher's notes on the work."""
 
     student: str
-    lesson: int
-    file: str = ""
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    lesson: Lesson
+    verdicts: dict[str, Verdict]
     notes: tuple[str, ...] = ()
 
-    def state(self, id: str) -> str:
-        """Return the state of an exercise."""
-        return self.verdicts[id].state if id in self.verdicts else "not handed in"
+    @property
+    def pairs(self) -> list[tuple[Exercise, Verdict]]:
+        """The lesson's exercises, each with its verdict."""
+        return list(zip(self.lesson.exercises, self.verdicts.values(), strict=True))
 
-
-@dataclass(frozen=True)
-class Notebook:
-    """A notebook that was handed in: its path, its time, the hash of its content, and what is in it."""
-
-    path: str
-    when: tuple[int, ...]
-    digest: str
-    handed: Handed
+    @property
+    def points(self) -> int:
+        """The points for all exercises."""
+        return sum(one.points for one in self.verdicts.values())
 
 
 def grade_class(
@@ -66,156 +53,98 @@ def grade_class(
     limits: Limits = Limits(),  # noqa: B008
     tell: Callable[[int], None] = lambda done: None,
 ) -> list[Graded]:
-    """Grade every submission; return the results by student and lesson.
+    """Grade every submission; return a result for each student and each lesson that anybody has handed in.
 
     `kept` is a folder for the verdicts on each notebook, so that an interrupted run goes on where it stopped. `lesson`
     and `exercises` choose what is graded, by default all. `jobs` notebooks run at a time. `tell` is called after each
-    student with how many are done.
+    student with how many are done. Raises LookupError where nobody has handed in a lesson.
     """
-    interrupted = threading.Event()
-    kept.mkdir(parents=True, exist_ok=True)
-    keeper = Kept(kept, limits, interrupted)
-
-    def one(submission: Submission) -> list[Graded]:
-        try:
-            return grade_one(submission, keeper, lesson, exercises)
-        except Interrupted:
-            return []
-        except Exception as error:  # whatever one student has handed in, the others are graded
-            note = f"the grader itself failed here, with {type(error).__name__}: not graded, look at it"
-            return [Graded(submission.student, NONE, notes=(note,))]
-
+    grader = Grader(kept, limits, lesson, exercises)
     pool = ThreadPoolExecutor(max(1, jobs))
     try:
-        futures = [pool.submit(one, submission) for submission in submissions]
+        futures = [pool.submit(grader.grade, submission) for submission in submissions]
         for done, _ in enumerate(as_completed(futures), start=1):
             tell(done)
-        found = [graded for future in futures for graded in future.result()]
+        results = [future.result() for future in futures]
     finally:
-        interrupted.set()
+        grader.interrupted.set()
         pool.shutdown(cancel_futures=True)
-    return _everybody(_with_copies_noted(found), lesson)
-
-
-def grade_one(
-    submission: Submission, kept: Kept, only: int | None = None, exercises: frozenset[str] = ALL
-) -> list[Graded]:
-    """Grade all lessons of one student; the last result has the notes on what was handed in and not graded."""
-    notebooks, notes = _read(submission)
-    lessons = sorted({one.handed.lesson for one in notebooks if one.handed.lesson is not None})
-    if only is not None:
-        notes += [f"lesson {number} was handed in as well: not graded" for number in lessons if number != only]
-        lessons = [number for number in lessons if number == only]
+    lessons = {one.lesson.number: one.lesson for graded, _ in results for one in graded}
+    if not lessons:
+        told = [f"{one.student}: {'; '.join(notes)}" for one, (_, notes) in zip(submissions, results, strict=True)]
+        which = "a lesson" if lesson is None else f"lesson {lesson}"
+        raise LookupError("\n  ".join([f"nobody has handed in {which}", *told]))
     found = []
-    for number in lessons:
+    for submission, (graded, notes) in zip(submissions, results, strict=True):
+        there = {one.lesson.number: one for one in graded}
+        for number in sorted(lessons):
+            nothing = {one.id: Verdict("not handed in") for one in lessons[number].exercises}
+            one = there.get(number) or Graded(submission.student, lessons[number], nothing)
+            found.append(replace(one, notes=(*notes, *one.notes)))
+    return found
+
+
+@dataclass
+class Grader:
+    """Grades submissions, each notebook once: the verdicts with this course and these limits are kept in a folder."""
+
+    kept: Path
+    limits: Limits
+    lesson: int | None = None
+    exercises: frozenset[str] = ALL
+    interrupted: threading.Event = field(default_factory=threading.Event)
+
+    def grade(self, submission: Submission) -> tuple[list[Graded], list[str]]:
+        """Grade the lessons of one student; return the results, and notes on what was handed in and not graded."""
         try:
-            lesson = lesson_at(number, LESSONS, exercises)
-        except LookupError as error:
-            notes.append(str(error.args[0]))
-            continue
-        of_it = [one for one in notebooks if one.handed.lesson == number]
-        notebook = max(of_it, key=functools.partial(_newest, lesson))
-        told = [f"{one.path}: not graded, {notebook.path} {COUNTS}" for one in of_it if one is not notebook]
-        verdicts, of_the_run = kept.grade(notebook, lesson)
-        found.append(Graded(submission.student, number, notebook.path, verdicts, (*told, *of_the_run)))
-    if not found and not notes:
-        notes = ["no notebook was handed in"]
-    return [*found, Graded(submission.student, NONE, notes=tuple(notes))]
+            return self._graded(submission)
+        except Interrupted:
+            return [], []
+        except Exception as error:  # whatever one student has handed in, the others are graded
+            return [], [f"the grader itself failed here, with {type(error).__name__}: not graded, look at it"]
 
+    def _graded(self, submission: Submission) -> tuple[list[Graded], list[str]]:
+        handed_in = list(submission.read())
+        notes = list(dict.fromkeys(one for one in handed_in if isinstance(one, str)))
+        notebooks = [one for one in handed_in if isinstance(one, Notebook)]
+        if notebooks and not any(one.lesson is not None for one in notebooks):
+            notes += [f"{Path(one.path).name} has no exercise of this course" for one in notebooks]
+        found = []
+        for number in sorted({one.lesson for one in notebooks if one.lesson is not None}):
+            if self.lesson not in (None, number):
+                continue
+            try:
+                lesson = lesson_at(number, self.exercises)
+            except LookupError as error:
+                notes.append(str(error.args[0]))
+                continue
+            of_it = [one for one in notebooks if one.lesson == number]
+            notebook = max(of_it, key=functools.partial(_newest, lesson))
+            told = [f"{one.path}: not graded, {notebook.path} {COUNTS}" for one in of_it if one is not notebook]
+            verdicts, of_the_run = self._verdicts(notebook, lesson)
+            found.append(Graded(submission.student, lesson, verdicts, (*told, *of_the_run)))
+        return found, notes
 
-class Kept:
-    """Grades notebooks, each once: the verdicts with this course and these limits are kept as files of a folder."""
-
-    def __init__(self, folder: Path, limits: Limits, interrupted: threading.Event) -> None:
-        self.folder, self.limits, self._interrupted = folder, limits, interrupted
-
-    def grade(self, notebook: Notebook, lesson: Lesson) -> tuple[dict[str, Verdict], list[str]]:
+    def _verdicts(self, notebook: Notebook, lesson: Lesson) -> tuple[dict[str, Verdict], list[str]]:
         """Return the verdicts on a notebook, and the notes on its run: those that were kept, or new ones."""
         counts = [one.id for one in lesson.exercises]
         everything = f"{notebook.digest} {_version_of_the_course(lesson.number)} {self.limits} {counts}"
-        path = self.folder / f"{hashlib.sha256(everything.encode()).hexdigest()[:32]}.json"
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            verdicts = {id: Verdict(**one | {"notes": tuple(one["notes"])}) for id, one in kept["verdicts"].items()}
-            return verdicts, list(kept["notes"])
-        verdicts, notes = grade_notebook(lesson, notebook.handed.cells, notebook.digest, self.limits, self._interrupted)
-        if not any(one.state == STOPPED for one in verdicts.values()):  # else another run may have more luck
-            unfinished = path.with_suffix(f".{threading.get_ident()}")
-            found = {"verdicts": {id: asdict(one) for id, one in verdicts.items()}, "notes": notes}
-            unfinished.write_text(json.dumps(found), encoding="utf-8")
-            unfinished.replace(path)
-        return verdicts, notes
-
-
-def _read(submission: Submission) -> tuple[list[Notebook], list[str]]:
-    """Return the notebooks of a submission that belong to a lesson, and a sentence about each other one.
-
-    A page of the course's own without exercises is passed over where it comes with lessons.
-    """
-    notebooks, without, notes = [], [], list(dict.fromkeys(submission.faults))
-    for file in submission.read():
-        if file.fault:
-            notes.append(file.fault)
-            continue
-        try:
-            handed = read_notebook(file.content)
-        except Unreadable as error:
-            notes.append(f"{file.path.name} {error}")
-            continue
-        if handed.lesson is None:
-            without.append(file.path.name)
-        else:
-            notebooks.append(Notebook(str(file.path), file.when, hashlib.sha256(file.content).hexdigest(), handed))
-    strange = [name for name in without if not (notebooks and (LESSONS / name).is_file())]
-    return notebooks, [*notes, *(f"{name} has no exercise of this course" for name in strange)]
+        path = self.kept / f"{hashlib.sha256(everything.encode()).hexdigest()[:32]}.json"
+        with contextlib.suppress(OSError, ValueError):
+            verdicts, notes = json.loads(path.read_text(encoding="utf-8"))
+            return {id: Verdict(**one | {"notes": tuple(one["notes"])}) for id, one in verdicts.items()}, notes
+        found, notes = grade_notebook(lesson, notebook.cells, notebook.digest, self.limits, self.interrupted)
+        if not any(one.state == STOPPED for one in found.values()):  # else another run may have more luck
+            self.kept.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps([{id: asdict(one) for id, one in found.items()}, notes]), encoding="utf-8")
+        return found, notes
 
 
 def _newest(lesson: Lesson, notebook: Notebook) -> tuple[Any, ...]:
     """The order of several notebooks of a lesson: the platform's, then time; one without any work comes first."""
     given = {cell.text for cell in lesson.cells}
-    has_work = any(cell.text not in given for cell in notebook.handed.cells)
+    has_work = any(cell.text not in given for cell in notebook.cells)
     return has_work, version_of(notebook.path), notebook.when, notebook.path
-
-
-def _with_copies_noted(found: list[Graded]) -> list[Graded]:
-    """Note whose right answers are all those of another student, or the course's own, letter for letter."""
-    owners: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for number in {one.lesson for one in found if one.verdicts}:
-        owners[_answers(_solved(lesson_at(number, LESSONS)))].append("the course's own solutions")
-    for one in found:
-        owners[_answers(one.verdicts)].append(one.student)
-    noted = []
-    for one in found:
-        texts = _answers(one.verdicts)
-        right = ", ".join(id for id, verdict in one.verdicts.items() if verdict.state == "correct")
-        note = f"{COPIED}, to {right}: {', '.join(sorted(owners[texts]))}"
-        is_copied = len(owners[texts]) > 1 and "".join(texts).count("\n") >= _TELLING
-        noted.append(replace(one, notes=(*one.notes, note)) if is_copied else one)
-    return noted
-
-
-def _answers(verdicts: dict[str, Verdict]) -> tuple[str, ...]:
-    right = [verdict.lines.split("\n") for verdict in verdicts.values() if verdict.state == "correct"]
-    return tuple("\n".join(line.rstrip() for line in lines if line.strip()[:4] != "### ").strip() for lines in right)
-
-
-def _solved(lesson: Lesson) -> dict[str, Verdict]:
-    solutions = read_notebook((ROOT / "solutions" / f"{lesson.name}.ipynb").read_bytes()).cells
-    texts = {cell.grade_id: cell.text for cell in solutions}
-    own = {one.id: texts[f"solution-{one.id.replace('.', '-')}"] for one in lesson.exercises}
-    return {id: Verdict("correct", "", lines=text) for id, text in own.items()}
-
-
-def _everybody(found: list[Graded], only: int | None) -> list[Graded]:
-    """Give each student a row for each lesson that any student has handed in, with the notes on what was not graded."""
-    lessons = sorted({one.lesson for one in found if one.lesson != NONE} | ({only} if only is not None else set()))
-    there = {(one.student, one.lesson): one for one in found}
-    rows = []
-    for student, lesson in itertools.product(sorted({one.student for one in found}), lessons or [NONE]):
-        row = there.get((student, lesson)) or Graded(student, lesson)
-        general = there[student, NONE].notes
-        rows.append(row if lesson == NONE else replace(row, notes=general + row.notes))
-    return rows
 
 
 @functools.cache

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from hooklab.course.build.draft import Draft, draft
 from hooklab.course.build.products import compare
-from hooklab.course.build.sources import BEGIN, END, Course, solution_lines
-from hooklab.course.classroom.lessons import LESSONS, lesson_at
+from hooklab.course.build.sources import Course, solution_lines
+from hooklab.course.classroom.lessons import lesson_at
 from hooklab.course.root import find_root
 
 PACKAGE = (
@@ -25,21 +25,7 @@ PACKAGE = (
     "pyproject.toml",
     "requirements.txt",
 )
-README = """\
-# PyTorch hooks
-
-With Python 3.11 or newer, in this folder:
-
-    python -m hooklab lab
-
-opens JupyterLab on the first lesson. The first use makes the folder `.venv` and installs the tested packages into it,
-which can take some minutes. In an environment of your own: `pip install -r requirements.txt`, then
-`jupyter lab lessons/00_start_here.ipynb`.
-
-A first "not attempted" is normal: it is how every exercise starts. Hand in the notebooks of
-`my-lessons/` (of `lessons/`, if you opened these).
-"""
-_WHEN = (2020, 1, 1, 0, 0, 0)  # the same files give the same zip
+README = Path(__file__).with_name("templates") / "handout.md"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -55,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
         return 2
     course = Course(find_root())
     try:
-        [lesson_at(number, LESSONS) for number in options.lessons or ()]
+        [lesson_at(number) for number in options.lessons or ()]
     except LookupError as error:
         print(f"handout: {error}", file=sys.stderr)
         return 2
@@ -67,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
     if told := given_away(files, drafts):
         print("\n".join(told), file=sys.stderr)
         return 1
-    write(files, out, archive)
+    write(files, out)
     print(f"{out} and {archive.name}: {len(files)} files, no line of a solution, no teacher's page")
     return 0
 
@@ -76,42 +62,34 @@ def given_files(root: Path, numbers: Sequence[int] | None = None) -> dict[str, b
     """Return the files that a class gets, by path: all are text."""
     lessons = ["lessons/*.ipynb"] if numbers is None else [f"lessons/{number:02d}_*.ipynb" for number in (0, *numbers)]
     paths = sorted({path for pattern in (*PACKAGE, *lessons) for path in root.glob(pattern) if path.is_file()})
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths} | {"README.md": README.encode()}
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths} | {"README.md": README.read_bytes()}
 
 
 def given_away(files: dict[str, bytes], drafts: Sequence[Draft]) -> list[str]:
-    """Return one line for each file that a class must not have, and for each that holds a solution or a teacher's text.
+    """Return one line for each file that holds a solution or a teacher's text.
 
     This finds solutions of several lines, in any file. The builder has already looked for single telling lines in the
     lessons, when it compared them with their sources.
     """
     solutions = {one.id: solution_lines(one.solution.text) for draft in drafts for one in draft.exercises}
+    solutions = {id: lines for id, lines in solutions.items() if len(lines) > 1}
     pages = [one.lesson.teaching.read_text(encoding="utf-8") for one in drafts if one.lesson.teaching.is_file()]
     teaching = {line for page in pages for line in page.split("\n") if len(line) > 60}
     told = []
     for name, content in files.items():
         text = content.decode("utf-8")
-        if is_notebook := name.endswith(".ipynb"):
+        if name.endswith(".ipynb"):
             text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
         joined = "\n".join(line.strip() for line in text.split("\n") if line.strip())
-        if name.startswith(("solutions/", "tests/")) or (name.endswith(".md") and name != "README.md"):
-            told.append(f"{name} is not for students")
-        told += [f"{name} holds {marker}" for marker in (BEGIN, END) if is_notebook and marker in text]
-        told += [f"{name} holds the solution of {id}" for id, lines in solutions.items() if _is_in(lines, joined)]
+        told += [f"{name} holds the solution of {id}" for id, lines in solutions.items() if "\n".join(lines) in joined]
         told += [f"{name} holds a teacher's page" for line in teaching if line in text]
     return told
 
 
-def _is_in(solution: Sequence[str], text: str) -> bool:
-    return len(solution) > 1 and "\n".join(solution) in text
-
-
-def write(files: dict[str, bytes], out: Path, archive: Path) -> None:
-    """Write the files into a folder, and into a zip under the folder's name."""
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as opened:
-        for name, content in sorted(files.items()):
-            path = out / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-            opened.writestr(zipfile.ZipInfo(f"{out.name}/{name}", _WHEN), content, zipfile.ZIP_DEFLATED)
+def write(files: dict[str, bytes], out: Path) -> None:
+    """Write the files into a folder, and into a zip beside it that has its name."""
+    for name, content in files.items():
+        path = out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    shutil.make_archive(str(out), "zip", out.parent, out.name)

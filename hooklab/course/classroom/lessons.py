@@ -25,8 +25,7 @@ _CHECK = re.compile(r'^check\("(\d+\.\d+)", (\w+)', re.M)
 class Exercise:
     """An exercise: its id and title, its points, the name of the answer, and its place in the lesson.
 
-    `section` is the heading above its card, `cell` the number of the card's cell, `hints` are (symptom, text). An
-    exercise `waits` if it comes after the recap or is one of the hardest.
+    `section` is the heading above its card, `cell` the number of the card's cell, `hints` are (symptom, text).
     """
 
     id: str
@@ -36,7 +35,6 @@ class Exercise:
     section: str
     cell: int
     hints: tuple[tuple[str, str], ...]
-    waits: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,16 +48,16 @@ class Lesson:
     cells: tuple[Cell, ...]
 
 
-def lesson_at(number: int, folder: Path, only: frozenset[str] = ALL) -> Lesson:
-    """Return lesson `number` of the notebooks in a folder, with all of its exercises or with those in `only`.
+def lesson_at(number: int, only: frozenset[str] = ALL) -> Lesson:
+    """Return lesson `number`, with all of its exercises or with those in `only`.
 
-    `only` has ids, or one of the words "core" (all but those that can wait) and "all".
+    `only` has ids, or one of the words "core" (all but those that can wait: after the recap, or the hardest) and "all".
 
     Raises LookupError, naming the lessons that are there.
     """
-    path = next(folder.glob(f"{number:02d}_*.ipynb"), None)
+    path = next(LESSONS.glob(f"{number:02d}_*.ipynb"), None)
     if path is None:
-        there = ", ".join(path.stem[:2] for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")))
+        there = ", ".join(path.stem[:2] for path in sorted(LESSONS.glob("[0-9][0-9]_*.ipynb")))
         raise LookupError(f"there is no lesson {number}; there are {there or 'none'}")
     content = path.read_bytes()
     cells = [("".join(cell["source"]), cell["cell_type"]) for cell in json.loads(content)["cells"]]
@@ -69,22 +67,20 @@ def lesson_at(number: int, folder: Path, only: frozenset[str] = ALL) -> Lesson:
         if card := _CARD.match(text):
             id, title, points = card.groups()
             hints = tuple((symptom, " ".join(told.split())) for symptom, told in _HINT.findall(text))
-            waits = is_more or len(points) == _HARDEST
-            if id in only or only == ALL or (only == CORE and not waits):
-                exercises.append(Exercise(id, title, len(points), answers[id], section, index, hints, waits))
+            is_core = not is_more and len(points) < _HARDEST
+            if id in only or only == ALL or (only == CORE and is_core):
+                exercises.append(Exercise(id, title, len(points), answers[id], section, index, hints))
         elif kind == "markdown" and (headings := _HEADING.findall(text)):
             section, is_more = headings[-1], is_more or words.MORE in headings
     title = _HEADING.findall(cells[0][0])[0]
     return Lesson(number, path.stem, title, tuple(exercises), read_notebook(content).cells)
 
 
-def wrong_answers(id: str) -> dict[str, Any]:
-    """Return the programs of the misconceptions of exercise `id`, by label; none where a class's copy lacks them."""
-    path = misconceptions_of(int(id.split(".")[0]))
-    space: dict[str, Any] = {"__name__": "misconceptions", "MISCONCEPTIONS": {}}
-    exec(compile(path.read_bytes() if path.is_file() else b"", path, "exec"), space)
-    found: dict[str, Any] = space["MISCONCEPTIONS"].get(id, {})
-    return found
+def wrong_answers(lesson: int) -> dict[str, dict[str, Any]]:
+    """Return the programs of the misconceptions of a lesson's exercises, by exercise and label."""
+    path, space = misconceptions_of(lesson), dict[str, Any](__name__="misconceptions")
+    exec(compile(path.read_bytes(), path, "exec"), space)
+    return dict(space["MISCONCEPTIONS"])
 
 
 def misconceptions_of(lesson: int) -> Path:

@@ -9,12 +9,13 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from hooklab.course.classroom.reading import Cell
 
+UNSEEN = "no check has seen this answer"
 # What walks from an answer to the grader's own frames and variables: no "correct" counts that comes with it.
 REACHING = {"_getframe", "cell_contents", "cr_frame", "currentframe", "f_back", "f_globals", "f_locals"}
 REACHING |= {"get_objects", "get_referrers", "gi_frame", "setprofile", "settrace", "tb_frame", "walk_stack", "walk_tb"}
 _NAMES = REACHING | {"__builtins__", "__closure__", "__code__", "__globals__", "__subclasses__"}
+_NAMES |= {"__eq__", "__torch_function__", "__torch_dispatch__", "__instancecheck__", "as_subclass"}  # to pretend
 _CALLED = {"__import__", "compile", "eval", "exec", "globals"}
-_PRETENDING = {"__eq__", "__torch_function__", "__torch_dispatch__", "__instancecheck__", "as_subclass"}
 _MODULES = {"builtins", "ctypes", "gc", "importlib", "inspect", "os", "shutil", "signal", "socket", "subprocess", "sys"}
 _COURSE = ("hooklab.course", "tests", "solutions")
 
@@ -40,9 +41,7 @@ def _odd(text: str, usual: set[str], ready: set[str]) -> Iterator[str]:
         match node:
             case ast.Attribute() if ast.unparse(node) in ready:
                 yield ast.unparse(node)
-            case ast.FunctionDef(name=name) if name in _PRETENDING:
-                yield name
-            case ast.Attribute(attr=name) if name in _NAMES | _PRETENDING:
+            case ast.Attribute(attr=name) | ast.FunctionDef(name=name) if name in _NAMES:
                 yield name
             case ast.Name(name) if name in _NAMES | _CALLED:
                 yield name

@@ -10,9 +10,10 @@ Standard input has a job, as one line of JSON. Each message to the grader is a l
 from __future__ import annotations
 
 import builtins
-import hashlib
+import functools
 import json
 import os
+import random
 import re
 import sys
 from collections.abc import Callable
@@ -20,15 +21,14 @@ from contextlib import suppress
 from typing import Any
 
 import torch
-from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
-from IPython.utils.text import SList
+from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import hooklab
 import hooklab.course.exercises
 from hooklab.course.classroom.lessons import wrong_answers
-from hooklab.course.classroom.pointing import pointed_out
-from hooklab.course.classroom.reading import Cell
+from hooklab.course.classroom.pointing import UNSEEN, pointed_out
+from hooklab.course.classroom.reading import Cell, cell_defining
 from hooklab.course.classroom.sandbox import Limits, limit_this_process
 from hooklab.course.exercises import attempt
 from hooklab.course.exercises.faults import TookTooLong, cut
@@ -48,10 +48,6 @@ Send = Callable[[dict[str, Any]], None]
 class Shell(InteractiveShell):
     """IPython as in a kernel; but commands do nothing, nor do magics, except those that run Python."""
 
-    def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> Any:
-        """Return what a command without output gives, for `name = !command`."""
-        return SList() if split else ""
-
     def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
         """Run a magic such as `%time`; others do nothing."""
         return super().run_line_magic(magic_name, line, _stack_depth + 1) if magic_name in _RUN_PYTHON else None
@@ -62,32 +58,30 @@ class Shell(InteractiveShell):
         return super().run_cell_magic(magic_name, line, cell) if is_run else None  # type: ignore[no-untyped-call]
 
     def _nothing(self, *args: Any, **options: Any) -> None:
-        """For `!command`, and for tracebacks: nobody sees them, and writing them takes time."""
+        """For commands, and for tracebacks: nobody sees them, and writing them takes time."""
 
-    system = showtraceback = showsyntaxerror = _nothing
+    system = getoutput = showtraceback = showsyntaxerror = _nothing
 
 
 class Run:
-    """A notebook that runs: which cell is next, which cell has defined what, and what the checks have found."""
+    """A notebook that runs: which cell is next, and what the checks have found."""
 
     def __init__(self, job: dict[str, Any], send: Send) -> None:
         self.cells = [Cell(*cell) for cell in job["cells"]]
         self.answers: dict[str, str] = job["answers"]  # exercise id -> the name of its answer
         self.behind: int = job["behind"]  # the checks up to this cell were made by an earlier process, which has ended
         self.skipped: list[int] = job["skipped"]
-        self.seconds: float = job["seconds"]
-        self.salt: str = job["salt"]
+        self.seconds: float = job["limits"]["seconds"]
         self.send = send
         self.states: dict[str, str] = job["states"]  # what was found, by exercise
-        self.troubles: list[tuple[Cell, str]] = []  # why a cell did not come to its end
-        self._where: dict[str, Cell] = {}  # the cell that has defined what a name stands for
-        self._before: dict[str, Any] = {}
-        self._now = Cell(0, "")
+        self.troubles: dict[int, str] = {}  # by the number of a cell, why it did not come to its end
+        self._now = 0  # the number of the cell that runs
         self._is_checking = False
-        self._checked: dict[str, Any] = {}  # the answer that an exercise's last check was given
-        self._wrong = {id: wrong_answers(id) for id in self.answers}
+        self._canaries: dict[str, list[tuple[str, Any]]] = {}  # wrong answers, each with its label
+        wrong = wrong_answers(job["lesson"])
         for id in self.answers:
             attempt(id, _stub)  # loads the check
+            self._canaries[id] = chosen_canaries(wrong.get(id, {}), job["salt"])
         hooklab.check = hooklab.course.exercises.check = self.check
         self._shell = Shell.instance(config=Config(HistoryManager={"enabled": False}))
         self._space: dict[str, Any] = self._shell.user_ns
@@ -96,76 +90,60 @@ class Run:
         self._clean, self._builtins = Patches(), dict(vars(builtins))
 
     def all_cells(self) -> None:
-        """Run the cells in order, up to the last check; then check the answers that no call has checked."""
-        last_check = max((cell.number for cell in self.cells if "check(" in cell.text), default=0)
+        """Run the cells in order; then check the answers that no call has checked."""
         for cell in self.cells:
-            found = [self.states.get(id, "not attempted") for id in self.answers]
-            if cell.number > last_check and "not attempted" not in found:
-                break  # later cells cannot change a verdict
             if cell.number not in self.skipped:
                 self._run(cell)
         self.send({"cell": 0})  # after the last one
-        self._now = Cell(0, "")
+        self._now = len(self.cells) and self.cells[-1].number
         with self._shell.builtin_trap:
             for id, name in self.answers.items():
                 self._at_the_end(id, name)
 
     def check(self, id: str, answer: Any, **options: Any) -> None:
         """What a student's `check("3.1", answer)` calls. An answer that calls it, while it is checked, gets nothing."""
-        if not self._is_checking and str(id) in self.answers and self._now.number > self.behind:
-            self._judge(str(id), answer, [])
+        if not self._is_checking and str(id) in self.answers and self._now > self.behind:
+            self._judge(str(id), answer)
 
     def _run(self, cell: Cell) -> None:
         self.send({"cell": cell.number})
-        self._now, self._before = cell, dict(self._space)
+        self._now = cell.number
         try:
             with stopped_after(6 * self.seconds):
                 result = self._shell.run_cell(cell.text, store_history=True)  # type: ignore[no-untyped-call]
-            trouble = _trouble(cell.number, result)
-        except BaseException as error:
-            trouble = f"cell {cell.number} raised {kind_of(error)}"
-        if trouble:
-            self.troubles.append((cell, trouble))
-        if trouble.endswith("it takes too long"):
-            self.send({"note": trouble})
-        self._where |= dict.fromkeys(self._new_names(), cell)
-
-    def _new_names(self) -> list[str]:
-        return [name for name, value in self._space.items() if value is not self._before.get(name, self)]
+            error = result.error_before_exec or result.error_in_exec
+        except BaseException as escaped:
+            error = escaped
+        if error is not None:
+            self.troubles[cell.number] = f"cell {cell.number} {_trouble(error)}"
+        if isinstance(error, TookTooLong):
+            self.send({"note": self.troubles[cell.number]})
 
     def _at_the_end(self, id: str, name: str) -> None:
-        state = self.states.get(id)
-        if state not in (None, "not attempted") or (state and self._checked.get(id) is self._space.get(name)):
+        if self.states.get(id, "not attempted") != "not attempted":
             return
         if name in self._space:
-            self._before = self._space
-            self._judge(id, self._space[name], ["no check has seen this answer: it counts as it is at the end"])
-            return
-        if state is None:
-            outcome, where = Outcome(id, "not attempted", f"no definition of {name} in this notebook"), self._now
-            for cell, trouble in self.troubles:
-                if re.search(rf"(def|class)\s+{name}\b|\b{name}\s*=", cell.text):
-                    outcome, where = Outcome(id, "not yet", f"{name} is not defined: {trouble}"), cell
+            self._judge(id, self._space[name], f"{UNSEEN}: it counts as it is at the end")
+        elif id not in self.states:
+            outcome = Outcome(id, "not attempted", f"no definition of {name} in this notebook")
+            where = cell_defining(name, [cell for cell in self.cells if cell.number in self.troubles])
+            if where.number:
+                outcome = Outcome(id, "not yet", f"{name} is not defined: {self.troubles[where.number]}")
             self._tell(outcome, where, [], [])
 
-    def _judge(self, id: str, answer: Any, notes: list[str]) -> None:
-        self.send({"checking": id})
-        self._checked[id] = answer
-        name, new = self._name_of(answer, self.answers[id]), self._new_names()
-        where = self._now if name in new else self._where.get(name, Cell(0, ""))
-        notes += [f"replaces {one}: it was put back before the check" for one in self._put_back()[:3]]
-        if name != self.answers[id]:
-            notes.append(f"the answer is called {name or 'nothing'} here, and not {self.answers[id]}")
-        outcome = self._attempt(id, answer)
-        for cell in self.cells if outcome.state == "not attempted" else ():
-            is_definition = re.search(rf"^(def|class)\s+{self.answers[id]}\b", cell.text, re.M) and cell != where
-            if is_definition and "NotImplementedError" not in cell.text:
-                stub = f"the stub in cell {where.number} is what counts in Jupyter"
-                notes.append(f"cell {cell.number} has an answer, but {stub}")
-        passed = self._canaries_that_pass(id) if outcome.state == "correct" else []
+    def _judge(self, id: str, answer: Any, note: str = "") -> None:
+        notes = [f"replaces {one}: it was put back before the check" for one in self._put_back()[:3]]
+        outcome, passed = self._attempt(id, answer), list[str]()
+        if note and outcome.state != "not attempted":
+            notes.insert(0, note)
+        if outcome.state == "correct":
+            tried = self._canaries[id]
+            passed = [label for label, wrong in tried if self._attempt(id, wrong).state != "not yet"]
+        where = cell_defining(self.answers[id], [cell for cell in self.cells if cell.number <= self._now])
         self._tell(outcome, where, notes, passed)
 
     def _attempt(self, id: str, answer: Any) -> Outcome:
+        self.send({"checking": id})
         self._is_checking = True
         try:
             return attempt(id, answer, seconds=self.seconds)
@@ -176,22 +154,10 @@ class Run:
 
     def _tell(self, outcome: Outcome, where: Cell, notes: list[str], passed: list[str]) -> None:
         self.states[outcome.id] = outcome.state
-        said = {"id": outcome.id, "state": outcome.state, "text": steady(str(outcome)), "passed": passed}
-        likely = dict(outcome.details).get("likely", "")
-        about = {"likely": likely, "cell": where.number, "lines": cut(where.text, MOST_LINES)}
+        details = [(label, steady(text)) for label, text in outcome.details]
+        said = {"id": outcome.id, "state": outcome.state, "summary": steady(outcome.summary), "details": details}
+        about = {"cell": where.number, "lines": cut(where.text, MOST_LINES), "passed": passed}
         self.send({"outcome": said | about | {"notes": [cut(note, 200) for note in notes]}})
-
-    def _canaries_that_pass(self, id: str) -> list[str]:
-        passed = []
-        for label in chosen_canaries(list(self._wrong[id]), self.salt):
-            self.send({"checking": id})
-            if self._attempt(id, self._wrong[id][label]).state != "not yet":
-                passed.append(label)
-        return passed
-
-    def _name_of(self, answer: Any, usual: str) -> str:
-        names = [name for name, value in self._space.items() if value is answer and name[0] != "_"]
-        return usual if usual in names or not names else names[-1]
 
     def _put_back(self) -> list[str]:
         """Put back all that was replaced of builtins, torch and hooklab; return the names."""
@@ -201,17 +167,17 @@ class Run:
         return [*(f"builtins.{name}" for name in names), *self._clean.undo()]
 
 
-def chosen_canaries(labels: list[str], salt: str) -> list[str]:
-    """Return the labels of the wrong answers to try; the same salt gives the same ones."""
-    return sorted(labels, key=lambda label: hashlib.sha256(f"{salt}{label}".encode()).digest())[:CANARIES]
+def chosen_canaries(wrong: dict[str, Any], salt: str) -> list[tuple[str, Any]]:
+    """Return the wrong answers to try, each with its label; the same salt gives the same ones."""
+    return random.Random(salt).sample(sorted(wrong.items()), min(CANARIES, len(wrong)))
 
 
 def steady(text: str) -> str:
     """Return an outcome's text without what differs from run to run: addresses, and where an endless loop was stopped.
 
     Example:
-        >>> steady("f was stopped after 10 seconds, at line 3: `pass`")
-        'f was stopped: it takes too long'
+        >>> steady("f at 0x7f12ab34cd was stopped after 10 seconds, at line 3: `pass`")
+        'f at 0x… was stopped: it takes too long'
     """
     return _TOO_LONG.sub("was stopped: it takes too long", _ADDRESS.sub("0x…", text))
 
@@ -220,30 +186,21 @@ def _stub() -> None:
     raise NotImplementedError()
 
 
-def _trouble(number: int, result: ExecutionResult) -> str:
-    error = result.error_before_exec or result.error_in_exec
-    if error is None:
-        return ""
+def _trouble(error: BaseException) -> str:
     if isinstance(error, TookTooLong):
-        return f"cell {number} was stopped: it takes too long"
+        return "was stopped: it takes too long"
     if isinstance(error, SyntaxError) and (error.filename or "<")[0] == "<":
-        return f"cell {number} is not Python: {kind_of(error)}: {error.msg}, at line {error.lineno}"
+        return f"is not Python: {kind_of(error)}: {error.msg}, at line {error.lineno}"
     where = learners_line(error)
-    return f"cell {number} raised {kind_of(error)}: {first_words(error)}" + (f", {where}" if where else "")
+    return f"raised {kind_of(error)}: {first_words(error)}" + (f", {where}" if where else "")
 
 
 def channel() -> Callable[[str], None]:
     """Return a function that writes a line to what was standard output; from here on, nothing else comes in or out."""
-    write, out, nowhere = os.write, os.dup(1), os.open(os.devnull, os.O_RDWR)
+    out, nowhere = os.fdopen(os.dup(1), "w", encoding="utf-8"), os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
-
-    def say(text: str) -> None:
-        data = f"{text}\n".encode()
-        while data:
-            data = data[write(out, data) :]
-
-    return say
+    return functools.partial(print, file=out, flush=True)
 
 
 def main() -> None:

@@ -61,11 +61,19 @@ def bubblewrap() -> tuple[str, str]:
     return (path, "") if done.returncode == 0 else ("", f"{path} does not work here: {done.stderr.strip()[:200]}")
 
 
-def command(python: Iterable[str], limits: Limits, readable: Iterable[Path]) -> list[str]:
-    """Return the command that runs Python with these arguments in the sandbox; it may read `readable` as well."""
+def start(module: str, limits: Limits, readable: Path, scratch: str) -> subprocess.Popen[bytes]:
+    """Start a module of Python in the sandbox, in a session of its own; it may read `readable` as well."""
     path, _ = bubblewrap()
-    around = [*_options(path, limits, readable), "--"] if path else []
-    return [*around, sys.executable, *python]
+    around = [*_options(path, limits, [readable]), "--"] if path else []
+    return subprocess.Popen(
+        [*around, sys.executable, "-P", "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=scratch,
+        env=environment(SCRATCH if path else scratch),
+        start_new_session=True,
+    )
 
 
 def environment(scratch: str) -> dict[str, str]:
@@ -78,31 +86,13 @@ def environment(scratch: str) -> dict[str, str]:
 
 def limit_this_process(limits: Limits) -> None:
     """Limit the memory, the size of a file and the number of open files of this process and its children."""
-    with contextlib.suppress(OSError, ValueError):  # macOS knows no limit of memory
-        _limit(resource.RLIMIT_CORE, 0)
-        _limit(resource.RLIMIT_FSIZE, limits.disk * _MEGABYTE)
-        _limit(resource.RLIMIT_NOFILE, 256)
-        if sys.platform == "linux":
-            pages = int(Path("/proc/self/statm").read_text().split()[0])
-            _limit(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory * _MEGABYTE)
-
-
-def descendants(parent: int) -> list[int]:
-    """Return the processes below a process, as far as Linux's /proc shows them; rlimits do not bind root."""
-    found = [parent]
-    for one in found:  # which grows
-        with contextlib.suppress(OSError):
-            found += map(int, Path(f"/proc/{one}/task/{one}/children").read_text().split())
-    return found[1:]
-
-
-def processor_seconds(processes: Iterable[int]) -> float:
-    """Return the time that these processes have had on a processor; 0.0 where there is no /proc."""
-    ticks = 0
-    for one in processes:
-        with contextlib.suppress(OSError):
-            ticks += sum(map(int, Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[11:13]))
-    return ticks / os.sysconf("SC_CLK_TCK")
+    most = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: limits.disk * _MEGABYTE, resource.RLIMIT_NOFILE: 256}
+    if sys.platform == "linux":  # macOS knows no limit of memory
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most[resource.RLIMIT_AS] = pages * resource.getpagesize() + limits.memory * _MEGABYTE
+    for what, value in most.items():
+        with contextlib.suppress(OSError, ValueError):  # a lower limit holds already
+            resource.setrlimit(what, (value, value))
 
 
 def _options(path: str, limits: Limits, readable: Iterable[Path]) -> list[str]:
@@ -117,9 +107,3 @@ def _options(path: str, limits: Limits, readable: Iterable[Path]) -> list[str]:
     for fonts in Path.home().glob(".cache/matplotlib/fontlist-*.json"):  # it takes seconds to make
         options += ["--ro-bind", str(fonts), f"{SCRATCH}/.cache/matplotlib/{fonts.name}"]
     return options
-
-
-def _limit(what: int, value: int) -> None:
-    _, hard = resource.getrlimit(what)
-    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(what, (value, value))

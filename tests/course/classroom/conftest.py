@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hooklab.course.classroom import verdicts
+from hooklab.course.classroom import sandbox
 from hooklab.course.classroom.collecting import find_submissions
 from hooklab.course.classroom.grading import Graded, grade_class
 from hooklab.course.classroom.sandbox import ROOT, Limits, environment
@@ -62,7 +62,7 @@ class Forked:
 
 @pytest.fixture(scope="session")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
-    """Return what starts a notebook's process in the place of `verdicts._start`."""
+    """Return what starts a notebook's process in the place of `sandbox.start`."""
     if not hasattr(os, "fork"):
         pytest.skip("this needs os.fork")
     folder, lock = tmp_path_factory.mktemp("pipes"), threading.Lock()
@@ -87,7 +87,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., An
 @pytest.fixture
 def grade(ready: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grade:
     """Return a function that grades a folder, and returns the results by student."""
-    monkeypatch.setattr(verdicts, "_start", ready)
+    monkeypatch.setattr(sandbox, "start", ready)
 
     def graded(folder: Path) -> dict[str, Graded]:
         found = grade_class(find_submissions(folder), tmp_path / "kept", limits=LIMITS)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import nbformat
 import pytest
 
-from hooklab.course.classroom.lessons import LESSONS, lesson_at
+from hooklab.course.classroom.lessons import lesson_at
 from hooklab.course.classroom.pointing import pointed_out
 from hooklab.course.classroom.reading import Cell
 from hooklab.course.classroom.sandbox import ROOT, bubblewrap
@@ -78,7 +78,7 @@ HOSTILE = {
         "frame = sys._getframe()\n"
         "while 'say' not in frame.f_locals: frame = frame.f_back\n"
         "send = frame.f_locals['run'].send\n"
-        "about = {'text': 'mine', 'likely': '', 'notes': [], 'passed': [], 'cell': 2, 'lines': ''}\n"
+        "about = {'summary': 'mine', 'details': [], 'notes': [], 'passed': [], 'cell': 2, 'lines': ''}\n"
         "send({'outcome': {'id': '0.1', 'state': 'correct'} | about})\n"
         "send({'end': True})",
         "tampered",
@@ -122,7 +122,7 @@ def test_a_hostile_answer_ends_and_the_teacher_is_told(name: str, grade: Grade, 
     found = grade(tmp_path / "class")["mallory"]
 
     verdict = found.verdicts["0.1"]
-    told = "\n".join([verdict.text, *verdict.notes, *found.notes])
+    told = "\n".join([verdict.summary, str(verdict.details), *verdict.notes, *found.notes])
     assert (verdict.state, hostile.says in told) == (hostile.state, True), told
 
 
@@ -176,7 +176,7 @@ def test_the_sandbox_keeps_a_notebook_from_files_network_and_processes(tmp_path:
             "def twice_as_large(x):\n    raise ValueError(f'possible: {left}')\n"
         )
         cells = [Cell(1, cell), Cell(2, f"from hooklab import check\n{CHECK}")]
-        verdicts, _ = grade_notebook(lesson_at(0, LESSONS), cells, "", LIMITS)
+        verdicts, _ = grade_notebook(lesson_at(0), cells, "", LIMITS)
 
-    assert "possible: []" in verdicts["0.1"].text
+    assert "possible: []" in verdicts["0.1"].summary
     assert {path: path.read_bytes() for path in before} == before

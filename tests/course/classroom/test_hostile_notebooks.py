@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import zipfile
 from collections.abc import Callable
@@ -24,15 +23,21 @@ UNREADABLE: dict[str, tuple[Any, str]] = {
 }
 
 
+def notes(grade: Grade, folder: Path) -> tuple[str, ...]:
+    """Return the notes on mallory's work, none of which can be graded; ana's can."""
+    write(answered(), folder / "ana.ipynb")
+    found = grade(folder)
+    assert [one.verdicts["0.1"].state for one in found.values()] == ["correct", "not handed in"]
+    return found["mallory"].notes
+
+
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_what_cannot_be_read_is_told_in_one_line(name: str, grade: Grade, tmp_path: Path) -> None:
     content, says = UNREADABLE[name]
     write(content, tmp_path / "class" / "mallory.ipynb")
 
-    (one,) = grade(tmp_path / "class").values()
+    (note,) = notes(grade, tmp_path / "class")
 
-    assert one.verdicts == {}
-    (note,) = one.notes
     assert says in note and "\n" not in note and len(note) < 200
 
 
@@ -40,6 +45,7 @@ def filled_in(*cells: dict[str, Any]) -> dict[str, Any]:
     return notebook(code(SETUP), *cells)
 
 
+CARD = {"cell_type": "markdown", "source": "### Exercise 0.1 · Twice", "metadata": {}}
 SOLUTION, ITS_CHECK = code(RIGHT, "solution-0-1"), code(CHECK, "check-0-1")
 PIP = "!pip install -q hooklab \\\n    --quiet\n"  # a command that goes on in the next line
 
@@ -53,20 +59,20 @@ def with_cells(*texts: str) -> dict[str, Any]:
 ODD: dict[str, tuple[dict[str, Any], str, str]] = {
     "as handed out": (filled_in(SOLUTION, ITS_CHECK), "correct", ""),
     "moved below its check": (filled_in(ITS_CHECK, SOLUTION), "correct", "no check has seen this answer"),
-    "the check deleted": (filled_in(SOLUTION), "correct", "no check has seen this answer"),
+    "the check deleted": (filled_in(CARD, SOLUTION), "correct", "no check has seen this answer"),
     "the setup deleted": (
         notebook(code("def twice_as_large(x):\n    return torch.add(x, x)"), ITS_CHECK),
         "not yet",
         "name 'torch' is not defined",
     ),
-    "the stub copied below": (filled_in(SOLUTION, code(STUB), ITS_CHECK), "not attempted", "cell 2 has an answer"),
+    "the stub copied below": (filled_in(SOLUTION, code(STUB), ITS_CHECK), "not attempted", ""),
     "filled in below its check": (filled_in(code(STUB), ITS_CHECK, code(RIGHT)), "correct", "no check has seen"),
     "a check below as well": (filled_in(code(STUB), ITS_CHECK, SOLUTION, ITS_CHECK), "correct", ""),
     "an error on the way": (with_cells("1 / 0", RIGHT, "raise SystemExit"), "correct", ""),
     "another name": (
         filled_in(code(RIGHT.replace("twice_as_large", "mine")), code('check("0.1", mine)')),
         "correct",
-        "called mine",
+        "",
     ),
     "a command of two lines before the imports": (notebook(code(PIP + SETUP), SOLUTION, ITS_CHECK), "correct", ""),
     "an answer put back": (
@@ -114,7 +120,7 @@ def test_an_odd_notebook_is_graded_as_jupyter_runs_it(name: str, grade: Grade, t
     found = grade(tmp_path / "class")["ana"]
 
     verdict = found.verdicts["0.1"]
-    told = "; ".join([verdict.text, *verdict.notes, *found.notes])
+    told = "; ".join([verdict.summary, *verdict.notes, *found.notes])
     assert (verdict.state, says in told) == (state, True), told
 
 
@@ -138,10 +144,10 @@ def nested(path: Path) -> None:
 
 
 ARCHIVES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no zip": (lambda path: path.write_bytes(b"PK\x03\x04 nothing"), "a zip that cannot be read"),
+    "no zip": (lambda path: path.write_bytes(b"PK\x03\x04 nothing"), "cannot be read: File is not a zip file"),
     "a password": (encrypted, "is encrypted"),
-    "a bomb": (bomb, "larger than 100 MB"),
-    "zips in zips": (nested, "zips in zips"),
+    "a bomb": (bomb, "more than 100 MB"),
+    "zips in zips": (nested, "a zip in a zip in a zip"),
     "an empty one": (lambda path: zipped(path, {"readme.txt": b"hello"}), "no notebook"),
 }
 
@@ -153,12 +159,11 @@ def test_a_hostile_zip_is_told_in_one_line_and_nothing_is_unpacked(name: str, gr
     make(tmp_path / "class" / "mallory.zip")
     before = sorted(tmp_path.rglob("*"))
 
-    (one,) = grade(tmp_path / "class").values()
+    (note,) = notes(grade, tmp_path / "class")
 
-    assert one.verdicts == {}
-    (note,) = one.notes
     assert says in note
-    assert [path for path in sorted(tmp_path.rglob("*")) if path not in before] == [tmp_path / "kept"]
+    there = [path for path in sorted(tmp_path.rglob("*")) if "kept" not in path.parts]
+    assert there == sorted([*before, tmp_path / "class" / "ana.ipynb"])
 
 
 @pytest.mark.parametrize("name", ["../../evil.ipynb", "/tmp/evil.ipynb", "C:\\evil.ipynb"])
@@ -178,15 +183,4 @@ def test_links_and_pipes_among_the_notebooks_are_not_followed(grade: Grade, tmp_
     (tmp_path / "class" / "mallory" / "link.ipynb").symlink_to(secret)
     os.mkfifo(tmp_path / "class" / "mallory" / "pipe.ipynb")
 
-    found = grade(tmp_path / "class")
-
-    assert [one.verdicts for one in found.values()] == [{}]
-
-
-def test_a_students_own_hooklab_is_never_used(grade: Grade, tmp_path: Path) -> None:
-    own = tmp_path / "class" / "mallory"
-    write("def check(*a): pass\n", own / "hooklab" / "__init__.py")
-    write("raise SystemExit('mine')\n", own / "torch.py")
-    write(json.loads(json.dumps(answered("def twice_as_large(x):\n    return x"))), own / "00_start_here.ipynb")
-
-    assert grade(tmp_path / "class")["mallory"].verdicts["0.1"].state == "not yet"
+    assert notes(grade, tmp_path / "class") == ("no notebook was handed in",)

@@ -7,24 +7,22 @@ import io
 import re
 from html.parser import HTMLParser
 
-import pytest
-
 from hooklab.course.classroom.grade import pages
-from hooklab.course.classroom.grades import kind_of_reason
-from hooklab.course.classroom.grading import NONE, Graded
-from hooklab.course.classroom.lessons import LESSONS, lesson_at
-from hooklab.course.classroom.report import what_to_say
-from hooklab.course.classroom.verdicts import STOPPED, TAMPERED, Verdict
+from hooklab.course.classroom.grading import Graded
+from hooklab.course.classroom.lessons import lesson_at
+from hooklab.course.classroom.report import kind_of_reason
+from hooklab.course.classroom.verdicts import TAMPERED, Verdict
 
+LESSON = lesson_at(0)
 FORGOTTEN = Verdict(
     "not yet",
-    "✗ 0.1 not yet: your result is None\n    expected  a tensor\n    likely    A `return` is missing. Write it.",
-    "A `return` is missing. Write it.",
-    2,
-    "def twice_as_large(x):\n    x * 2",
+    "your result is None",
+    [("expected", "a tensor"), ("likely", "A `return` is missing. Write it.")],
+    cell=2,
+    lines="def twice_as_large(x):\n    x * 2",
 )
-RIGHT = Verdict("correct", "✓ 0.1 correct: two tensors", cell=2, lines="def twice_as_large(x):\n    return x * 2")
-EMPTY = Verdict("not attempted", "○ 0.1 not attempted: write your code", cell=2, lines="raise NotImplementedError()")
+RIGHT = Verdict("correct", "two tensors", cell=2, lines="def twice_as_large(x):\n    return x * 2", points=1)
+EMPTY = Verdict("not attempted", "write your code", cell=2, lines="raise NotImplementedError()")
 NAMES = [
     "<img src=x onerror=alert(1)>",
     '=HYPERLINK("http://example.org","click")',
@@ -64,8 +62,7 @@ class Tags(HTMLParser):
 
 
 def written(*graded: Graded) -> dict[str, str]:
-    numbers = sorted({one.lesson for one in graded if one.verdicts})
-    return pages(graded, {number: lesson_at(number, LESSONS) for number in numbers}, "")
+    return pages(graded, "")
 
 
 def rows(text: str) -> list[dict[str, str]]:
@@ -73,7 +70,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def test_the_grades_have_a_row_for_each_student_and_exercise() -> None:
-    graded = [Graded("ana", 0, "a.ipynb", {"0.1": RIGHT}), Graded("bo", 0, "b.ipynb", {"0.1": FORGOTTEN})]
+    graded = [*class_of(["ana"], RIGHT), *class_of(["bo"], FORGOTTEN)]
 
     ana, bo = rows(written(*graded)["grades.csv"])
 
@@ -81,17 +78,8 @@ def test_the_grades_have_a_row_for_each_student_and_exercise() -> None:
     assert (bo["outcome"], bo["points"], bo["reason"]) == ("not yet", "0", "A `return` is missing.")
 
 
-@pytest.mark.parametrize("state", [TAMPERED, STOPPED, "not attempted", "not yet"])
-def test_only_correct_gives_points(state: str) -> None:
-    graded = Graded("ana", 0, "a.ipynb", {"0.1": Verdict(state, "said")})
-
-    (row,) = rows(written(graded)["grades.csv"])
-
-    assert (row["outcome"], row["points"]) == (state, "0")
-
-
 def test_no_name_is_a_formula_in_a_spreadsheet() -> None:
-    graded = [Graded(name, 0, "a.ipynb", {"0.1": RIGHT}, ("=note",)) for name in NAMES]
+    graded = [Graded(name, LESSON, {"0.1": RIGHT}, ("=note",)) for name in NAMES]
 
     for row in rows(written(*graded)["grades.csv"]):
         for field in row.values():
@@ -100,10 +88,10 @@ def test_no_name_is_a_formula_in_a_spreadsheet() -> None:
 
 def test_no_name_and_no_answer_puts_a_tag_into_a_page() -> None:
     script = "</pre><script>alert(1)</script><style>*{}</style>"
-    evil = Verdict("not yet", f"✗ 0.1 not yet: {script}", f"{script}: {script}", 2, script, (script,))
+    evil = Verdict("not yet", script, [(script, script), ("likely", f"{script}: {script}")], 2, script, (script,))
     plain = {tag for text in written(*class_of(["a"], FORGOTTEN)).values() for tag in Tags(text).tags}
 
-    pages = written(*[Graded(name, 0, script, {"0.1": evil}, (script,)) for name in NAMES])
+    pages = written(*[Graded(name, LESSON, {"0.1": evil}, (script,)) for name in NAMES])
 
     for name, text in pages.items():
         if name.endswith(".html"):
@@ -112,7 +100,7 @@ def test_no_name_and_no_answer_puts_a_tag_into_a_page() -> None:
 
 
 def class_of(names: list[str], verdict: Verdict) -> list[Graded]:
-    return [Graded(name, 0, "a.ipynb", {"0.1": verdict}) for name in names]
+    return [Graded(name, LESSON, {"0.1": verdict}) for name in names]
 
 
 def test_every_name_has_a_page_of_its_own_inside_the_folder() -> None:
@@ -125,7 +113,7 @@ def test_every_name_has_a_page_of_its_own_inside_the_folder() -> None:
 
 
 def test_a_students_page_has_their_lines_and_the_message_and_nobody_else() -> None:
-    graded = [Graded("ana", 0, "a.ipynb", {"0.1": FORGOTTEN}), Graded("bo", 0, "b.ipynb", {"0.1": RIGHT})]
+    graded = [*class_of(["ana"], FORGOTTEN), *class_of(["bo"], RIGHT)]
 
     page = Tags(written(*graded)["feedback/ana.html"]).words
 
@@ -134,7 +122,7 @@ def test_a_students_page_has_their_lines_and_the_message_and_nobody_else() -> No
 
 
 def test_the_report_names_reasons_by_frequency_with_an_example_and_no_author() -> None:
-    other = Verdict("not yet", "✗ 0.1 not yet: the numbers are others", "", 2, "def twice_as_large(x):\n    return x")
+    other = Verdict("not yet", "the numbers are others", lines="def twice_as_large(x):\n    return x")
     names = ["ana", "bo", "chen"]
     graded = [*class_of(names, FORGOTTEN), *class_of(["dilek"], other), *class_of(["emil"], EMPTY)]
 
@@ -149,7 +137,7 @@ def test_the_report_names_reasons_by_frequency_with_an_example_and_no_author() -
 
 
 def test_the_report_begins_with_what_was_not_understood_rather_than_with_an_exception() -> None:
-    raised = Verdict("not yet", "✗ 0.1 not yet: twice_as_large raised NameError: name 'y' is not defined")
+    raised = Verdict("not yet", "twice_as_large raised NameError: name 'y' is not defined")
 
     page = Tags(written(*class_of(["ana", "bo"], raised), *class_of(["chen"], FORGOTTEN))["report.html"]).words
 
@@ -158,7 +146,7 @@ def test_the_report_begins_with_what_was_not_understood_rather_than_with_an_exce
 
 
 def test_the_report_shows_what_the_teacher_should_look_at() -> None:
-    tampered = Verdict(TAMPERED, "✓ 0.1 correct: mine", notes=("the check accepts a wrong answer (f) after this one",))
+    tampered = Verdict(TAMPERED, "mine", notes=("the check accepts a wrong answer (f) after this one",))
 
     page = Tags(written(*class_of(["ana"], tampered))["report.html"]).words
 
@@ -167,10 +155,11 @@ def test_the_report_shows_what_the_teacher_should_look_at() -> None:
 
 
 def test_a_lesson_that_nobody_has_begun_has_no_chapter_and_harmless_notes_are_one_line() -> None:
-    verdicts = {id: Verdict("not attempted", "○") for id in ("3.1", "3.2")}
-    graded = [Graded("ana", 0, "a.ipynb", {"0.1": FORGOTTEN}, ("a.ipynb: not graded, b.ipynb counts as the newest",))]
+    three = lesson_at(3)
+    begun = Graded("ana", LESSON, {"0.1": FORGOTTEN}, ("a.ipynb: not graded, b.ipynb counts as the newest",))
+    untried = Graded("ana", three, {one.id: EMPTY for one in three.exercises})
 
-    page = Tags(written(*graded, Graded("ana", 3, "b.ipynb", verdicts))["report.html"]).words
+    page = Tags(written(begun, untried)["report.html"]).words
 
     assert "puts out" not in page and "To look at" not in page
     assert "Also: ana, lesson 0: a.ipynb: not graded" in page
@@ -179,29 +168,20 @@ def test_a_lesson_that_nobody_has_begun_has_no_chapter_and_harmless_notes_are_on
 
 
 def test_somebody_without_a_notebook_is_in_every_output() -> None:
-    nothing = Graded("bo", NONE, notes=("no notebook was handed in",))
+    nothing = Graded("bo", LESSON, {"0.1": Verdict("not handed in")}, ("no notebook was handed in",))
 
     made = written(*class_of(["ana"], RIGHT), nothing)
 
     assert rows(made["grades.csv"])[1]["outcome"] == "not handed in"
     assert "bo: no notebook was handed in" in Tags(made["report.html"]).words
-    assert "no notebook" in made["feedback/bo.html"]
+    assert "not handed in" in made["feedback/bo.html"] and "no notebook" not in made["feedback/bo.html"]
 
 
 def test_a_reason_without_a_name_leaves_out_what_is_one_answers_own() -> None:
     texts = ["f raised KeyError: 'a', at line 3: `x`", "g raised KeyError: 'b', at line 9: `y`"]
 
-    reasons = {kind_of_reason(Verdict("not yet", f"✗ 3.1 not yet: {text}"), text[0]) for text in texts}
+    reasons = {kind_of_reason(Verdict("not yet", text), text[0]) for text in texts}
 
     assert reasons == {"it raised KeyError: …"}
-    twice = Verdict("not yet", "✗ 3.1 not yet: model(x) did not run (twice)")
+    twice = Verdict("not yet", "model(x) did not run (twice)")
     assert kind_of_reason(twice, "f") == "model(x) did not run …"
-
-
-def test_what_to_say_is_the_explanation_or_the_hint_that_speaks_of_the_same() -> None:
-    exercise = lesson_at(3, LESSONS).exercises[0]
-    unexplained = Verdict("not yet", "✗ 3.1 not yet: that is the model's result\n    expected  [1, 2]", "return value")
-
-    assert what_to_say(FORGOTTEN, exercise) == "Write it."
-    assert what_to_say(unexplained, exercise).startswith(exercise.hints[0][1])
-    assert what_to_say(Verdict("not yet", "✗ 3.1 not yet: something else\n    expected  [1, 2]"), exercise) == ""
