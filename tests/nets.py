@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, namedtuple
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,17 @@ Pair = namedtuple("Pair", ["left", "right"])
 def mlp() -> nn.Sequential:
     """Linear, ReLU, Linear: 3 -> 4 -> 2."""
     return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+
+
+class Calls(nn.Module):
+    """Its forward is the function that it was given."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
 
 
 class Reuse(nn.Module):
@@ -160,6 +173,12 @@ class Recursive(nn.Module):
 
 def ones(*shape: int) -> Tensor:
     return torch.ones(*shape)
+
+
+def in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    """What the function returns, or raises, in a thread of its own."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function, *args).result(60)
 
 
 def seen_of(model: nn.Module, *what: Any, x: Tensor | None = None, **options: Any) -> Seen:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, run_until, timeline
 from hooklab._shared.trees import describe, map_tensors, tensors
-from tests.nets import ModelOutput, Pair
+from tests.nets import Calls, ModelOutput, Pair
 from tests.test_odd_modules import Empty, Equal, Refusing, Unhashable, refuse
 
 
@@ -275,7 +275,7 @@ def test_a_dict_with_ways_of_its_own_is_rebuilt_without_them(make: type) -> None
 
 
 def test_the_gradient_comes_in_an_unusual_container_too() -> None:
-    model = Inner(lambda x: Boxes("t", [x * 2, Two(x * 3, None), Frozen(a=x * 4), Partly(x * 5)]))
+    model = Calls(lambda x: Boxes("t", [x * 2, Two(x * 3, None), Frozen(a=x * 4), Partly(x * 5)]))
     with capture(model, "", grads=True) as seen:
         first, (second, _), third, fourth = model(torch.ones(1, requires_grad=True))
         (first + second + 2 * third["a"] + 3 * fourth.logits).backward()
@@ -310,15 +310,6 @@ OBJECTS: dict[str, Callable[[Tensor], Any]] = {
 each_object = pytest.mark.parametrize(("name", "make"), OBJECTS.items(), ids=OBJECTS)
 
 
-class Inner(nn.Module):
-    def __init__(self, make: Callable[[Tensor], Any]) -> None:
-        super().__init__()
-        self.make = make
-
-    def forward(self, x: Tensor) -> Any:
-        return self.make(x * 2)
-
-
 def mixed_at_0(model: nn.Module) -> None:
     with ManifoldMixup(model, "0", include_input=False)(torch.rand(4, 2), torch.zeros(4)) as mixed:
         model(mixed.x)
@@ -326,7 +317,7 @@ def mixed_at_0(model: nn.Module) -> None:
 
 @each_object
 def test_that_there_is_no_gradient_inside_an_object_has_its_own_reason(name: str, make: Callable[..., Any]) -> None:
-    model = Inner(make)
+    model = Calls(make)
     with capture(model, "", grads=True) as seen:
         model(torch.ones(2, requires_grad=True))
     with pytest.raises(RuntimeError, match=f"inside of '{name}', which is kept as it is and not looked into"):
@@ -335,7 +326,7 @@ def test_that_there_is_no_gradient_inside_an_object_has_its_own_reason(name: str
 
 @each_object
 def test_a_layer_that_hides_a_tensor_in_an_object_is_not_mixed_by_half(name: str, make: Callable[..., Any]) -> None:
-    model = nn.Sequential(Inner(lambda x: (x, make(x))), nn.Identity())
+    model = nn.Sequential(Calls(lambda x: (x, make(x))), nn.Identity())
     with pytest.raises(ValueError, match=rf"in an attribute of a {name}, .* choose another layer"):
         mixed_at_0(model)
 
@@ -347,7 +338,7 @@ def test_an_attribute_beside_the_parts_is_not_left_unmixed_in_silence() -> None:
         return boxes
 
     with pytest.raises(ValueError, match="in an attribute of a Boxes"):
-        mixed_at_0(nn.Sequential(Inner(with_attribute)))
+        mixed_at_0(nn.Sequential(Calls(with_attribute)))
 
 
 class Mode(tuple[int, int], enum.Enum):
@@ -361,7 +352,7 @@ class Count:
 
 def test_what_holds_no_tensor_goes_through_mixing_as_the_object_it_is() -> None:
     count, given = Count(), []
-    model = nn.Sequential(Inner(lambda x: (x, Mode.FAST, count)), Inner(lambda _: None))
+    model = nn.Sequential(Calls(lambda x: (x, Mode.FAST, count)), Calls(lambda _: None))
     model[1].forward = given.append  # type: ignore[assignment]
     mixed_at_0(model)
     assert given[0][1] is Mode.FAST
@@ -369,7 +360,7 @@ def test_what_holds_no_tensor_goes_through_mixing_as_the_object_it_is() -> None:
 
 
 def test_a_tensor_that_an_output_holds_twice_is_mixed_once() -> None:
-    model, given = nn.Sequential(Inner(lambda x: (x, [x])), nn.Identity()), []
+    model, given = nn.Sequential(Calls(lambda x: (x, [x])), nn.Identity()), []
     model[1].forward = given.append  # type: ignore[assignment]
     mixed_at_0(model)
     assert given[0][0] is given[0][1][0]
@@ -381,7 +372,7 @@ def test_a_tensor_that_an_output_holds_twice_is_mixed_once() -> None:
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 def test_a_nested_output_can_be_edited_and_is_refused_for_mixing() -> None:
     lengths = [torch.ones(2, 3), torch.ones(1, 3)]
-    model = nn.Sequential(Inner(lambda x: torch.nested.nested_tensor(lengths)), nn.Identity())
+    model = nn.Sequential(Calls(lambda x: torch.nested.nested_tensor(lengths)), nn.Identity())
     with edit(model, lambda output, call: output * 2, "0"):
         assert model(torch.ones(1))[0].sum() == 12
     with pytest.raises(ValueError, match="a nested tensor, whose examples have different lengths"):
@@ -393,4 +384,4 @@ def test_a_nested_output_can_be_edited_and_is_refused_for_mixing() -> None:
 def test_what_torch_cannot_mix_is_named(kind: Any) -> None:
     make = (lambda x: x.to(kind)) if isinstance(kind, torch.dtype) else (lambda x: x.to_sparse(layout=kind))
     with pytest.raises(ValueError, match=r"holds a Tensor of dtype .* which torch cannot mix .*choose another layer"):
-        mixed_at_0(nn.Sequential(Inner(make)))
+        mixed_at_0(nn.Sequential(Calls(make)))

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hooklab import capture, edit, leftover_hooks, run_until
 from hooklab.editing import EditCall
-from tests.nets import Branch, Checkpointed, Emit, Pair, Raises, Result, Reuse, Shared, Wrap, mlp, ones
+from tests.nets import Branch, Calls, Checkpointed, Emit, Pair, Raises, Result, Reuse, Shared, Wrap, mlp, ones
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
@@ -37,11 +37,7 @@ def test_the_returned_output_replaces_the_modules_and_none_leaves_it() -> None:
 
 
 def test_the_function_gets_name_module_and_arguments() -> None:
-    class Scale(nn.Module):
-        def forward(self, x: Tensor, *, by: int) -> Tensor:
-            return x * by
-
-    model, calls = Scale(), []
+    model, calls = Calls(lambda x, by: x * by), []
     with edit(model, lambda output, call: calls.append(call)):
         model(ones(2), by=3)
     (call,) = calls
@@ -224,11 +220,8 @@ def test_nothing_after_the_first_use_of_the_module_runs() -> None:
 
 
 def test_run_until_passes_all_arguments_even_one_called_name() -> None:
-    class Named(Wrap):
-        def forward(self, x: Tensor, y: Tensor, *, name: int) -> Tensor:
-            return self.inner((x + y) * name)
-
-    assert run_until(Named(nn.Identity()), "inner", ones(2), ones(2), name=3).tolist() == [6, 6]
+    model = Calls(lambda x, y, *, name: (x + y) * name)
+    assert run_until(model, "", ones(2), ones(2), name=3).tolist() == [6, 6]
 
 
 def test_run_until_returns_what_the_users_hook_and_an_edit_made_of_the_output() -> None:
@@ -279,14 +272,7 @@ def test_run_until_works_on_a_compiled_model() -> None:
 
 
 def test_run_until_restores_the_gradient_mode_that_the_model_switched_by_hand() -> None:
-    class Switches(Wrap):
-        def forward(self, x: Tensor) -> Tensor:
-            torch.set_grad_enabled(False)
-            x = self.inner(x)
-            torch.set_grad_enabled(True)
-            return x
-
-    run_until(Switches(nn.Identity()), "inner", ones(1))
+    run_until(nn.Sequential(Calls(torch.set_grad_enabled)), "0", False)
     assert torch.is_grad_enabled()
 
 
@@ -358,15 +344,10 @@ def test_an_edit_of_inputs_comes_before_the_module_and_keeps_gradients() -> None
 class TakesMore(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.inner = Weighted()
+        self.inner = Calls(lambda x, times, scale: x * times * scale)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.inner(x, 3, scale=x)  # type: ignore[no-any-return]
-
-
-class Weighted(nn.Module):
-    def forward(self, x: Tensor, times: int, *, scale: Tensor) -> Tensor:
-        return x * times * scale
 
 
 def test_an_edit_of_inputs_takes_a_tuple_or_changes_a_keyword_argument() -> None:

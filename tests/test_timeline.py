@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
@@ -13,14 +12,7 @@ from torch import Tensor, nn
 
 from hooklab import timeline
 from hooklab.tracing import Event, Timeline
-from tests.nets import (
-    Checkpointed,
-    Raises,
-    Recursive,
-    Reuse,
-    mlp,
-    ones,
-)
+from tests.nets import Calls, Checkpointed, Raises, Recursive, Reuse, in_thread, mlp, ones
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
@@ -101,15 +93,10 @@ class Net(nn.Module):
     def __init__(self, run: Callable[[Any, Tensor], Tensor]) -> None:
         super().__init__()
         self.a, self.b, self.side, self.relu = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3), nn.ReLU(inplace=True)
-        self.add, self.run = Add(), run
+        self.add, self.run = Calls(torch.add), run
 
     def forward(self, x: Tensor) -> Tensor:
         return self.run(self, x)
-
-
-class Add(nn.Module):
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return x + y
 
 
 def branched(net: Net, x: Tensor) -> Tensor:
@@ -149,16 +136,12 @@ def test_a_backward_ends_when_all_users_of_the_inputs_have_added_their_part(run:
 
 
 def test_a_module_with_several_outputs_begins_with_the_first_gradient_to_arrive() -> None:
-    class Fork(nn.Module):
-        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-            return x + 1, x + 2
-
     def forked(net: Net, x: Tensor) -> Tensor:
         left, right = net.fork(x)
         return net.a(left) + net.b(right)
 
     model = Net(forked)
-    model.fork = Fork()
+    model.fork = Calls(lambda x: (x + 1, x + 2))
     assert story(traced(model, "fork", "a", "b", x=needs_grad())).endswith("<b <a >b <fork >a >fork")
 
 
@@ -204,11 +187,7 @@ def test_a_call_that_raised_has_no_end_and_does_not_push_its_successors_deeper()
 
 
 def test_where_the_model_itself_is_never_called_an_interrupted_step_does_not_push_the_next_one_deeper() -> None:
-    class Interrupts(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            raise KeyboardInterrupt
-
-    part = nn.Sequential(nn.ReLU(), Interrupts())
+    part = nn.Sequential(nn.ReLU(), Raises(KeyboardInterrupt()))
     with timeline(nn.ModuleList([part])) as events:
         for _ in range(3):
             with pytest.raises(KeyboardInterrupt):
@@ -221,9 +200,7 @@ def test_after_the_block_and_from_another_thread_nothing_is_recorded_and_a_leaf_
     with timeline(model) as events:
         y = model(x)
         assert len(x._backward_hooks) == 1
-        thread = threading.Thread(target=model, args=(ones(1, 3),))
-        thread.start()
-        thread.join()
+        in_thread(model, ones(1, 3))
     y.sum().backward()
     model(x)
     assert len(events) == 8
