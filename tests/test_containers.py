@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import enum
 from collections import ChainMap, Counter, OrderedDict, UserDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -71,12 +71,6 @@ class Liar(list[Any]):
     __class__ = dict  # type: ignore[assignment]
     __iter__ = __len__ = __bool__ = __eq__ = __getitem__ = __copy__ = __reduce_ex__ = refuse  # type: ignore[assignment]
     __hash__ = None  # type: ignore[assignment]
-
-
-class Endless(list[Any]):
-    def __iter__(self) -> Iterator[Any]:
-        while True:
-            yield 0
 
 
 class RefusingTuple(tuple[Any, ...]):
@@ -149,7 +143,6 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "uninitialized": lambda: nn.LazyLinear(2).weight,
     "uninitialized inside": lambda: {"weight": nn.LazyLinear(2).weight, "x": torch.ones(2)},
     "liar": lambda: Liar([torch.ones(2)]),
-    "endless": lambda: Endless([torch.ones(2)]),
     "refusing tuple": lambda: RefusingTuple([torch.ones(2)]),
     "refusing dict": lambda: RefusingDict(a=torch.ones(2)),
     "refusing key": lambda: {RefusingKey(): torch.ones(2)},
@@ -224,23 +217,13 @@ def test_the_model_gives_the_same_unchanged_object_with_our_blocks_open(thing: A
     before = [(tensor, tensor.requires_grad, tensor._version) for tensor in tensors(tree)]
     with all_blocks(model), capture(model, everything, inputs=True, grads=True) as seen:
         assert model() is tree
-        assert repr(seen)
-    assert all(type(value) is type(tree) for value in seen.values())
+        assert len(repr(seen)) < 10_000
+    assert {type(value) for value in (*seen.values(), seen.input("second").args[0])} == {type(tree)}
     for (tensor, grad, version), now in zip(before, tensors(tree), strict=True):
         assert now is tensor and (tensor.requires_grad, tensor._version) == (grad, version)
         assert not tensor._backward_hooks
     assert run_until(model, "first") is tree
     assert leftover_hooks(model) == []
-
-
-def test_what_was_captured_can_be_read_and_listed(thing: Any) -> None:
-    model = Hand(Give(thing), Give(thing))
-    with capture(model, everything, inputs=True, grads=True) as seen:
-        model()
-        assert type(seen["second"]) is type(seen.input("second").args[0]) is type(thing)
-        assert len(repr(seen)) < 10_000
-        with pytest.raises(RuntimeError, match="did not require a gradient"):
-            seen.grad("second")
 
 
 def test_an_edit_may_return_another_of_the_same_kind_and_a_deep_one_is_still_checked() -> None:

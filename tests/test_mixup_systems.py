@@ -1,7 +1,5 @@
 """ManifoldMixup in the loops that people have, under autocast, torch.compile, checkpointing and in two processes."""
 
-import copy
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -150,75 +148,8 @@ def test_ranks_without_a_generator_or_with_different_ones_are_an_error_on_each(t
     assert all("the ranks drew differently" in rank["disagreed"] for rank in two_ranks)
 
 
-# The recipes of lesson 12 with packages that the course does not need, see requirements-recipes.txt: tested where they
+# The recipe of lesson 12 with packages that the course does not need, see requirements-recipes.txt: tested where they
 # are installed.
-
-
-def model_and_batches() -> tuple[nn.Sequential, list[tuple[Tensor, Tensor]]]:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
-    generator = seeded(1)
-    batches = []
-    for _ in range(4):
-        y = torch.randint(3, (8,), generator=generator)
-        batches.append((F.one_hot(y, 4).float() + 0.1 * torch.rand(8, 4, generator=generator), y))
-    return model, batches
-
-
-def accuracy(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> float:
-    with torch.no_grad():
-        return float(torch.cat([model(x).argmax(dim=1) == y for x, y in batches]).float().mean())
-
-
-@pytest.mark.long
-def test_in_accelerate_the_prepared_model_is_mixed() -> None:
-    accelerate = pytest.importorskip("accelerate")
-    model, batches = model_and_batches()
-    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
-    model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=0.02))
-    mix = ManifoldMixup(model, ["1"], generator=seeded())
-    for _ in range(40):
-        for x, y in batches:
-            with accelerator.accumulate(model), mix(x, y) as mixed:
-                accelerator.backward(mixed.loss(F.cross_entropy, model(mixed.x)))
-                optimizer.step()
-                optimizer.zero_grad()
-    assert accuracy(model, batches) == 1.0
-
-
-@pytest.mark.long
-def test_in_lightning_the_training_step_is_mixed_and_validation_is_not(tmp_path: object) -> None:
-    lightning = pytest.importorskip("lightning")
-    model, batches = model_and_batches()
-
-    class Module(lightning.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net, self.validated = model, 0
-            self.mix = ManifoldMixup(model, ["1"], generator=seeded())
-
-        def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
-            with self.mix(*batch) as mixed:
-                return mixed.loss(F.cross_entropy, self.net(mixed.x))
-
-        def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-            assert torch.equal(self.net(batch[0]), copy.deepcopy(self.net)(batch[0]))
-            self.validated += 1
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.Adam(self.parameters(), lr=0.02)
-
-    module = Module()
-    quiet = {
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-    }
-    trainer = lightning.Trainer(max_epochs=15, accelerator="cpu", default_root_dir=str(tmp_path), **quiet)
-    loader = torch.utils.data.DataLoader(batches, batch_size=None)
-    trainer.fit(module, loader, loader)
-    assert accuracy(model, batches) == 1.0 and module.validated > 0
 
 
 @pytest.mark.long

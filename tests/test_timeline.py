@@ -33,33 +33,11 @@ def needs_grad() -> Tensor:
     return torch.ones(2, 3, requires_grad=True)
 
 
-def test_the_events_of_a_chain_are_nested_forward_and_backward() -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.ReLU(), nn.Linear(4, 2)))
-    expected = "+* +0 -0 +1 +1.0 -1.0 +1.1 -1.1 -1 -* <* <1 <1.1 >1.1 <1.0 >1.0 >1 <0 >0 >*"
-    assert story(traced(model, x=needs_grad())) == expected
-
-
 def test_depth_counts_the_selected_modules_around() -> None:
     model = nn.Sequential(nn.Sequential(nn.Linear(3, 4)))
     for what, depths in (((), {("", 0), ("0", 1), ("0.0", 2)}), ((nn.Linear,), {("0.0", 0)})):
         events = traced(model, *what)
         assert {(event.name, event.depth) for event in events} == depths
-
-
-@pytest.mark.parametrize("inplace", [False, True])
-def test_each_event_is_nested_in_its_parents_without_a_gradient_at_the_input_too(inplace: bool) -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=inplace), nn.Linear(4, 2))
-    assert story(traced(model)) == "+* +0 -0 +1 -1 +2 -2 -* <* <2 >2 <1 >1 <0 >0 >*"
-
-
-def test_the_order_is_that_of_full_backward_hooks_on_a_chain() -> None:
-    model, x, real = mlp(), torch.ones(2, 3, requires_grad=True), []
-    events = traced(model, x=x)
-    for name, module in model.named_modules():
-        module.register_full_backward_pre_hook(lambda *_, name=name: real.append("<" + (name or "*")))
-        module.register_full_backward_hook(lambda *_, name=name: real.append(">" + (name or "*")))
-    model(x).sum().backward()
-    assert story(events).endswith(" ".join(real))
 
 
 def test_events_are_plain_data_and_a_table() -> None:
@@ -71,11 +49,6 @@ def test_events_are_plain_data_and_a_table() -> None:
     assert [row.split() for row in rows[:2]] == [["0", "forward-pre", "(Sequential)"], ["1", "forward-pre", "0"]]
     assert rows[1].rindex("0") > rows[0].index("(")  # indented by its depth
     assert repr(events) == "<timeline of Sequential: 8 events>"
-
-
-def test_a_module_that_returns_its_input_begins_before_it_ends() -> None:
-    model = nn.Sequential(nn.Identity(), nn.Dropout(0.5)).eval()
-    assert story(traced(model, x=needs_grad())) == "+* +0 -0 +1 -1 -* <* <1 >1 <0 >0 >*"
 
 
 def test_a_module_used_three_times_has_three_calls_and_one_that_calls_itself_gets_deeper() -> None:
@@ -93,7 +66,7 @@ class Net(nn.Module):
     def __init__(self, run: Callable[[Any, Tensor], Tensor]) -> None:
         super().__init__()
         self.a, self.b, self.side, self.relu = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3), nn.ReLU(inplace=True)
-        self.add, self.run = Calls(torch.add), run
+        self.add, self.fork, self.run = Calls(torch.add), Calls(lambda x: (x + 1, x + 2)), run
 
     def forward(self, x: Tensor) -> Tensor:
         return self.run(self, x)
@@ -121,28 +94,54 @@ def with_idle_part(net: Net, x: Tensor) -> Tensor:
     return net.b(used)
 
 
+def forked(net: Net, x: Tensor) -> Tensor:
+    left, right = net.fork(x)
+    return net.a(left) + net.b(right)
+
+
 @pytest.mark.parametrize(
-    ("run", "expected"),
+    ("model", "x", "expected"),
     [
-        (branched, "+* +a -a +side -side -* <* <side >side <a >a >*"),
+        (
+            nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.ReLU(), nn.Linear(4, 2))),
+            needs_grad(),
+            "+* +0 -0 +1 +1.0 -1.0 +1.1 -1.1 -1 -* <* <1 <1.1 >1.1 <1.0 >1.0 >1 <0 >0 >*",
+        ),
+        *(
+            (
+                nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=inplace), nn.Linear(4, 2)),
+                ones(2, 3),
+                "+* +0 -0 +1 -1 +2 -2 -* <* <2 >2 <1 >1 <0 >0 >*",
+            )
+            for inplace in (False, True)
+        ),
+        (
+            nn.Sequential(nn.Identity(), nn.Dropout(0.5)).eval(),
+            needs_grad(),
+            "+* +0 -0 +1 -1 -* <* <1 >1 <0 >0 >*",
+        ),
+        # a backward ends when all users of the inputs have added their part
+        (Net(branched), ones(2, 3), "+* +a -a +side -side -* <* <side >side <a >a >*"),
         # the two uses of a's output end at once, the later one first
-        (late, "+* +a -a +b -b +add -add -* <* <add <b >add >b <a >a >*"),
-        (changed_in_place, "+* +a -a +side -side +relu -relu +b -b -* <* <b >b <relu <side >side >relu <a >a >*"),
-        (with_idle_part, "+* +a -a +side -side +b -b -* <* <b >b <a >a >*"),
+        (Net(late), ones(2, 3), "+* +a -a +b -b +add -add -* <* <add <b >add >b <a >a >*"),
+        (
+            Net(changed_in_place),
+            ones(2, 3),
+            "+* +a -a +side -side +relu -relu +b -b -* <* <b >b <relu <side >side >relu <a >a >*",
+        ),
+        (Net(with_idle_part), ones(2, 3), "+* +a -a +side -side +b -b -* <* <b >b <a >a >*"),
+        # several outputs: it begins with the first gradient to arrive
+        (Net(forked), needs_grad(), "+* +fork -fork +a -a +b -b -* <* <b <a >b <fork >a >fork >*"),
+    ],
+    ids=[
+        *("containers", "input without gradient", "in place", "its input returned"),
+        *("branched", "used late", "branched, in place", "an unused part", "several outputs"),
     ],
 )
-def test_a_backward_ends_when_all_users_of_the_inputs_have_added_their_part(run: Any, expected: str) -> None:
-    assert story(traced(Net(run))) == expected
-
-
-def test_a_module_with_several_outputs_begins_with_the_first_gradient_to_arrive() -> None:
-    def forked(net: Net, x: Tensor) -> Tensor:
-        left, right = net.fork(x)
-        return net.a(left) + net.b(right)
-
-    model = Net(forked)
-    model.fork = Calls(lambda x: (x + 1, x + 2))
-    assert story(traced(model, "fork", "a", "b", x=needs_grad())).endswith("<b <a >b <fork >a >fork")
+def test_a_backward_is_nested_in_its_parents_and_ends_when_the_gradients_of_its_inputs_are_complete(
+    model: nn.Module, x: Tensor, expected: str
+) -> None:
+    assert story(traced(model, x=x)) == expected
 
 
 def test_each_pass_and_each_backward_has_events_of_its_own() -> None:
