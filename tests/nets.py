@@ -148,6 +148,20 @@ class Raises(nn.Module):
         raise self.error
 
 
+class Retry(nn.Module):
+    """Calls its part with an input that does not fit, then with one that does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        try:
+            return self.part(x[:, :2])
+        except RuntimeError:
+            return self.part(x)
+
+
 class Branch(nn.Module):
     """Uses ``used`` and has ``unused``; calls ``silent`` by its forward, so that no hook runs."""
 

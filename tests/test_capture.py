@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hooklab import capture
-from tests.nets import Branch, Calls, Emit, Recursive, Reuse, Shared, Wrap, mlp, ones, seen_of
+from tests.nets import Branch, Calls, Emit, Recursive, Retry, Reuse, Shared, Wrap, mlp, ones, seen_of
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
@@ -204,17 +204,6 @@ def test_inputs_are_args_and_kwargs_as_the_users_pre_hook_left_them() -> None:
 
 
 def test_a_call_that_raised_has_inputs_but_no_output_and_the_next_call_has_its_own() -> None:
-    class Retry(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.part = nn.Linear(3, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            try:
-                return self.part(x[:, :2])
-            except RuntimeError:
-                return self.part(x)
-
     seen = seen_of(Retry(), "part", inputs=True, grads=True)
     failed, worked = seen.calls("part")
     assert (failed.input.args[0].shape, worked.input.args[0].shape) == ((2, 2), (2, 3))
