@@ -8,6 +8,7 @@ import pickle
 import re
 import weakref
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -134,25 +135,19 @@ def test_an_output_and_its_gradient_keep_their_structure(shape: str) -> None:
     assert torch.equal(first_tensor(seen.grad("inner")), torch.ones(2, 3))
 
 
-class Cache:
-    """Grows at each step, as the caches of language models do."""
+def caching() -> nn.Module:
+    """Its cache grows at each step, as those of language models do."""
+    part = nn.Linear(3, 3)
 
-    def __init__(self) -> None:
-        self.states: list[Tensor] = []
-
-
-class Cached(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.part = nn.Linear(3, 3)
-
-    def forward(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
-        cache.states.append(self.part(x))
+    def forward(x: Tensor, cache: SimpleNamespace) -> tuple[Tensor, SimpleNamespace]:
+        cache.states.append(part(x))
         return cache.states[-1], cache
+
+    return Calls(forward)
 
 
 def test_an_object_of_the_models_own_is_kept_as_it_is_and_shows_its_last_state_in_each_pass() -> None:
-    model, cache = Cached(), Cache()
+    model, cache = caching(), SimpleNamespace(states=[])
     with capture(model, "", inputs=True, keep="all") as seen:
         for _ in range(3):
             model(ones(1, 3), cache)
@@ -325,9 +320,9 @@ def test_the_graphs_of_outputs_and_gradients_are_freed_even_inside_the_block(
 
 
 def test_the_graph_of_what_an_object_holds_lives_as_long_as_the_value(graphs_alive: Callable[[], bool]) -> None:
-    model = Cached()
+    model = caching()
     with capture(model, "", inputs=True) as seen:
-        model(ones(1, 3), Cache())
+        model(ones(1, 3), SimpleNamespace(states=[]))
     assert graphs_alive()
     del seen
     assert not graphs_alive()

@@ -122,6 +122,11 @@ def test_an_output_that_did_not_require_a_gradient_says_so() -> None:
         seen.grad("0")
     with pytest.raises(LookupError, match="'unused' did not run"):
         seen_of(Branch(), grads=True).grad("unused")
+    model = Calls(lambda x: (torch.Size([2, 3]), "text"))
+    with capture(model, grads=True) as seen:
+        model(ones(1))
+    with pytest.raises(RuntimeError, match=r"or holds no floating-point tensor\.$"):
+        seen.grad("")
 
 
 def test_an_output_that_the_loss_does_not_depend_on_says_so_and_that_backward_may_have_raised() -> None:

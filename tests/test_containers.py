@@ -158,15 +158,10 @@ MAKERS: dict[str, Callable[[], Any]] = {
 }
 
 
-class Give(nn.Module):
+def gives(thing: Any, kind: Any = Calls) -> nn.Module:
     """Gives ``thing``, which may have been given to it."""
-
-    def __init__(self, thing: Any) -> None:
-        super().__init__()
-        self.thing = [thing]
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.thing[0]
+    made: nn.Module = kind(lambda *args, **kwargs: thing)
+    return made
 
 
 class Hand(nn.Module):
@@ -212,8 +207,8 @@ def thing(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize("odd", [nn.Module, Empty, Equal, Refusing, Unhashable])
 def test_the_model_gives_the_same_unchanged_object_with_our_blocks_open(thing: Any, odd: type, placed: Any) -> None:
     tree = placed(thing)
-    kind = type("Odd", (Give,), {name: value for name, value in vars(odd).items() if odd is not nn.Module})
-    model = Hand(kind(tree), kind(tree))
+    kind = type("Odd", (Calls,), {name: value for name, value in vars(odd).items() if odd is not nn.Module})
+    model = Hand(gives(tree, kind), gives(tree, kind))
     before = [(tensor, tensor.requires_grad, tensor._version) for tensor in tensors(tree)]
     with all_blocks(model), capture(model, everything, inputs=True, grads=True) as seen:
         assert model() is tree
@@ -228,10 +223,10 @@ def test_the_model_gives_the_same_unchanged_object_with_our_blocks_open(thing: A
 
 def test_an_edit_may_return_another_of_the_same_kind_and_a_deep_one_is_still_checked() -> None:
     for make in MAKERS.values():
-        model, new = Give(make()), make()
+        model, new = gives(make()), make()
         with edit(model, lambda output, call, new=new: new, everything):
             assert model() is new
-    model = Give(nested(20))
+    model = gives(nested(20))
     with edit(model, lambda output, call: nested(19)), pytest.raises(TypeError, match="Return the same structure"):
         model()
 

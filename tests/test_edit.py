@@ -205,11 +205,13 @@ def test_which_use_a_checkpoint_recomputes_is_unknown() -> None:
 # run_until
 
 
-@pytest.mark.parametrize("outer", [lambda model: model, lambda model: torch.compile(model, backend="eager")])
-def test_run_until_returns_the_live_output_of_the_module_and_leaves_no_hook(outer: Any) -> None:
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_run_until_returns_the_live_output_of_the_module_and_leaves_no_hook(is_compiled: bool) -> None:
     model, x = mlp(), ones(2, 3)
-    assert torch.equal(run_until(outer(model), "0", x), model[0](x))
-    output = run_until(outer(model), model[1], x)
+    called = torch.compile(model, backend="eager") if is_compiled else model
+    called(x)
+    assert torch.equal(run_until(called, "0", x), model[0](x))
+    output = run_until(called, model[1], x)
     assert torch.equal(output, model[1](model[0](x)))
     output.sum().backward()
     assert model[0].weight.grad is not None
@@ -217,12 +219,10 @@ def test_run_until_returns_the_live_output_of_the_module_and_leaves_no_hook(oute
 
 
 def test_run_until_takes_any_arguments_and_returns_what_hooks_and_edits_made_of_the_output_even_none() -> None:
-    model = nn.Sequential(Calls(lambda x, y, *, name: (x + y) * name))
-    model.forward = model[0].__call__  # type: ignore[method-assign]
-    handle = model[0].register_forward_hook(lambda module, args, output: output + 1)
-    with edit(model, lambda output, call: output * 2, "0"):
-        assert run_until(model, "0", ones(2), ones(2), name=3).tolist() == [14, 14]
-    handle.remove()
+    model = Calls(lambda x, y, *, name: (x + y) * name)
+    model.register_forward_hook(lambda module, args, output: output + 1)
+    with edit(model, lambda output, call: output * 2):
+        assert run_until(model, "", ones(2), ones(2), name=3).tolist() == [14, 14]
     assert run_until(Wrap(Emit("none")), "inner", ones(1)) is None
 
 

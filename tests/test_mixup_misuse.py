@@ -33,20 +33,12 @@ def without_dynamo(monkeypatch: pytest.MonkeyPatch) -> None:
 # When it is made
 
 
-class Holder(nn.Module):
-    """Holds a parameter, and is never called."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(1))
-
-
 @pytest.mark.parametrize(
     ("model", "layers", "options", "said"),
     [
         (nn.ReLU(), [], {"include_input": False}, "nothing to choose from"),
         *((nn.ReLU(), "", {"alpha": alpha}, "alpha must be a finite number") for alpha in (0.0, math.nan, math.inf)),
-        (nn.Sequential(Holder()), "0", {}, "'0', a Holder, has no forward and is never called"),
+        (nn.Sequential(nn.ParameterList([X])), "0", {}, "'0', a ParameterList, has no forward and is never called"),
         (
             nn.Sequential(nn.GRU(3, 3, batch_first=True)),
             "0",

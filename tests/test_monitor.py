@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import warnings
 import weakref
@@ -648,19 +649,16 @@ def test_a_plot_of_nothing_is_an_error_that_says_why() -> None:
 # dead units
 
 
-class Half(nn.Module):
+def half_dead(*shape: int) -> nn.Module:
     """Of three units, the first gives 0 always, the second at odd calls."""
+    calls = itertools.count(1)
 
-    def __init__(self, *shape: int) -> None:
-        super().__init__()
-        self.shape = shape
-        self.calls = 0
+    def forward(x: Tensor) -> Tensor:
+        scale = torch.tensor([0.0, float(next(calls) % 2 == 0), 1.0])
+        units = scale.view(3, *[1] * (len(shape) - 2)) if len(shape) in (4, 5) else scale
+        return torch.ones(shape) * units + 0 * x
 
-    def forward(self, x: Tensor) -> Tensor:
-        self.calls += 1
-        scale = torch.tensor([0.0, float(self.calls % 2 == 0), 1.0])
-        units = scale.view(3, *[1] * (len(self.shape) - 2)) if len(self.shape) in (4, 5) else scale
-        return torch.ones(self.shape) * units + 0 * x
+    return Calls(forward)
 
 
 @pytest.mark.parametrize("on_device", [False, True])
@@ -669,7 +667,7 @@ def test_a_unit_is_dead_that_gave_only_zeros_in_every_recorded_step(
     shape: Any, on_device: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "must_wait", lambda device: on_device)
-    model = nn.Sequential(Half(*shape), nn.Identity())
+    model = nn.Sequential(half_dead(*shape), nn.Identity())
     with monitor(model, "0") as health:
         model(torch.zeros(1))
         assert health.dead_units == {"0": [0, 1]}

@@ -42,9 +42,11 @@ def test_where_the_model_is_never_called_each_step_is_a_pass(model: Trained, inp
         for rows in (1, 2, 3):
             model.training_step(ones(rows, 3)).backward()
             assert last["net.0"].shape == last.grad("net.0").shape == (rows, 3)
+            assert last["head"].shape == (rows, 1)
+            assert len(last.calls("net.1.act")) == 3  # uses in one call of net stay together
     assert [each["net.0"].shape for each in seen.passes] == [(1, 3), (2, 3), (3, 3)]
     assert [each["head"].shape for each in seen.passes] == [(1, 1), (2, 1), (3, 1)]
-    assert [len(each.calls("net.1.act")) for each in seen.passes] == [3, 3, 3]  # uses in one call of net stay together
+    assert [len(each.calls("net.1.act")) for each in seen.passes] == [3, 3, 3]
     assert len(last.passes) == 1 and leftover_hooks(model) == []
 
 
