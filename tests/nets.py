@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, namedtuple
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,17 @@ Pair = namedtuple("Pair", ["left", "right"])
 def mlp() -> nn.Sequential:
     """Linear, ReLU, Linear: 3 -> 4 -> 2."""
     return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+
+
+class Calls(nn.Module):
+    """Its forward is the function that it was given."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
 
 
 class Reuse(nn.Module):
@@ -135,6 +148,20 @@ class Raises(nn.Module):
         raise self.error
 
 
+class Retry(nn.Module):
+    """Calls its part with an input that does not fit, then with one that does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        try:
+            return self.part(x[:, :2])
+        except RuntimeError:
+            return self.part(x)
+
+
 class Branch(nn.Module):
     """Uses ``used`` and has ``unused``; calls ``silent`` by its forward, so that no hook runs."""
 
@@ -160,6 +187,12 @@ class Recursive(nn.Module):
 
 def ones(*shape: int) -> Tensor:
     return torch.ones(*shape)
+
+
+def in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    """What the function returns, or raises, in a thread of its own."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function, *args).result(60)
 
 
 def seen_of(model: nn.Module, *what: Any, x: Tensor | None = None, **options: Any) -> Seen:

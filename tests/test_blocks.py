@@ -10,6 +10,7 @@ import threading
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
@@ -21,7 +22,7 @@ from torch import nn
 from hooklab import capture, edit, leftover_hooks, monitor, run_until, timeline
 from hooklab._shared.sessions import Session
 from hooklab.editing import Edit
-from tests.nets import Wrap, mlp, ones
+from tests.nets import Raises, Wrap, in_thread, mlp, ones
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
@@ -65,50 +66,30 @@ def test_hooks_are_there_inside_the_block_only_and_the_users_own_stay(tool: Tool
 
 @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), SystemExit(), GeneratorExit()], ids=repr)
 def test_an_exception_leaves_no_hook_and_passes_through(tool: Tool, error: BaseException) -> None:
-    model = mlp()
-
-    def work() -> None:
-        with tool(model):
-            model(ones(2, 3))
-            raise error
-
-    with pytest.raises(type(error)) as raised:
-        work()
+    model = nn.Sequential(nn.Linear(3, 4), Raises(error), nn.Linear(4, 2))
+    with pytest.raises(type(error)) as raised, tool(model):
+        model(ones(2, 3))
     assert raised.value is error
+    with pytest.raises(type(error)):
+        run_until(model, "2", ones(2, 3))
     assert leftover_hooks(model) == []
 
 
-def test_an_exception_in_the_forward_leaves_no_hook(tool: Tool) -> None:
-    model = mlp()
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), tool(model):
-        model(ones(2, 99))
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        run_until(model, "2", ones(2, 99))
-    assert leftover_hooks(model) == []
-
-
-def test_nested_blocks_end_one_by_one_also_of_one_object(tool: Tool) -> None:
-    model = mlp()
-    block = tool(model, "0")
-    with block:
-        one = len(leftover_hooks(model))
-        with block, tool(model, "2"):
-            assert hooked(model) == {"", "0", "2"}
-        assert len(leftover_hooks(model)) == one
-    assert leftover_hooks(model) == []
-    with pytest.raises(RuntimeError, match=r"is not open: begin its block by `with`"):
-        block.__exit__(None, None, None)
-
-
-def test_blocks_of_one_object_each_may_end_in_the_order_of_their_beginning(tool: Tool) -> None:
+def test_blocks_of_one_object_end_one_by_one_and_those_of_two_in_any_order(tool: Tool) -> None:
     model = mlp()
     first, second = tool(model, "0"), tool(model, "2")
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
+    with first:
+        one = len(leftover_hooks(model))
+        with first:
+            assert len(leftover_hooks(model)) > one
+        assert len(leftover_hooks(model)) == one
+        second.__enter__()
+        assert hooked(model) == {"", "0", "2"}
     assert hooked(model) == {"", "2"}
     second.__exit__(None, None, None)
     assert leftover_hooks(model) == []
+    with pytest.raises(RuntimeError, match=r"is not open: begin its block by `with`"):
+        first.__exit__(None, None, None)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
@@ -133,13 +114,9 @@ def outputs(tool: Tool, model: nn.Module) -> Iterator[torch.Tensor]:
             yield model(ones(2, 3))
 
 
-def closed_in_another_thread(stream: Any) -> None:
-    thread = threading.Thread(target=stream.close)
-    thread.start()
-    thread.join()
-
-
-@pytest.mark.parametrize("ends", [lambda stream: stream.close(), closed_in_another_thread, lambda stream: None])
+@pytest.mark.parametrize(
+    "ends", [lambda stream: stream.close(), lambda stream: in_thread(stream.close), lambda stream: None]
+)
 def test_a_generator_that_is_closed_or_dropped_leaves_no_hook(tool: Tool, ends: Callable[[Any], None]) -> None:
     model = mlp()
     stream = outputs(tool, model)
@@ -327,14 +304,13 @@ def test_blocks_of_two_threads_may_end_in_any_order(tool: Tool, first_out: int) 
             opened.wait()
             may_close[index].wait(10)
 
-    threads = [threading.Thread(target=work, args=(index,)) for index in (0, 1)]
-    for thread in threads:
-        thread.start()
-    opened.wait()
-    for index in (first_out, 1 - first_out):
-        may_close[index].set()
-        threads[index].join()
-        assert (stance() == "force_eager") is (index == first_out)
+    with ThreadPoolExecutor(2) as pool:
+        blocks = [pool.submit(work, index) for index in (0, 1)]
+        opened.wait()
+        for index in (first_out, 1 - first_out):
+            may_close[index].set()
+            blocks[index].result(10)
+            assert (stance() == "force_eager") is (index == first_out)
     assert leftover_hooks(model) == []
     assert compiled(ones(1, 3)).shape == (1, 2)
 

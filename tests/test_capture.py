@@ -8,13 +8,15 @@ import pickle
 import re
 import weakref
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from hooklab import capture
-from tests.nets import Branch, Emit, Recursive, Reuse, Shared, Wrap, mlp, ones, seen_of
+from tests.nets import Branch, Calls, Emit, Recursive, Retry, Reuse, Shared, Wrap, mlp, ones, seen_of
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
@@ -58,11 +60,6 @@ def test_one_pass_is_kept_or_all(keep: str, rows: list[int]) -> None:
             model(ones(batch, 3))
     assert [len(each["0"]) for each in seen.passes] == rows
     assert seen["0"].shape == (3, 4)
-
-
-def test_keep_is_last_or_all() -> None:
-    with pytest.raises(ValueError, match=r"keep is 'last' .* not 'both'"):
-        capture(mlp(), keep="both")
 
 
 def test_one_capture_may_be_entered_again_and_inside_itself() -> None:
@@ -138,25 +135,19 @@ def test_an_output_and_its_gradient_keep_their_structure(shape: str) -> None:
     assert torch.equal(first_tensor(seen.grad("inner")), torch.ones(2, 3))
 
 
-class Cache:
-    """Grows at each step, as the caches of language models do."""
+def caching() -> nn.Module:
+    """Its cache grows at each step, as those of language models do."""
+    part = nn.Linear(3, 3)
 
-    def __init__(self) -> None:
-        self.states: list[Tensor] = []
-
-
-class Cached(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.part = nn.Linear(3, 3)
-
-    def forward(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
-        cache.states.append(self.part(x))
+    def forward(x: Tensor, cache: SimpleNamespace) -> tuple[Tensor, SimpleNamespace]:
+        cache.states.append(part(x))
         return cache.states[-1], cache
+
+    return Calls(forward)
 
 
 def test_an_object_of_the_models_own_is_kept_as_it_is_and_shows_its_last_state_in_each_pass() -> None:
-    model, cache = Cached(), Cache()
+    model, cache = caching(), SimpleNamespace(states=[])
     with capture(model, "", inputs=True, keep="all") as seen:
         for _ in range(3):
             model(ones(1, 3), cache)
@@ -166,13 +157,8 @@ def test_an_object_of_the_models_own_is_kept_as_it_is_and_shows_its_last_state_i
 
 
 def test_a_dict_that_the_model_changes_later_is_kept_as_it_was() -> None:
-    class Grow(Wrap):
-        def forward(self, x: Tensor) -> object:
-            out = self.inner(x)
-            out["more"] = x
-            return out
-
-    assert set(seen_of(Grow(Emit("dict")), "inner")["inner"]) == {"hidden", "nested"}
+    model = nn.Sequential(Emit("dict"), Calls(lambda out: out.update(more=1)))
+    assert set(seen_of(model, "0")["0"]) == {"hidden", "nested"}
 
 
 # changed in place
@@ -202,13 +188,8 @@ def test_a_change_of_part_of_a_structure_and_a_change_after_the_block_are_notice
 # inputs
 
 
-class Scale(nn.Module):
-    def forward(self, x: Tensor, *, by: Tensor, note: str = "") -> Tensor:
-        return x * by
-
-
 def test_inputs_are_args_and_kwargs_as_the_users_pre_hook_left_them() -> None:
-    model = Scale()
+    model = Calls(lambda x, by, note: x * by)
     model.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
     with capture(model, inputs=True) as seen:
         model(ones(2), by=torch.tensor(3.0), note="n")
@@ -218,17 +199,6 @@ def test_inputs_are_args_and_kwargs_as_the_users_pre_hook_left_them() -> None:
 
 
 def test_a_call_that_raised_has_inputs_but_no_output_and_the_next_call_has_its_own() -> None:
-    class Retry(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.part = nn.Linear(3, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            try:
-                return self.part(x[:, :2])
-            except RuntimeError:
-                return self.part(x)
-
     seen = seen_of(Retry(), "part", inputs=True, grads=True)
     failed, worked = seen.calls("part")
     assert (failed.input.args[0].shape, worked.input.args[0].shape) == ((2, 2), (2, 3))
@@ -239,16 +209,15 @@ def test_a_call_that_raised_has_inputs_but_no_output_and_the_next_call_has_its_o
     assert "did not finish" in repr(seen)
 
 
-def test_inputs_that_were_not_recorded_say_how_to_record_them() -> None:
-    with pytest.raises(RuntimeError, match=r"inputs were not recorded: .*inputs=True"):
-        seen_of(mlp()).input("0")
-
-
 # what is not there
 
 
 def test_a_module_that_did_not_run_is_silent_and_reading_says_what_may_be_the_reason() -> None:
-    seen = seen_of(Branch())
+    model = Branch()
+    with capture(model) as seen:
+        with pytest.raises(LookupError, match="no selected module ran yet"):
+            seen["unused"]
+        model(ones(1, 3))
     assert seen.silent == ["unused", "silent"]
     assert seen.calls("unused") == []
     with pytest.raises(LookupError, match=r"'silent' did not run in this pass.*\.forward\(\.\.\.\)"):
@@ -257,15 +226,12 @@ def test_a_module_that_did_not_run_is_silent_and_reading_says_what_may_be_the_re
         _ = seen["usde"]
 
 
-def test_reading_tells_a_pass_without_the_module_from_no_pass() -> None:
-    model = Branch()
-    with capture(model, "unused") as seen:
-        assert seen.silent == ["unused"]
-        with pytest.raises(LookupError, match="no selected module ran yet"):
-            seen["unused"]
-        model(ones(1, 3))
-        with pytest.raises(LookupError, match="'unused' did not run in this pass"):
-            seen["unused"]
+def test_what_was_not_recorded_says_how_to_record_it() -> None:
+    seen = seen_of(mlp())
+    with pytest.raises(RuntimeError, match=r"inputs were not recorded: .*inputs=True"):
+        seen.input("0")
+    with pytest.raises(RuntimeError, match=r"gradients were not recorded: .*grads=True"):
+        seen.grad("0")
 
 
 @pytest.mark.parametrize(("key", "named"), [(0, "int"), (nn.ReLU(), "ReLU"), (None, "NoneType"), ([], "list")])
@@ -354,9 +320,9 @@ def test_the_graphs_of_outputs_and_gradients_are_freed_even_inside_the_block(
 
 
 def test_the_graph_of_what_an_object_holds_lives_as_long_as_the_value(graphs_alive: Callable[[], bool]) -> None:
-    model = Cached()
+    model = caching()
     with capture(model, "", inputs=True) as seen:
-        model(ones(1, 3), Cache())
+        model(ones(1, 3), SimpleNamespace(states=[]))
     assert graphs_alive()
     del seen
     assert not graphs_alive()
@@ -382,42 +348,42 @@ def test_values_go_with_a_new_pass_and_with_the_last_reader_without_the_garbage_
 # map
 
 
-def test_map_is_kept_instead_of_the_output() -> None:
+def test_map_is_kept_instead_of_the_output_and_gradients_stay_those_of_the_output() -> None:
     model, x = mlp(), torch.rand(5, 3)
-    with capture(model, "0", "1", keep="all", map=lambda output: output.mean(0)) as seen:
+    with capture(model, "0", "1", keep="all", grads=True, map=lambda output: output.mean(0)) as seen:
         model(x)
-        model(2 * x)
+        model(2 * x).sum().backward()
     assert torch.equal(seen["1"], model[1](model[0](2 * x)).mean(0).detach())
     assert [one["0"].requires_grad for one in seen.passes] == [False, False]
+    assert seen.grad("0").shape == (5, 4)
     assert "(4,) float32" in repr(seen)
 
 
-def test_map_keeps_the_graph_only_on_request_and_gradients_stay_those_of_the_output() -> None:
+def test_map_keeps_the_graph_only_on_request() -> None:
     model, x = mlp(), torch.rand(5, 3)
-    with capture(model, "0", detach=False, grads=True, map=lambda output: output.sum(1)) as seen:
-        model(x).sum().backward()
-    assert seen["0"].grad_fn is not None and seen.grad("0").shape == (5, 4)
-    with capture(model, "0", map=lambda output: output @ model[2].weight.T) as seen:
-        model(x)
-    assert seen["0"].grad_fn is None
+    assert seen_of(model, "0", x=x, detach=False, map=lambda output: output.sum(1))["0"].grad_fn is not None
+    assert seen_of(model, "0", x=x, map=lambda output: output @ model[2].weight.T)["0"].grad_fn is None
 
 
 def test_a_mapped_view_notices_a_later_change_and_clone_keeps_it() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
-    for clone in (False, True):
-        with capture(model, "0", map=lambda output: output[:, -1], clone=clone) as seen:
-            model(torch.rand(2, 3))
-        if clone:
-            assert seen["0"].shape == (2,)
-        else:
-            with pytest.raises(RuntimeError, match="changed in place"):
-                _ = seen["0"]
+    with pytest.raises(RuntimeError, match="changed in place"):
+        _ = seen_of(model, "0", map=lambda output: output[:, -1])["0"]
+    assert seen_of(model, "0", map=lambda output: output[:, -1], clone=True)["0"].shape == (2,)
 
 
-def test_map_gets_structures_whole_and_must_be_a_function() -> None:
-    model = nn.Sequential(nn.LSTM(3, 2))
-    with capture(model, "0", map=lambda output: {"last": output[0][-1], "n": 7}) as seen:
-        model(torch.rand(4, 3))
-    assert seen["0"]["last"].shape == (2,) and seen["0"]["n"] == 7
-    with pytest.raises(TypeError, match="map is a function of the output, not str"):
-        capture(model, map="mean")  # type: ignore[arg-type]
+def test_map_gets_structures_whole() -> None:
+    seen = seen_of(Wrap(nn.LSTM(3, 2)), "inner", map=lambda output: {"last": output[0][-1], "n": 7})
+    assert seen["inner"]["last"].shape == (2,) and seen["inner"]["n"] == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"keep": "both"}, ValueError, r"keep is 'last' .* not 'both'"),
+        ({"map": "mean"}, TypeError, "map is a function of the output, not str"),
+    ],
+)
+def test_an_option_of_a_wrong_kind_is_refused(options: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        capture(mlp(), **options)

@@ -7,21 +7,16 @@ import re
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-import hooklab
 from hooklab import capture
-from hooklab.course.processes import launch
-from tests.nets import mlp, ones, seen_of
+from tests.nets import Calls, in_thread, mlp, ones, seen_of
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
@@ -52,15 +47,6 @@ def test_values_and_gradients_have_the_dtype_that_the_module_gave(autocast: bool
     assert "bfloat16" in repr(seen) and seen["0"].nbytes == 16
 
 
-class To(nn.Module):
-    def __init__(self, make: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        super().__init__()
-        self.make = make
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.make(x)
-
-
 @pytest.mark.parametrize(
     ("make", "row"),
     [
@@ -72,7 +58,7 @@ class To(nn.Module):
 )
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 def test_a_sparse_a_nested_and_a_meta_output_are_captured_and_listed(make: Any, row: str) -> None:
-    seen = seen_of(To(make))
+    seen = seen_of(Calls(make))
     assert seen[""].layout == make(ones(2, 3)).layout
     assert re.search(row, repr(seen).splitlines()[-1])
 
@@ -200,27 +186,21 @@ def test_the_first_compilation_of_a_process_may_happen_inside_the_block() -> Non
 # threads
 
 
-def run_in_thread(function: Callable[..., Any], *args: Any) -> None:
-    thread = threading.Thread(target=function, args=args)
-    thread.start()
-    thread.join()
-
-
 def test_calls_in_another_thread_are_not_recorded_and_end_no_pass_and_the_error_says_so() -> None:
     model = mlp()
     with capture(model) as seen:
-        run_in_thread(model, ones(5, 3))
+        in_thread(model, ones(5, 3))
         with pytest.raises(LookupError, match="'0' did not run in the thread that opened the block"):
             _ = seen["0"]
         y = model(ones(2, 3))
-        run_in_thread(model, ones(5, 3))
+        in_thread(model, ones(5, 3))
     assert torch.equal(seen["2"], y)
 
 
 def test_a_backward_in_another_thread_is_recorded() -> None:
     model = mlp()
     with capture(model, grads=True) as seen:
-        run_in_thread(model(ones(2, 3)).sum().backward)
+        in_thread(model(ones(2, 3)).sum().backward)
     assert seen.grad("2").tolist() == [[1, 1], [1, 1]]
 
 
@@ -239,49 +219,3 @@ def test_a_block_open_across_an_await_records_the_other_tasks_calls_too() -> Non
         return (await asyncio.gather(watch(), run()))[0]
 
     assert asyncio.run(both()) == 1
-
-
-# distributed training
-
-
-def a_step_in_each_process():  # type: ignore[no-untyped-def]  # it is written into a script, which knows no Any
-    dist.init_process_group("gloo")
-    torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)))
-    x = torch.full((2, 3), float(dist.get_rank()))
-    sgd = torch.optim.SGD(model.parameters(), lr=0.0)
-    with (
-        hooklab.capture(model, grads=True) as seen,
-        hooklab.capture(model.module, nn.Linear) as inner,
-        hooklab.monitor(model, grads=True, updates=sgd) as health,
-    ):
-        for _ in range(2):
-            model(x).sum().backward()
-            sgd.step()
-    return {
-        "names": list(seen),
-        "inner names": list(inner),
-        "calls": [len(seen.calls(name)) for name in seen],
-        "output": seen["module.0"],
-        "expected output": model.module[0](x).detach(),
-        "grad": seen.grad("module.2"),
-        "weight grad": model.module[0].weight.grad,
-        "monitored": [(row.step, row.kind, row.module) for row in health.rows],
-        "mean": health.series("output", "module.0", "mean")[1][-1],
-        "hooks left": len(hooklab.leftover_hooks(model)),
-    }
-
-
-def test_each_process_of_distributed_training_captures_and_monitors_its_own_part() -> None:
-    saw = launch(a_step_in_each_process, seconds=120)
-    for one in saw:
-        assert one["names"] == ["0", "1", "2"]
-        assert one["inner names"] == ["0", "2"]
-        assert one["calls"] == [1, 1, 1]
-        assert torch.equal(one["output"], one["expected output"])
-        assert one["grad"].tolist() == [[1, 1], [1, 1]]
-        assert one["hooks left"] == 0
-        assert len(one["monitored"]) == 2 * (3 + 3 + 2) and one["monitored"][0] == (0, "output", "0")
-        assert one["mean"] == pytest.approx(one["output"].mean().item())
-    assert not torch.equal(saw[0]["output"], saw[1]["output"])
-    assert torch.equal(saw[0]["weight grad"], saw[1]["weight grad"])  # averaged, as without capture

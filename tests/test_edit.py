@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hooklab import capture, edit, leftover_hooks, run_until
 from hooklab.editing import EditCall
-from tests.nets import Branch, Checkpointed, Emit, Pair, Raises, Result, Reuse, Shared, Wrap, mlp, ones
+from tests.nets import Branch, Calls, Checkpointed, Emit, Raises, Result, Reuse, Shared, Wrap, mlp, ones
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
@@ -37,11 +37,7 @@ def test_the_returned_output_replaces_the_modules_and_none_leaves_it() -> None:
 
 
 def test_the_function_gets_name_module_and_arguments() -> None:
-    class Scale(nn.Module):
-        def forward(self, x: Tensor, *, by: int) -> Tensor:
-            return x * by
-
-    model, calls = Scale(), []
+    model, calls = Calls(lambda x, by: x * by), []
     with edit(model, lambda output, call: calls.append(call)):
         model(ones(2), by=3)
     (call,) = calls
@@ -79,11 +75,6 @@ def test_a_compiled_model_is_edited_and_counts_the_passes_of_the_plain_one() -> 
         assert model(ones(2, 3)).abs().max() == 0
     assert compiled(ones(2, 3)).abs().max() > 0
     assert indices == [0, 0]
-
-
-def test_something_that_is_not_a_function_is_refused_at_once() -> None:
-    with pytest.raises(TypeError, match="needs a function second, not str"):
-        edit(mlp(), "0", zero)  # type: ignore[arg-type]
 
 
 # structures
@@ -133,19 +124,22 @@ def test_an_edit_that_does_not_fit_is_reported_with_both_values(
 # checkpoints and threads
 
 
-def halve_the_first(output: Tensor, call: Any) -> Tensor | None:
-    return output * 0.5 if call.index == 0 else None
+def halve_the_first(value: Any, call: EditCall) -> Tensor | None:
+    """For an output, or for inputs."""
+    tensor = value[0] if isinstance(value, tuple) else value
+    return tensor * 0.5 if call.index == 0 else None
 
 
+@pytest.mark.parametrize("inputs", [False, True])
 @pytest.mark.parametrize("use_reentrant", [False, True])
-def test_an_edit_takes_part_in_what_a_checkpoint_recomputes(use_reentrant: bool) -> None:
+def test_an_edit_takes_part_in_what_a_checkpoint_recomputes(use_reentrant: bool, inputs: bool) -> None:
     model, x = Checkpointed(use_reentrant), ones(2, 3)
     plain = nn.Sequential(model.stem, *model.block)
-    with edit(plain, halve_the_first, "1"):
+    with edit(plain, halve_the_first, "1", inputs=inputs):
         plain(x).sum().backward()
     expected = model.stem.weight.grad.clone()
     model.zero_grad()
-    with edit(model, halve_the_first, "block.0"):
+    with edit(model, halve_the_first, "block.0", inputs=inputs):
         model(x).sum().backward()
     assert torch.allclose(model.stem.weight.grad, expected)
 
@@ -168,12 +162,25 @@ def test_what_a_thread_of_autograd_recomputes_is_edited() -> None:
     assert torch.allclose(model.stem.weight.grad, expected)
 
 
+@pytest.mark.parametrize("inputs", [False, True])
 @pytest.mark.parametrize("use_reentrant", [False, True])
-def test_an_edit_that_a_checkpoint_would_do_without_is_reported_at_the_end_of_the_block(use_reentrant: bool) -> None:
+def test_an_edit_that_a_checkpoint_would_do_without_is_reported_at_the_end_of_the_block(
+    use_reentrant: bool, inputs: bool
+) -> None:
     model = Checkpointed(use_reentrant)
     with pytest.warns(match=r"'block\.0' was edited in a checkpoint.*Call backward\(\) inside the block"):  # noqa: SIM117
-        with edit(model, zero, "block.0"):
+        with edit(model, halve_the_first, "block.0", inputs=inputs):
             model(ones(2, 3))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("inputs", [False, True])
+def test_without_a_backward_pass_or_a_change_a_checkpoint_is_not_reported(inputs: bool) -> None:
+    model = Checkpointed(use_reentrant=False)
+    with edit(model, halve_the_first, "block.0", inputs=inputs), torch.no_grad():
+        model(ones(2, 3))
+    with edit(model, lambda value, call: None, "block.0", inputs=inputs):
+        model(ones(2, 3))
 
 
 @pytest.mark.filterwarnings("error")
@@ -184,15 +191,6 @@ def test_an_edit_in_a_checkpoint_is_all_right_if_backward_runs_in_the_block(name
     with edit(model, lambda output, call: output * 0.5, name):  # the last one is not needed, and not recomputed
         checkpoint(model, x, use_reentrant=use_reentrant).sum().backward()
         checkpoint(model, x, use_reentrant=use_reentrant).sum().backward()
-
-
-@pytest.mark.filterwarnings("error")
-def test_without_a_backward_pass_or_a_new_output_a_checkpoint_is_not_reported() -> None:
-    model = Checkpointed(use_reentrant=False)
-    with edit(model, zero, "block.0"), torch.no_grad():
-        model(ones(2, 3))
-    with edit(model, lambda output, call: None, "block.0"):
-        model(ones(2, 3))
 
 
 def test_which_use_a_checkpoint_recomputes_is_unknown() -> None:
@@ -207,40 +205,36 @@ def test_which_use_a_checkpoint_recomputes_is_unknown() -> None:
 # run_until
 
 
-def test_run_until_returns_the_live_output_of_the_module_and_leaves_no_hook() -> None:
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_run_until_returns_the_live_output_of_the_module_and_leaves_no_hook(is_compiled: bool) -> None:
     model, x = mlp(), ones(2, 3)
-    assert torch.equal(run_until(model, "0", x), model[0](x))
-    output = run_until(model, model[1], x)
+    called = torch.compile(model, backend="eager") if is_compiled else model
+    called(x)
+    assert torch.equal(run_until(called, "0", x), model[0](x))
+    output = run_until(called, model[1], x)
     assert torch.equal(output, model[1](model[0](x)))
     output.sum().backward()
     assert model[0].weight.grad is not None
     assert leftover_hooks(model) == []
 
 
+def test_run_until_takes_any_arguments_and_returns_what_hooks_and_edits_made_of_the_output_even_none() -> None:
+    model = Calls(lambda x, y, *, name: (x + y) * name)
+    model.register_forward_hook(lambda module, args, output: output + 1)
+    with edit(model, lambda output, call: output * 2):
+        assert run_until(model, "", ones(2), ones(2), name=3).tolist() == [14, 14]
+    assert run_until(Wrap(Emit("none")), "inner", ones(1)) is None
+
+
+def test_run_until_restores_the_gradient_mode_that_the_model_switched_by_hand() -> None:
+    run_until(nn.Sequential(Calls(torch.set_grad_enabled)), "0", False)
+    assert torch.is_grad_enabled()
+
+
 def test_nothing_after_the_first_use_of_the_module_runs() -> None:
     run_until(nn.Sequential(nn.Linear(3, 4), Raises(AssertionError("must not run"))), "0", ones(2, 3))
     x = ones(1, 3)
     assert torch.equal(run_until(Reuse(), "act", x), x.tanh())
-
-
-def test_run_until_passes_all_arguments_even_one_called_name() -> None:
-    class Named(Wrap):
-        def forward(self, x: Tensor, y: Tensor, *, name: int) -> Tensor:
-            return self.inner((x + y) * name)
-
-    assert run_until(Named(nn.Identity()), "inner", ones(2), ones(2), name=3).tolist() == [6, 6]
-
-
-def test_run_until_returns_what_the_users_hook_and_an_edit_made_of_the_output() -> None:
-    model = mlp()
-    model[0].register_forward_hook(lambda module, args, output: output * 0 + 1)
-    with edit(model, lambda output, call: output + 1, "0"):
-        assert run_until(model, "0", ones(2, 3)).tolist() == [[2] * 4] * 2
-
-
-def test_run_until_returns_any_structure_even_none() -> None:
-    assert run_until(Wrap(Emit("none")), "inner", ones(1)) is None
-    assert isinstance(run_until(Wrap(Emit("named tuple")), "inner", ones(1)), Pair)
 
 
 def test_a_model_that_catches_exceptions_does_not_swallow_the_stop() -> None:
@@ -269,25 +263,6 @@ def test_run_until_says_which_module_it_cannot_stop_at() -> None:
 def test_the_output_of_run_until_inside_a_reentrant_checkpoint_has_no_graph(use_reentrant: bool) -> None:
     output = run_until(Checkpointed(use_reentrant), "block.0", ones(2, 3))
     assert output.requires_grad is not use_reentrant
-
-
-def test_run_until_works_on_a_compiled_model() -> None:
-    model, x = mlp(), ones(2, 3)
-    compiled = torch.compile(model, backend="eager")
-    compiled(x)
-    assert torch.equal(run_until(compiled, "0", x), model[0](x))
-
-
-def test_run_until_restores_the_gradient_mode_that_the_model_switched_by_hand() -> None:
-    class Switches(Wrap):
-        def forward(self, x: Tensor) -> Tensor:
-            torch.set_grad_enabled(False)
-            x = self.inner(x)
-            torch.set_grad_enabled(True)
-            return x
-
-    run_until(Switches(nn.Identity()), "inner", ones(1))
-    assert torch.is_grad_enabled()
 
 
 # steps of a loop
@@ -358,55 +333,43 @@ def test_an_edit_of_inputs_comes_before_the_module_and_keeps_gradients() -> None
 class TakesMore(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.inner = Weighted()
+        self.inner = Calls(lambda x, times, scale: x * times * scale)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.inner(x, 3, scale=x)  # type: ignore[no-any-return]
 
 
-class Weighted(nn.Module):
-    def forward(self, x: Tensor, times: int, *, scale: Tensor) -> Tensor:
-        return x * times * scale
-
-
 def test_an_edit_of_inputs_takes_a_tuple_or_changes_a_keyword_argument() -> None:
     def double(args: Any, call: EditCall) -> Any:
+        assert call.index == 0
         call.kwargs["scale"] = call.kwargs["scale"] * 5
         return args[0] * 2, args[1]
 
-    calls = []
-    with edit(TakesMore(), lambda args, call: calls.append((args, call.index)), "inner", inputs=True) as block:
-        assert torch.equal(block.model(ones(2)), ones(2) * 3)
-    assert calls[0][0][1] == 3 and calls[0][1] == 0
     model = TakesMore()
+    with edit(model, lambda args, call: None, "inner", inputs=True):
+        assert torch.equal(model(ones(2)), ones(2) * 3)
     with edit(model, double, "inner", inputs=True):
         assert torch.equal(model(ones(2)), ones(2) * 30)
 
 
-def test_an_edit_of_inputs_must_fit() -> None:
-    def other_scale(args: Any, call: EditCall) -> None:
-        call.kwargs["scale"] = ones(1)
+@pytest.mark.parametrize(
+    ("wrong", "error", "said"),
+    [
+        (lambda args, call: args[0], TypeError, r"at \[0\] returned \(\(2,\) float32\)"),
+        (lambda args, call: (args[0][:1], 3), ValueError, r"at \[0\]\[0\] returned \(1,\) float32"),
+        (
+            lambda args, call: call.kwargs.update(scale=ones(1)),
+            ValueError,
+            r"at \[1\]\['scale'\] returned \(1,\)",
+        ),
+    ],
+)
+def test_an_edit_of_inputs_must_fit(wrong: Any, error: type[Exception], said: str) -> None:
+    model = TakesMore()
+    with edit(model, wrong, "inner", inputs=True), pytest.raises(error, match=f"of the inputs of 'inner' {said}"):
+        model(ones(2))
 
-    for fn, kind, said in (
-        (lambda args, call: args[0], TypeError, r"of the inputs of 'inner' at \[0\] returned \(\(2,\) float32\)"),
-        (lambda args, call: (args[0][:1], 3), ValueError, r"inputs of 'inner' at \[0\]\[0\] returned \(1,\) float32"),
-        (other_scale, ValueError, r"inputs of 'inner' at \[1\]\['scale'\] returned \(1,\) float32"),
-    ):
-        model = TakesMore()
-        with edit(model, fn, "inner", inputs=True), pytest.raises(kind, match=said):
-            model(ones(2))
 
-
-def test_an_edit_of_inputs_in_a_checkpoint_takes_part_in_the_recomputation() -> None:
-    model, x = Checkpointed(use_reentrant=False), torch.rand(2, 3, requires_grad=True)
-    with edit(model, lambda args, call: args[0] * 2, "block", inputs=True):
-        model(x).sum().backward()
-    (expected,) = torch.autograd.grad(model.block(model.stem(x) * 2).sum(), x)
-    assert torch.allclose(x.grad, expected)  # type: ignore[arg-type]
-    with (
-        pytest.warns(UserWarning, match="was edited in a checkpoint"),
-        edit(model, lambda args, call: args[0] * 2, "block.0", inputs=True),
-    ):
-        model(x)
-    with edit(model, lambda args, call: None, "block.0", inputs=True):  # changes nothing: no warning
-        model(x)
+def test_something_that_is_not_a_function_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="needs a function second, not str"):
+        edit(mlp(), "0", zero)  # type: ignore[arg-type]

@@ -1,7 +1,5 @@
 """ManifoldMixup in the loops that people have, under autocast, torch.compile, checkpointing and in two processes."""
 
-import copy
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -13,47 +11,18 @@ from torch.utils.checkpoint import checkpoint
 import hooklab
 from hooklab.course.processes import launch
 from hooklab.mixup import ManifoldMixup, Mixed
-from tests.mixing import seeded
+from tests.mixing import cnn, digits_like, mixed_by_hand, mixer, seeded
+
+X, Y = digits_like()
 
 
-def three_stages() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Sequential(nn.Linear(4, 8), nn.ReLU()), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3)
-    )
-
-
-def batch(n: int = 6, seed: int = 1) -> tuple[Tensor, Tensor]:
-    g = torch.Generator().manual_seed(seed)
-    return torch.rand(n, 4, generator=g), torch.randint(3, (n,), generator=g)
-
-
-def mixed_by_hand(stages: nn.Sequential, x: Tensor, mixed: Mixed) -> Tensor:
-    """The forward pass of ``three_stages`` with the mixing written into it."""
-    out = x
-    if mixed.layer == "input":
-        out = mixed.lam * out + (1 - mixed.lam) * out[mixed.permutation]
-    for name, stage in stages.named_children():
-        out = stage(out)
-        if name == mixed.layer.split(".")[-1]:
-            out = mixed.lam * out + (1 - mixed.lam) * out[mixed.permutation]
-    return out
-
-
-# Mixed precision
-
-
-@pytest.mark.parametrize("layers", [[], ["0"], ["2"]])
-def test_under_autocast_logits_equal_mixup_by_hand_and_keep_bfloat16(layers: list[str]) -> None:
-    model, (x, y) = three_stages(), batch()
-    by_hand = copy.deepcopy(model)
-    with (
-        torch.autocast("cpu", dtype=torch.bfloat16),
-        ManifoldMixup(model, layers, include_input=not layers, generator=seeded())(x, y) as mixed,
-    ):
+@pytest.mark.parametrize("at", ["input", "0", "3"])
+def test_under_autocast_logits_equal_mixup_by_hand_and_keep_bfloat16(at: str) -> None:
+    model, by_hand = cnn(), cnn()
+    with torch.autocast("cpu", dtype=torch.bfloat16), mixer(model, at)(X, Y) as mixed:
         logits = model(mixed.x)
         loss = mixed.loss(F.cross_entropy, logits)
-        expected = mixed_by_hand(by_hand, x, mixed)
+        expected = mixed_by_hand(by_hand, X, mixed)
     loss.backward()
     assert logits.dtype == torch.bfloat16
     assert torch.equal(logits, expected)
@@ -63,69 +32,52 @@ def test_under_autocast_logits_equal_mixup_by_hand_and_keep_bfloat16(layers: lis
 # torch.compile
 
 
-def compiled(model: nn.Module) -> nn.Module:
-    torch._dynamo.reset()
-    return torch.compile(model, backend="eager")
-
-
 @pytest.mark.parametrize("warm", [False, True], ids=["compiled in the block", "compiled before the block"])
-@pytest.mark.parametrize("layers", [[], ["0"], ["1"]])
-def test_a_compiled_model_is_mixed_like_the_plain_one(layers: list[str], warm: bool) -> None:
-    model, (x, y) = three_stages(), batch()
-    fast = compiled(model)
+@pytest.mark.parametrize("at", ["input", "0", "1"])
+def test_a_compiled_model_is_mixed_like_the_plain_one(at: str, warm: bool) -> None:
+    torch._dynamo.reset()
+    model = cnn()
+    fast = torch.compile(model, backend="eager")
     if warm:
-        fast(x)
-    mix = ManifoldMixup(fast, layers, include_input=not layers, generator=seeded())
+        fast(X)
+    mix = mixer(fast, at)
     for _ in range(2):
-        with mix(x, y) as mixed:
+        with mix(X, Y) as mixed:
             logits = fast(mixed.x)
-        assert torch.equal(logits, mixed_by_hand(model, x, mixed))
+        assert torch.equal(logits, mixed_by_hand(model, X, mixed))
 
 
 @pytest.mark.parametrize("whole", ["wrapped", "in place"])
 def test_a_compiled_stage_of_a_compiled_model_is_mixed(whole: str) -> None:
-    model, (x, y) = three_stages(), batch()
     torch._dynamo.reset()
+    model = cnn()
     model[0] = torch.compile(model[0], backend="eager")
-    fast = model
     if whole == "wrapped":
         fast = torch.compile(model, backend="eager")
     else:
+        fast = model
         model.compile(backend="eager")
-    fast(x)
-    with ManifoldMixup(fast, ["0"], include_input=False, generator=seeded())(x, y) as mixed:
+    fast(X)
+    with mixer(fast, "0")(X, Y) as mixed:
         logits = fast(mixed.x)
-    assert torch.equal(logits, mixed_by_hand(three_stages(), x, mixed))
+    assert torch.equal(logits, mixed_by_hand(cnn(), X, mixed))
 
 
 # Activation checkpointing
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
-@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("at", ["0", "3"])  # at the last layer, computing again ends in the middle of the mixing
 def test_a_checkpointed_layer_has_the_right_gradient_when_backward_is_inside_the_block(
-    use_reentrant: bool, last: bool
+    use_reentrant: bool, at: str
 ) -> None:
-    model, (x, y) = three_stages(), batch()
-    by_hand = copy.deepcopy(model)
-    at = str(len(model) - 1) if last else "0"  # at the last layer, computing again ends in the middle of the mixing
-    with ManifoldMixup(model, [at], include_input=False, generator=seeded())(x, y) as mixed:
+    model, by_hand = cnn(), cnn()
+    with mixer(model, at)(X.clone(), Y) as mixed:
         logits = checkpoint(model, mixed.x.requires_grad_(), use_reentrant=use_reentrant)
         mixed.loss(F.cross_entropy, logits).backward()
-    mixed.loss(F.cross_entropy, mixed_by_hand(by_hand, x, mixed)).backward()
+    mixed.loss(F.cross_entropy, mixed_by_hand(by_hand, X, mixed)).backward()
     for ours, theirs in zip(model.parameters(), by_hand.parameters(), strict=True):
         assert torch.equal(ours.grad, theirs.grad)
-
-
-def test_a_checkpointed_layer_is_an_error_when_backward_comes_after_the_block() -> None:
-    model, (x, y) = three_stages(), batch()
-    mix = ManifoldMixup(model, ["0"], include_input=False, generator=seeded())
-    with pytest.raises(RuntimeError, match=r"call backward\(\) inside the block"), mix(x, y) as mixed:
-        checkpoint(model, mixed.x, use_reentrant=False)
-    with mix(x, y) as mixed, torch.no_grad():  # no backward can come
-        checkpoint(model, mixed.x, use_reentrant=False)
-    with pytest.warns(match="None of the inputs have requires_grad"), mix(x, y) as mixed:
-        checkpoint(model, mixed.x, use_reentrant=True)
 
 
 # Two processes
@@ -135,8 +87,7 @@ def one_rank() -> dict:
     """Return what three batches of different lengths on each rank drew, the averaged gradient, and two refusals."""
     import torch.nn.functional as F
 
-    from tests.mixing import seeded
-    from tests.test_mixup_systems import batch, three_stages
+    from tests.mixing import cnn, digits_like, seeded
 
     def refusal(mix: hooklab.ManifoldMixup) -> str:
         try:
@@ -147,11 +98,11 @@ def one_rank() -> dict:
 
     dist.init_process_group("gloo")
     rank, drawn = dist.get_rank(), []
-    model = DistributedDataParallel(three_stages())
+    model = DistributedDataParallel(cnn())
     mix = hooklab.ManifoldMixup(model, ["module.0", "module.1"], generator=seeded(5))
     for step in range(3):
         model.zero_grad()
-        x, y = batch(n=6 if step == 2 else 4 + 3 * rank, seed=10 * step + rank)
+        x, y = digits_like(n=6 if step == 2 else 4 + 3 * rank, seed=10 * step + rank)
         with mix(x, y) as mixed:
             loss = mixed.loss(F.cross_entropy, model(mixed.x))
         loss.backward()
@@ -171,23 +122,20 @@ def two_ranks() -> list[dict]:
     return launch(one_rank, seconds=120)
 
 
-def test_two_ranks_agree_on_layer_and_lambda_even_with_batches_of_different_lengths(two_ranks: list[dict]) -> None:
+def test_two_ranks_agree_on_layer_and_lambda_but_each_has_its_own_permutation(two_ranks: list[dict]) -> None:
     first, second = ([(layer, lam) for layer, lam, _ in rank["drawn"]] for rank in two_ranks)
-    assert first == second
+    assert first == second  # even with batches of different lengths
     assert len(set(first)) == 3
-
-
-def test_each_rank_has_its_own_permutation(two_ranks: list[dict]) -> None:
     (_, _, first), (_, _, second) = (rank["drawn"][2] for rank in two_ranks)
     assert sorted(first) == sorted(second) == list(range(6))
     assert first != second
 
 
 def test_the_gradient_of_two_ranks_is_the_mean_of_their_mixed_losses(two_ranks: list[dict]) -> None:
-    model = three_stages()
+    model = cnn()
     for rank, result in enumerate(two_ranks):
         layer, lam, permutation = result["drawn"][2]
-        x, y = batch(n=6, seed=20 + rank)
+        x, y = digits_like(n=6, seed=20 + rank)
         mixed = Mixed(x, y, lam, torch.tensor(permutation), layer)
         (mixed.loss(F.cross_entropy, mixed_by_hand(model, x, mixed)) / 2).backward()
     for result in two_ranks:
@@ -195,116 +143,13 @@ def test_the_gradient_of_two_ranks_is_the_mean_of_their_mixed_losses(two_ranks: 
             assert torch.allclose(distributed, p.grad, atol=1e-6)
 
 
-def test_several_processes_without_a_generator_are_an_error(two_ranks: list[dict]) -> None:
+def test_ranks_without_a_generator_or_with_different_ones_are_an_error_on_each(two_ranks: list[dict]) -> None:
     assert all("with the same seed" in rank["refused"] for rank in two_ranks)
-
-
-def test_ranks_whose_generators_differ_are_an_error_on_each_of_them(two_ranks: list[dict]) -> None:
     assert all("the ranks drew differently" in rank["disagreed"] for rank in two_ranks)
 
 
-# The recipes of lesson 12
-
-
-def model_and_batches(count: int = 4) -> tuple[nn.Sequential, list[tuple[Tensor, Tensor]]]:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
-    generator = seeded(1)
-    batches = []
-    for _ in range(count):
-        y = torch.randint(3, (8,), generator=generator)
-        batches.append((F.one_hot(y, 4).float() + 0.1 * torch.rand(8, 4, generator=generator), y))
-    return model, batches
-
-
-def accuracy(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> float:
-    with torch.no_grad():
-        return float(torch.cat([model(x).argmax(dim=1) == y for x, y in batches]).float().mean())
-
-
-def test_with_gradient_accumulation_every_small_batch_is_mixed_on_its_own_and_the_gradients_add_up() -> None:
-    model, batches = model_and_batches(2)
-    mix = ManifoldMixup(model, ["1"], include_input=False, generator=seeded())
-    expected = [torch.zeros_like(p) for p in model.parameters()]
-    for x, y in batches:
-        with mix(x, y) as mixed:
-            loss = mixed.loss(F.cross_entropy, model(mixed.x)) / len(batches)
-        loss.backward()
-        hidden = model[:2](x)
-        logits = model[2](mixed.lam * hidden + (1 - mixed.lam) * hidden[mixed.permutation])
-        by_hand = mixed.loss(F.cross_entropy, logits) / len(batches)
-        for total, one in zip(expected, torch.autograd.grad(by_hand, list(model.parameters())), strict=True):
-            total += one
-    for parameter, total in zip(model.parameters(), expected, strict=True):
-        assert torch.allclose(parameter.grad, total, atol=1e-6)
-
-
-def test_under_autocast_and_a_scaler_the_step_is_taken() -> None:
-    model, batches = model_and_batches(1)
-    mix = ManifoldMixup(model, ["1"], generator=seeded())
-    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1), torch.amp.GradScaler("cpu")
-    before, ((x, y),) = copy.deepcopy(model), batches
-    with torch.autocast("cpu", dtype=torch.bfloat16), mix(x, y) as mixed:
-        loss = mixed.loss(F.cross_entropy, model(mixed.x))
-    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    assert loss.isfinite()
-    assert not torch.equal(model[0].weight, before[0].weight)
-
-
-# Packages that the course does not need, see requirements-recipes.txt: tested where they are installed.
-
-
-@pytest.mark.long
-def test_in_accelerate_the_prepared_model_is_mixed() -> None:
-    accelerate = pytest.importorskip("accelerate")
-    model, batches = model_and_batches()
-    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
-    model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=0.02))
-    mix = ManifoldMixup(model, ["1"], generator=seeded())
-    for _ in range(40):
-        for x, y in batches:
-            with accelerator.accumulate(model), mix(x, y) as mixed:
-                accelerator.backward(mixed.loss(F.cross_entropy, model(mixed.x)))
-                optimizer.step()
-                optimizer.zero_grad()
-    assert accuracy(model, batches) == 1.0
-
-
-@pytest.mark.long
-def test_in_lightning_the_training_step_is_mixed_and_validation_is_not(tmp_path: object) -> None:
-    lightning = pytest.importorskip("lightning")
-    model, batches = model_and_batches()
-
-    class Module(lightning.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net, self.validated = model, 0
-            self.mix = ManifoldMixup(model, ["1"], generator=seeded())
-
-        def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
-            with self.mix(*batch) as mixed:
-                return mixed.loss(F.cross_entropy, self.net(mixed.x))
-
-        def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-            assert torch.equal(self.net(batch[0]), copy.deepcopy(self.net)(batch[0]))
-            self.validated += 1
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.Adam(self.parameters(), lr=0.02)
-
-    module = Module()
-    quiet = {
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-    }
-    trainer = lightning.Trainer(max_epochs=15, accelerator="cpu", default_root_dir=str(tmp_path), **quiet)
-    loader = torch.utils.data.DataLoader(batches, batch_size=None)
-    trainer.fit(module, loader, loader)
-    assert accuracy(model, batches) == 1.0 and module.validated > 0
+# The recipe of lesson 12 with packages that the course does not need, see requirements-recipes.txt: tested where they
+# are installed.
 
 
 @pytest.mark.long

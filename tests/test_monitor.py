@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import warnings
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from torch.distributed.fsdp import fully_shard
 from hooklab import capture, leftover_hooks, monitor, watching
 from hooklab.health import Health
 from hooklab.tallies import Row, Sample, measure, read, sample_now
-from tests.nets import Branch, Checkpointed, Emit, Reuse, Wrap, mlp, ones
+from tests.nets import Branch, Calls, Checkpointed, Emit, Reuse, Wrap, mlp, ones
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
@@ -36,23 +38,54 @@ def only(health: Health, kind: str = "output", **wanted: Any) -> Row:
 
 def fixed(*values: float) -> nn.Module:
     """A module that puts out these numbers, whatever goes in."""
+    return Calls(lambda x: torch.tensor(values, dtype=x.dtype) + 0 * x.sum())
 
-    class Fixed(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.tensor(values, dtype=x.dtype) + 0 * x.sum()
 
-    return Fixed()
+def sgd_of(model: nn.Module, lr: float = 0.1) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=lr)
+
+
+def health_of(model: nn.Module, x: Tensor, *what: Any, **options: Any) -> Health:
+    """What one pass shows to monitor; with gradients or updates a training step."""
+    optimizer = options.get("updates")
+    with monitor(model, *what, **options) as health:
+        y = model(x)
+        if options.get("grads") or optimizer:
+            y.sum().backward()
+        if optimizer:
+            optimizer.step()
+    return health
 
 
 # what is kept
 
+USUAL = {"step": 0, "kind": "output", "module": "", "calls": 1, "nonfinite": 0.0, "saturated": None, "ratio": None}
 
-def test_a_row_has_the_statistics_of_the_output() -> None:
-    with monitor(fixed(0.0, -4.0, 0.0, 2.0)) as health:
-        health._options.model(ones(1))
-    row = only(health)
-    assert row._replace(std=0.0) == (0, "output", "", 1, 4, -0.5, 0.0, 4.0, 0.5, 0.0, None, None)
-    assert row.std == pytest.approx(math.sqrt(4.75))
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (
+            lambda: torch.tensor([0.0, -4.0, 0.0, 2.0]),
+            USUAL | {"values": 4, "mean": -0.5, "std": math.sqrt(4.75), "largest": 4.0, "zeros": 0.5},
+        ),
+        (
+            lambda: torch.tensor([math.inf, 1.0, math.nan, 3.0]),
+            {"nonfinite": 0.5, "mean": 2.0, "std": 1.0, "largest": 3.0},
+        ),
+        (
+            lambda: torch.tensor([math.inf, math.nan]),
+            {"nonfinite": 1.0, "mean": math.nan, "std": math.nan, "largest": math.nan},
+        ),
+        (lambda: torch.tensor([1.0, 1.0078125], dtype=torch.bfloat16), {"mean": 1.00390625}),
+        (lambda: torch.nested.nested_tensor([ones(2), ones(3)]), {"values": 5, "mean": 1.0}),
+    ],
+    ids=["all", "some are not finite", "none is finite", "neighbours in bfloat16", "nested"],
+)
+def test_a_row_has_the_statistics_of_the_finite_values(make: Callable[[], Tensor], expected: dict[str, Any]) -> None:
+    row = only(health_of(nn.Identity(), make(), on_nonfinite="ignore"))
+    assert {name: getattr(row, name) for name in expected} == pytest.approx(expected, nan_ok=True)
 
 
 EXTREMES = [1e-45, 1e-38, 1e-30, 1e-19, 1e-10, 1.0, 1e10, 1e19, 1e30, 3e38]
@@ -91,22 +124,8 @@ def test_samples_of_several_tensors_are_merged_as_if_they_were_one(scale: float)
 
 def test_counts_of_more_values_than_float32_can_count_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "must_wait", lambda device: True)
-    model = nn.Identity()
-    with monitor(model, "") as health:
-        model(ones(2**24 + 1))
+    health = health_of(nn.Identity(), ones(2**24 + 1), "")
     assert (only(health).nonfinite, only(health).zeros) == (0.0, 0.0) and health.first_nonfinite is None
-
-
-def test_non_finite_values_are_counted_and_the_others_measured() -> None:
-    for values, nonfinite, expected in (
-        ((math.inf, 1.0, math.nan, 3.0), 0.5, (2.0, 1.0, 3.0)),
-        ((math.inf, math.nan), 1.0, (math.nan, math.nan, math.nan)),
-    ):
-        with monitor(fixed(*values), on_nonfinite="ignore") as health:
-            health._options.model(ones(1))
-        row = only(health)
-        assert row.nonfinite == nonfinite
-        assert (row.mean, row.std, row.largest) == pytest.approx(expected, nan_ok=True)
 
 
 def test_the_statistics_of_very_many_values_are_those_of_double_precision() -> None:
@@ -117,21 +136,6 @@ def test_the_statistics_of_very_many_values_are_those_of_double_precision() -> N
         (values.numel(), values.numel(), 0.0, 0.0, float(values.max()), int(torch.count_nonzero(values)), None)
     )
     assert (found.mean, found.std) == pytest.approx((float(exact.mean()), float(exact.std(correction=0))), rel=2e-5)
-
-
-def test_statistics_of_half_precision_are_not_rounded_to_it() -> None:
-    model = nn.Identity()
-    with monitor(model) as health:
-        model(torch.tensor([1.0, 1.0078125], dtype=torch.bfloat16))  # neighbours in bfloat16
-    assert only(health).mean == 1.00390625
-
-
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
-def test_all_parts_of_a_nested_tensor_are_read() -> None:
-    model = nn.Identity()
-    with monitor(model) as health:
-        model(torch.nested.nested_tensor([ones(2), ones(3)]))
-    assert (only(health).values, only(health).mean) == (5, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +174,7 @@ def test_of_distributed_parameters_each_process_reads_its_own_part(tmp_path: Pat
         model = mlp()
         model[0].weight.data.fill_(10.0)
         fully_shard(model, mesh=mesh)
-        sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        sgd = sgd_of(model)
         with monitor(model, updates=sgd, on_nonfinite="ignore") as health:
             model(ones(2, 3)).sum().backward()
             sgd.step()
@@ -187,9 +191,7 @@ def test_of_distributed_parameters_each_process_reads_its_own_part(tmp_path: Pat
 
 @pytest.mark.parametrize("shape", ["tensor", "tuple", "list", "dict", "named tuple", "dataclass", "model output"])
 def test_every_output_structure_is_measured(shape: str) -> None:
-    model = Wrap(Emit(shape))
-    with monitor(model, "inner", grads=True) as health:
-        model(torch.full((2,), 3.0, requires_grad=True)).sum().backward()
+    health = health_of(Wrap(Emit(shape)), torch.full((2,), 3.0, requires_grad=True), "inner", grads=True)
     assert only(health).largest == (7.0 if shape == "dict" else 6.0)
     assert only(health, "gradient").largest == 1.0
 
@@ -228,11 +230,7 @@ def test_a_gradient_that_never_arrives_is_reported() -> None:
 
 
 def test_an_output_that_the_loss_does_not_use_has_no_gradient() -> None:
-    class Rows(nn.Module):
-        def forward(self, x: Tensor) -> Any:
-            return x.unbind()
-
-    model = Rows()
+    model = Calls(torch.unbind)
     with monitor(model, grads=True) as health:
         model(ones(2, 3).requires_grad_())[0].sum().backward()
     assert (only(health, "gradient").values, only(health, "gradient").calls) == (3, 1)
@@ -245,26 +243,16 @@ def test_an_update_is_what_the_parameters_moved_by() -> None:
     model = nn.Linear(2, 1)
     nn.init.constant_(model.weight, 2.0)
     nn.init.zeros_(model.bias)
-    sgd = torch.optim.SGD(model.parameters(), lr=0.5)
-    with monitor(model, updates=sgd) as health:
-        model(torch.tensor([[3.0, 0.0]])).sum().backward()
-        sgd.step()
-    row = only(health, "update")
+    row = only(health_of(model, torch.tensor([[3.0, 0.0]]), updates=sgd_of(model, 0.5)), "update")
     assert (row.calls, row.values, row.largest, row.zeros) == (2, 3, 1.5, pytest.approx(1 / 3))
     assert row.ratio == pytest.approx(math.sqrt(1.5**2 + 0.5**2) / math.sqrt(8))
 
 
 def test_the_ratio_does_not_depend_on_the_dtype_of_other_parameters() -> None:
-    class Cast(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x.float()
-
-    model = nn.Sequential(nn.Linear(8, 8).half(), Cast(), nn.Linear(8, 8))
+    model = nn.Sequential(nn.Linear(8, 8).half(), Calls(Tensor.float), nn.Linear(8, 8))
     model[2].weight.data.mul_(3e5)
-    sgd, before = torch.optim.SGD(model.parameters(), lr=1e-9), [one.detach().clone() for one in model[2].parameters()]
-    with monitor(model, updates=sgd, on_nonfinite="ignore") as health:
-        model(ones(4, 8).half()).sum().backward()
-        sgd.step()
+    before = [one.detach().clone() for one in model[2].parameters()]
+    health = health_of(model, ones(4, 8).half(), updates=sgd_of(model, 1e-9), on_nonfinite="ignore")
     moved = torch.cat([(now - old).flatten() for now, old in zip(model[2].parameters(), before, strict=True)]).detach()
     size = torch.cat([old.flatten() for old in before])
     assert only(health, "update", module="2").ratio == pytest.approx(float(moved.norm() / size.norm()), rel=1e-5)
@@ -298,7 +286,7 @@ def test_every_step_with_a_closure_has_its_update(make: Any, passes: int) -> Non
 
 def test_a_second_update_in_one_step_is_added_to_the_first() -> None:
     model = mlp()
-    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    sgd = sgd_of(model)
     with monitor(model, "0", updates=sgd, every=2) as health:
         for _ in range(2):  # the second step is not recorded
             model(ones(2, 3)).sum().backward()
@@ -321,21 +309,16 @@ class Experts(nn.Module):
 
 def test_parameters_outside_of_layers_are_watched_with_the_module_that_has_them() -> None:
     model = nn.Sequential(nn.Linear(4, 4), Experts())
-    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
-    with monitor(model, updates=sgd) as health:
-        model(ones(2, 4)).sum().backward()
-        sgd.step()
+    health = health_of(model, ones(2, 4), updates=sgd_of(model))
     assert {(row.module, row.values) for row in health.rows if row.kind == "update"} == {("0", 20), ("1", 20)}
     assert list(health._options.hooked) == ["0", "1", "1.act"]
-    with monitor(model, "", "0", updates=sgd) as health:
-        model(ones(2, 4)).sum().backward()
-        sgd.step()
+    health = health_of(model, ones(2, 4), "", "0", updates=sgd_of(model))
     assert {(row.module, row.values) for row in health.rows if row.kind == "update"} == {("0", 20), ("", 20)}
 
 
 def test_updates_of_several_optimizers_are_told() -> None:
     model = mlp()
-    both = [torch.optim.SGD(model[place].parameters(), lr=0.1) for place in (0, 2)]
+    both = [sgd_of(model[0]), sgd_of(model[2])]
     with monitor(model, updates=both) as health:
         model(ones(2, 3)).sum().backward()
         for one in both:
@@ -345,7 +328,7 @@ def test_updates_of_several_optimizers_are_told() -> None:
 
 def test_an_update_after_several_passes_belongs_to_the_last_one_recorded() -> None:
     model = mlp()
-    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    sgd = sgd_of(model)
     with monitor(model, "0", updates=sgd, every=2) as health:
         for number in range(8):
             model(ones(2, 3)).sum().backward()
@@ -357,10 +340,7 @@ def test_an_update_after_several_passes_belongs_to_the_last_one_recorded() -> No
 def test_a_frozen_layer_does_not_move_and_has_no_gradient() -> None:
     model = mlp()
     model[0].requires_grad_(False)
-    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
-    with monitor(model, updates=sgd) as health:
-        model(ones(2, 3)).sum().backward()
-        sgd.step()
+    health = health_of(model, ones(2, 3), updates=sgd_of(model))
     assert only(health, "update", module="0").ratio == 0.0
     assert health.without_gradient == ["0.weight", "0.bias"]
 
@@ -380,103 +360,88 @@ def test_a_step_that_a_fused_optimizer_skips_is_no_update() -> None:
 # the first inf or nan
 
 
-def test_the_first_module_that_makes_an_inf_is_warned_of_by_name_once_and_at_the_users_line() -> None:
+def test_the_first_module_that_makes_an_inf_is_warned_of_by_name_once_a_block_and_at_the_users_line() -> None:
     model = nn.Sequential(nn.Linear(3, 3), fixed(1.0, math.inf), nn.ReLU())
-    with warnings.catch_warnings(record=True) as caught, monitor(model) as health:
-        warnings.simplefilter("default")
-        model(ones(1, 3))
-        model(ones(1, 3))
-    assert len(caught) == 1 and caught[0].filename == __file__
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")  # once for each line and text
+        for _ in range(2):
+            with monitor(model) as health:
+                model(ones(1, 3))
+                model(ones(1, 3))
+    assert [one.filename for one in caught] == [__file__] * 2  # one in each block
     assert str(caught[0].message).startswith("step 0: the output of '1' has 1 of 2 values inf or nan. Its inputs (larg")
     assert "parameters and buffers are finite: the values were made in this module." in str(caught[0].message)
     assert health.first_nonfinite is not None and health.first_nonfinite[:3] == (0, "output", "1")
 
 
-def test_the_same_warning_comes_again_in_the_next_block() -> None:
-    model = fixed(math.nan)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")  # once for each line and text
-        for _ in range(2):
-            with monitor(model):
-                model(ones(1))
-    assert len(caught) == 2
+def masked_between() -> nn.Module:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].register_forward_pre_hook(lambda module, args: args[0].masked_fill(ones(3).bool(), -math.inf).softmax(-1))
+    return model
 
 
-def text_of(model: nn.Module, x: Tensor) -> str:
-    with warnings.catch_warnings(), monitor(model, on_nonfinite="ignore") as health:
-        warnings.simplefilter("error")
-        model(x)
-    assert health.first_nonfinite is not None
-    return health.first_nonfinite.text
+def with_running_mean(value: float) -> nn.Module:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).eval()
+    model[1].running_mean[0] = value
+    return model
 
 
-def test_a_finding_says_that_the_input_was_not_finite() -> None:
-    assert "Its input has some too, and no output was read before it: look at the data." in text_of(
-        mlp(), torch.full((2, 3), math.nan)
-    )
+def linear(weight: float, dtype: torch.dtype) -> nn.Module:
+    model = nn.Linear(1, 1, dtype=dtype)
+    model.weight.data.fill_(weight)
+    return model
 
 
-def test_a_finding_names_the_last_finite_output_before_a_function_that_made_it() -> None:
-    class Masked(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.query, self.value = nn.Linear(3, 3), nn.Linear(3, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.value(self.query(x).masked_fill(ones(3).bool(), -math.inf).softmax(-1))
-
-    said = "Its input has some too. The last output read before it, of '1.query', was finite"
-    assert said in text_of(nn.Sequential(nn.Linear(3, 3), Masked()), ones(2, 3))
+grows = Calls(lambda x: x * 1e30)
 
 
-def test_a_finding_about_broken_parameters_or_buffers_blames_nobody() -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
-    model[1].running_mean[0] = math.nan
-    said = text_of(model.eval(), ones(2, 3))
-    assert "'1' has 2 of 8 values inf or nan. Its inputs are finite, but not its running_mean: look at how" in said
-    model[0].bias.data[0] = math.inf
-    assert "Its inputs are finite, but not its bias: look at how" in text_of(model, ones(2, 3))
+@pytest.mark.parametrize(
+    ("model", "x", "said"),
+    [
+        (
+            mlp(),
+            torch.full((2, 3), math.nan),
+            "Its input has some too, and no output was read before it: look at the data.",
+        ),
+        (
+            masked_between(),
+            ones(2, 3),
+            "Its input has some too. The last output read before it, of '0', was finite: look at what runs between",
+        ),
+        (
+            with_running_mean(math.nan),
+            ones(2, 3),
+            "'1' has 2 of 8 values inf or nan. Its inputs are finite, but not its running_mean: look at how",
+        ),
+        (linear(math.inf, torch.float32), ones(1, 1), "Its inputs are finite, but not its weight: look at how"),
+        (
+            linear(100.0, torch.float16),
+            torch.full((1, 1), 1000.0, dtype=torch.float16),
+            "the values were made in this module. float16 holds no more than 65504",
+        ),
+        (nn.Sequential(grows, grows), ones(1), "the output of '0' in call 2 has"),
+    ],
+    ids=["the data", "between two layers", "a buffer", "a parameter", "an overflow", "the call of a reused module"],
+)
+def test_a_finding_says_what_is_known_about_where_the_values_were_made(model: nn.Module, x: Tensor, said: str) -> None:
+    health = health_of(model, x, on_nonfinite="ignore")
+    assert health.first_nonfinite is not None and said in health.first_nonfinite.text
 
 
-def test_a_finding_says_whether_the_parameter_was_finite_before_the_update() -> None:
-    for value, said in ((1.0, "the parameter was finite."), (math.nan, "the parameter was not finite.")):
-        model = nn.Linear(1, 1)
-        model.weight.data.fill_(value)
-        sgd = torch.optim.SGD(model.parameters(), lr=1.0)
-        with monitor(model, updates=sgd, on_nonfinite="ignore") as health:
-            (model(ones(1, 1)) * math.nan).sum().backward()
-            sgd.step()
-        assert health.findings[-1].text.endswith(f"Before this optimizer step {said}")
-
-
-def test_an_overflow_of_float16_is_named() -> None:
-    model = nn.Linear(1, 1).half()
-    nn.init.constant_(model.weight, 100.0)
-    said = r"Its inputs \(largest magnitude 1e\+03\), .* float16 holds no more than 65504"
-    with pytest.warns(RuntimeWarning, match=said), monitor(model):
-        model(torch.full((1, 1), 1000.0, dtype=torch.float16))
-
-
-def test_the_call_of_a_reused_module_is_named() -> None:
-    class Grow(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x * 1e30
-
-    grow = Grow()
-    assert "the output of '0' in call 2 has" in text_of(nn.Sequential(grow, grow), ones(1))
+@pytest.mark.parametrize(("value", "was"), [(1.0, "was finite"), (math.nan, "was not finite")])
+def test_a_finding_says_whether_the_parameter_was_finite_before_the_update(value: float, was: str) -> None:
+    model = nn.Sequential(linear(value, torch.float32), Calls(lambda x: x * math.nan))
+    health = health_of(model, ones(1, 1), updates=sgd_of(model), on_nonfinite="ignore")
+    assert health.findings[-1].text.endswith(f"Before this optimizer step the parameter {was}.")
 
 
 def test_a_gradient_that_is_not_finite_is_told_from_the_forward() -> None:
-    class Root(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x.sqrt()
-
-    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), Root())
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), Calls(torch.sqrt))
     nn.init.constant_(model[0].weight, -1.0)
     nn.init.zeros_(model[0].bias)
     said = "the gradient of the output of '1' .* outputs of this step are finite. It was made .* what comes after '1'"
-    with pytest.warns(RuntimeWarning, match=said), monitor(model, grads=True) as health:
-        model(ones(1, 2)).sum().backward()
+    with pytest.warns(RuntimeWarning, match=said):
+        health = health_of(model, ones(1, 2), grads=True)
     assert health.findings[0][:3] == (0, "gradient", "1")
 
 
@@ -491,7 +456,7 @@ def test_raise_stops_at_the_module() -> None:
 
 def test_findings_have_the_first_of_each_kind() -> None:
     model = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
-    sgd = torch.optim.SGD(model.parameters(), lr=1.0)
+    sgd = sgd_of(model, 1.0)
     with monitor(model, grads=True, updates=sgd, on_nonfinite="ignore") as health:
         for scale in (1.0, math.nan):
             (model(ones(1, 1)) * scale).sum().backward()
@@ -514,7 +479,7 @@ def test_findings_have_the_first_of_each_kind() -> None:
             for no in (3, [mlp()])
         ),
         (
-            {"updates": torch.optim.SGD(mlp().parameters())},
+            {"updates": sgd_of(mlp())},
             LookupError,
             "no parameter of '0', '1', '2' is in the optimizer. Was it made for another",
         ),
@@ -546,8 +511,7 @@ def test_training_is_the_same_with_a_monitor() -> None:
 @pytest.mark.parametrize("use_reentrant", [True, False])
 def test_what_a_checkpoint_runs_again_is_no_new_call_and_has_its_gradient(use_reentrant: bool) -> None:
     model = Checkpointed(use_reentrant)
-    with monitor(model, grads=True) as health:
-        model(torch.randn(2, 3)).sum().backward()
+    health = health_of(model, torch.randn(2, 3), grads=True)
     assert [only(health, module=name).calls for name in ("stem", "block.0", "block.1")] == [1, 1, 1]
     assert only(health, "gradient", module="block.1").mean == 1.0
     assert only(health, "gradient", module="block.0").values == 6
@@ -575,7 +539,7 @@ def test_on_a_device_that_works_ahead_the_numbers_are_the_same(monkeypatch: pyte
 
 def test_no_tensor_and_no_graph_lives_on() -> None:
     model = mlp()
-    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    sgd = sgd_of(model)
     alive: list[weakref.ref[Tensor]] = []
     for module in model:
         module.register_forward_hook(lambda module, args, output: alive.append(weakref.ref(output)))
@@ -597,7 +561,7 @@ def test_hooks_on_gradients_are_forgotten_with_their_graph() -> None:
 
 def test_after_the_block_no_hook_is_left_on_model_outputs_or_optimizer() -> None:
     model = mlp()
-    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    sgd = sgd_of(model)
     with monitor(model, grads=True, updates=sgd) as health:
         both = [model(ones(2, 3)), model(ones(2, 3))]
     for y in both:
@@ -622,20 +586,15 @@ def test_after_the_block_no_hook_is_left_on_model_outputs_or_optimizer() -> None
     ],
 )
 def test_a_series_that_is_not_there_is_an_error_that_says_why(asked: Any, said: str) -> None:
-    with monitor(mlp()) as health:
-        health._options.model(ones(2, 3))
-    with pytest.raises((LookupError, ValueError), match=said):
-        health.series(*asked)
+    with pytest.raises(LookupError, match=said):
+        health_of(mlp(), ones(2, 3)).series(*asked)
 
 
 def test_its_text_shows_the_last_step_and_what_is_worth_knowing() -> None:
     model = Branch()
-    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
-    with monitor(model, updates=sgd) as health:
-        model(ones(1, 3)).sum().backward()
-        sgd.step()
-    text = str(health)
+    text = str(health_of(model, ones(1, 3), updates=sgd_of(model)))
     assert text.startswith("1 steps of Branch recorded, 3 modules watched")
+    assert [line.split()[:2] for line in text.splitlines()[2:4]] == [["output", "used"], ["update", "used"]]
     assert "silent (never ran): 'unused', 'silent'" in text
     assert "without a gradient: 'unused.weight', 'unused.bias'" in text
 
@@ -643,7 +602,7 @@ def test_its_text_shows_the_last_step_and_what_is_worth_knowing() -> None:
 @pytest.mark.filterwarnings("ignore:step")
 def test_a_plot_has_a_panel_for_each_kind_and_a_line_for_each_module() -> None:
     model = nn.Sequential(mlp(), fixed(1.0, math.inf))
-    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    sgd = sgd_of(model)
     with monitor(model, grads=True, updates=sgd, every=2) as health:
         for _ in range(5):
             model[0](ones(2, 3)).sum().backward()
@@ -667,17 +626,12 @@ def test_a_plot_has_a_panel_for_each_kind_and_a_line_for_each_module() -> None:
 @pytest.mark.parametrize("values", [(0.0, 0.0), (math.nan,), (1e300, 1e-300), (-3.0,)])
 def test_every_statistic_can_be_drawn_whatever_its_values(statistic: str, values: Any) -> None:
     model = nn.Sequential(fixed(*values), nn.Tanh(), nn.Linear(len(values), 1)).double()
-    sgd = torch.optim.SGD(model.parameters(), lr=0.0)
-    with monitor(model, updates=sgd) as health:
-        model(ones(1).double()).sum().backward()
-        sgd.step()
+    health = health_of(model, ones(1).double(), updates=sgd_of(model, 0.0))
     health.plot(statistic, kind="update" if statistic == "ratio" else "output").canvas.draw()
 
 
 def test_zero_and_infinity_lie_at_the_ends_of_a_scale_of_logarithms() -> None:
-    model = nn.Sequential(fixed(0.0, 0.0), fixed(1.0, -1.0), fixed(100.0, -100.0))
-    with monitor(model) as health:
-        model(ones(1))
+    health = health_of(nn.Sequential(fixed(0.0, 0.0), fixed(1.0, -1.0), fixed(100.0, -100.0)), ones(1))
     (image,) = health.plot("std").axes[0].collections
     assert image.get_array().ravel().tolist() == pytest.approx([1.0, 1.0, 100.0])
     assert (image.norm.vmin, image.norm.vmax) == pytest.approx((1.0, 100.0))
@@ -695,19 +649,16 @@ def test_a_plot_of_nothing_is_an_error_that_says_why() -> None:
 # dead units
 
 
-class Half(nn.Module):
+def half_dead(*shape: int) -> nn.Module:
     """Of three units, the first gives 0 always, the second at odd calls."""
+    calls = itertools.count(1)
 
-    def __init__(self, *shape: int) -> None:
-        super().__init__()
-        self.shape = shape
-        self.calls = 0
+    def forward(x: Tensor) -> Tensor:
+        scale = torch.tensor([0.0, float(next(calls) % 2 == 0), 1.0])
+        units = scale.view(3, *[1] * (len(shape) - 2)) if len(shape) in (4, 5) else scale
+        return torch.ones(shape) * units + 0 * x
 
-    def forward(self, x: Tensor) -> Tensor:
-        self.calls += 1
-        scale = torch.tensor([0.0, float(self.calls % 2 == 0), 1.0])
-        units = scale.view(3, *[1] * (len(self.shape) - 2)) if len(self.shape) in (4, 5) else scale
-        return torch.ones(self.shape) * units + 0 * x
+    return Calls(forward)
 
 
 @pytest.mark.parametrize("on_device", [False, True])
@@ -716,16 +667,14 @@ def test_a_unit_is_dead_that_gave_only_zeros_in_every_recorded_step(
     shape: Any, on_device: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "must_wait", lambda device: on_device)
-    model = nn.Sequential(Half(*shape), nn.Identity())
+    model = nn.Sequential(half_dead(*shape), nn.Identity())
     with monitor(model, "0") as health:
         model(torch.zeros(1))
         assert health.dead_units == {"0": [0, 1]}
         model(torch.zeros(1))
     assert health.dead_units == {"0": [0]}
     assert "units that gave only 0: '0: 1 of 3'" in str(health)
-    with monitor(model[1]) as health:
-        model[1](torch.zeros(3))
-    assert health.dead_units == {}
+    assert health_of(model[1], torch.zeros(3)).dead_units == {}
 
 
 def test_a_unit_that_dies_after_steps_without_a_zero_is_not_one_that_never_fired() -> None:

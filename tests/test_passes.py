@@ -34,22 +34,28 @@ def model() -> Trained:
 
 
 @pytest.mark.parametrize("inputs", [False, True])
-def test_where_the_model_is_never_called_one_step_is_kept(model: Trained, inputs: bool) -> None:
-    with capture(model, inputs=inputs, grads=True) as seen:
+def test_where_the_model_is_never_called_each_step_is_a_pass(model: Trained, inputs: bool) -> None:
+    with (
+        capture(model, "", "net", "net.0", "net.1.act", "head", inputs=inputs, grads=True, keep="all") as seen,
+        capture(model, inputs=inputs, grads=True) as last,
+    ):
         for rows in (1, 2, 3):
             model.training_step(ones(rows, 3)).backward()
-        assert seen["net.0"].shape == seen.grad("net.0").shape == (3, 3)
-    assert len(seen.calls("net.1.act")) == 3  # uses in one call of net stay together
-    assert seen["head"].shape == (3, 1)
-    assert leftover_hooks(model) == []
-
-
-def test_where_the_model_is_never_called_each_step_is_a_pass(model: Trained) -> None:
-    with capture(model, "", "net", "net.0", "head", keep="all") as seen:
-        for rows in (1, 2, 3):
-            model.training_step(ones(rows, 3))
+            assert last["net.0"].shape == last.grad("net.0").shape == (rows, 3)
+            assert last["head"].shape == (rows, 1)
+            assert len(last.calls("net.1.act")) == 3  # uses in one call of net stay together
     assert [each["net.0"].shape for each in seen.passes] == [(1, 3), (2, 3), (3, 3)]
     assert [each["head"].shape for each in seen.passes] == [(1, 1), (2, 1), (3, 1)]
+    assert [len(each.calls("net.1.act")) for each in seen.passes] == [3, 3, 3]
+    assert len(last.passes) == 1 and leftover_hooks(model) == []
+
+
+def test_a_part_that_calls_itself_is_one_pass() -> None:
+    model = nn.ModuleDict({"inner": Recursive()})
+    with capture(model, keep="all") as seen:
+        for _ in range(2):
+            model["inner"](ones(1, 3), depth=2)
+    assert [len(each.calls("inner.step")) for each in seen.passes] == [3, 3]
 
 
 def test_a_part_called_after_each_pass_counts_to_it_and_steps_after_that_do_not_pile_up(model: Trained) -> None:
@@ -81,14 +87,6 @@ def test_a_part_called_inside_the_part_that_begins_passes_begins_none(model: Tra
         model.net(ones(3, 3))
         model.net[0](ones(4, 3))
     assert [[len(call.output) for call in each.calls("net.0")] for each in seen.passes] == [[1, 2], [3, 4]]
-
-
-def test_a_part_that_calls_itself_is_one_pass() -> None:
-    model = nn.ModuleDict({"inner": Recursive()})
-    with capture(model, keep="all") as seen:
-        for _ in range(2):
-            model["inner"](ones(1, 3), depth=2)
-    assert [len(each.calls("inner.step")) for each in seen.passes] == [3, 3]
 
 
 def test_a_checkpoint_of_a_part_is_no_pass(model: Trained) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
-from hooklab import ManifoldMixup, capture, edit, monitor, run_until, select, timeline
+from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, run_until, select, timeline
 from tests.nets import Shared, mlp
 
 
@@ -295,9 +295,15 @@ def test_a_model_in_distributed_data_parallel_keeps_its_names() -> None:
     try:
         model = nn.parallel.DistributedDataParallel(mlp())
         assert list(select(model)) == list(select(model, "module.*")) == ["0", "1", "2"]
-        with capture(model, "module.0", grads=True, keep="all") as seen:
+        with (
+            capture(model, "module.0", grads=True, keep="all") as seen,
+            monitor(model, grads=True, updates=_sgd(model)) as health,
+        ):
             for _ in range(2):
                 model(torch.ones(1, 3)).sum().backward()
         assert len(seen.passes) == 2 and seen["0"] is seen["module.0"] and seen.grad("module.0").shape == (1, 4)
+        assert [row.module for row in health.rows] == [*"012", *"210"] * 2
+        assert health.series("output", "module.0", "mean")[0] == [0, 1]
+        assert leftover_hooks(model) == []
     finally:
         torch.distributed.destroy_process_group()

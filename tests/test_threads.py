@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -12,7 +13,8 @@ import torch
 from torch import nn
 
 from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, run_until, timeline
-from tests.mixing import SmallCNN, digits_like, mixer
+from tests.mixing import cnn, digits_like, mixer
+from tests.nets import Raises, in_thread
 
 
 @contextmanager
@@ -46,39 +48,31 @@ def small() -> nn.Sequential:
     return nn.Sequential(nn.Linear(2, 2), nn.ReLU()).train()
 
 
-def errors_of(*threads: threading.Thread) -> None:
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+class Waits:
+    """A hook that keeps another thread in the forward until it may go on."""
+
+    def __init__(self) -> None:
+        self.mine = threading.get_ident()
+        self.inside, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, *args: object) -> None:
+        if threading.get_ident() != self.mine:
+            self.inside.set()
+            self.go_on.wait(10)
 
 
 @with_mixing
 def test_a_block_that_ends_while_another_thread_is_in_a_forward_does_not_disturb_it(block) -> None:
-    model, inside, go_on, errors = small(), threading.Event(), threading.Event(), []
-
-    def slow(*args: object) -> None:
-        if threading.current_thread().name == "other":
-            inside.set()
-            go_on.wait(10)
-
+    model, hook = small(), Waits()
     # torch has looked up the hooks by now, and looks up which of them want kwargs when it calls them
-    model[0].register_forward_pre_hook(slow)
-    model[0].register_forward_hook(slow)
-
-    def forward() -> None:
-        try:
-            model(torch.ones(1, 2))
-        except Exception as error:
-            errors.append(error)
-
-    other = threading.Thread(target=forward, name="other")
-    with block(model):
-        other.start()
-        inside.wait(10)
-    go_on.set()
-    other.join(10)
-    assert errors == []
+    model[0].register_forward_pre_hook(hook)
+    model[0].register_forward_hook(hook)
+    with ThreadPoolExecutor(1) as pool:
+        with block(model):
+            forward = pool.submit(model, torch.ones(1, 2))
+            hook.inside.wait(10)
+        hook.go_on.set()
+        forward.result(10)
 
 
 @each_block
@@ -95,112 +89,71 @@ def test_a_block_that_a_hook_ends_in_the_middle_of_a_forward_does_not_disturb_it
 
 def test_an_error_in_another_threads_forward_stands_behind_torchs_own_if_the_block_ends_in_that_moment() -> None:
     """Torch loops over its table of hooks, not over a copy, when a forward has raised; we cannot help that."""
-
-    class Fails(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            raise KeyError("its own error")
-
-    model, inside, go_on, errors = nn.Sequential(Fails()), threading.Event(), threading.Event(), []
-
-    def slow(*args: object) -> None:
-        inside.set()
-        go_on.wait(10)
-
-    def forward() -> None:
-        try:
-            model(torch.ones(1, 2))
-        except Exception as error:
-            errors.append(error)
-
-    model[0].register_forward_hook(slow, always_call=True)
-    other = threading.Thread(target=forward)
-    with capture(model):
-        other.start()
-        inside.wait(10)
-    go_on.set()
-    other.join(10)
-    assert "mutated during iteration" in str(errors[0])
-    assert repr(errors[0].__context__) == "KeyError('its own error')"
+    model, hook = nn.Sequential(Raises(KeyError("its own error"))), Waits()
+    model[0].register_forward_hook(hook, always_call=True)
+    with ThreadPoolExecutor(1) as pool:
+        with capture(model):
+            forward = pool.submit(model, torch.ones(1, 2))
+            hook.inside.wait(10)
+        hook.go_on.set()
+        error = forward.exception(10)
+    assert "mutated during iteration" in str(error)
+    assert repr(error.__context__) == "KeyError('its own error')"
 
 
 @each_block
 def test_many_threads_with_blocks_and_without_run_the_same_model(block, threads_that_switch_often) -> None:
-    model, errors, done = small(), [], threading.Event()
+    model, done = small(), threading.Event()
     expected = model(torch.ones(4, 2)).detach()
 
     def with_blocks() -> None:
-        try:
-            for _ in range(40):
-                with block(model):
-                    pass
-        except Exception as error:
-            errors.append(error)
+        for _ in range(40):
+            with block(model):
+                pass
 
     def plain() -> None:
-        try:
-            while not done.is_set():
-                assert torch.equal(model(torch.ones(4, 2)), expected)
-        except Exception as error:
-            errors.append(error)
+        while not done.is_set():
+            assert torch.equal(model(torch.ones(4, 2)), expected)
 
-    requests = [threading.Thread(target=plain) for _ in range(4)]
-    looks = [threading.Thread(target=with_blocks) for _ in range(3)]
-    for thread in requests:
-        thread.start()
-    errors_of(*looks)
-    done.set()
-    for thread in requests:
-        thread.join(60)
-    assert errors == []
+    with ThreadPoolExecutor(7) as pool:
+        requests = [pool.submit(plain) for _ in range(4)]
+        looks = [pool.submit(with_blocks) for _ in range(3)]
+        wait(looks, 60)
+        done.set()
+        assert [one.exception(60) for one in (*looks, *requests)] == [None] * 7
     assert leftover_hooks(model) == []
 
 
 def test_run_until_in_many_threads_stops_only_its_own_forward(threads_that_switch_often) -> None:
-    model, errors = small(), []
+    model = small()
     expected = {stop: run_until(model, stop, torch.ones(4, 2)).detach() for stop in ("0", "1")}
 
     def stops(name: str) -> None:
-        try:
-            for _ in range(60):
-                assert torch.equal(run_until(model, name, torch.ones(4, 2)), expected[name])
-        except Exception as error:
-            errors.append(error)
+        for _ in range(60):
+            assert torch.equal(run_until(model, name, torch.ones(4, 2)), expected[name])
 
-    errors_of(*(threading.Thread(target=stops, args=(name,)) for name in ("0", "1", "0", "1")))
-    assert errors == []
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(stops, "0101"))
     assert leftover_hooks(model) == []
 
 
 def test_another_threads_forward_is_not_mixed() -> None:
-    model, x, got = small(), torch.rand(4, 2), []
-    expected = model(x).detach()
+    model, x = small(), torch.rand(4, 2)
+    expected = model(x)
     with ManifoldMixup(model, ["0"], include_input=False)(x, torch.tensor([0, 1, 0, 1])) as mixed:
-        other = threading.Thread(target=lambda: got.append(model(x).detach()))
-        errors_of(other)
+        assert torch.equal(in_thread(model, x), expected)
         model(mixed.x)
-    assert len(got) == 1
-    assert torch.equal(got[0], expected)
 
 
 def test_threads_may_mix_batches_of_their_own_at_the_same_time() -> None:
-    model, refused = SmallCNN(), []
-    x, y = digits_like()
+    model, meet = cnn(), threading.Barrier(2, timeout=10)
 
-    def train() -> None:
-        try:
-            for _ in range(5):
-                with mixer(model, "stage1")(x, y) as mixed:
-                    meet.wait(10)
-                    model(mixed.x)
-                    meet.wait(10)
-        except RuntimeError as error:
-            refused.append(error)
-            meet.abort()
+    def train(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+        for _ in range(5):
+            with mixer(model, "0")(*batch) as mixed:
+                meet.wait()
+                model(mixed.x)
+                meet.wait()
 
-    meet = threading.Barrier(2)
-    threads = [threading.Thread(target=train) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert refused == []
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(train, [digits_like()] * 2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
@@ -13,14 +12,7 @@ from torch import Tensor, nn
 
 from hooklab import timeline
 from hooklab.tracing import Event, Timeline
-from tests.nets import (
-    Checkpointed,
-    Raises,
-    Recursive,
-    Reuse,
-    mlp,
-    ones,
-)
+from tests.nets import Calls, Checkpointed, Raises, Recursive, Retry, Reuse, in_thread, mlp, ones
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
@@ -41,33 +33,11 @@ def needs_grad() -> Tensor:
     return torch.ones(2, 3, requires_grad=True)
 
 
-def test_the_events_of_a_chain_are_nested_forward_and_backward() -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.ReLU(), nn.Linear(4, 2)))
-    expected = "+* +0 -0 +1 +1.0 -1.0 +1.1 -1.1 -1 -* <* <1 <1.1 >1.1 <1.0 >1.0 >1 <0 >0 >*"
-    assert story(traced(model, x=needs_grad())) == expected
-
-
 def test_depth_counts_the_selected_modules_around() -> None:
     model = nn.Sequential(nn.Sequential(nn.Linear(3, 4)))
     for what, depths in (((), {("", 0), ("0", 1), ("0.0", 2)}), ((nn.Linear,), {("0.0", 0)})):
         events = traced(model, *what)
         assert {(event.name, event.depth) for event in events} == depths
-
-
-@pytest.mark.parametrize("inplace", [False, True])
-def test_each_event_is_nested_in_its_parents_without_a_gradient_at_the_input_too(inplace: bool) -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=inplace), nn.Linear(4, 2))
-    assert story(traced(model)) == "+* +0 -0 +1 -1 +2 -2 -* <* <2 >2 <1 >1 <0 >0 >*"
-
-
-def test_the_order_is_that_of_full_backward_hooks_on_a_chain() -> None:
-    model, x, real = mlp(), torch.ones(2, 3, requires_grad=True), []
-    events = traced(model, x=x)
-    for name, module in model.named_modules():
-        module.register_full_backward_pre_hook(lambda *_, name=name: real.append("<" + (name or "*")))
-        module.register_full_backward_hook(lambda *_, name=name: real.append(">" + (name or "*")))
-    model(x).sum().backward()
-    assert story(events).endswith(" ".join(real))
 
 
 def test_events_are_plain_data_and_a_table() -> None:
@@ -79,11 +49,6 @@ def test_events_are_plain_data_and_a_table() -> None:
     assert [row.split() for row in rows[:2]] == [["0", "forward-pre", "(Sequential)"], ["1", "forward-pre", "0"]]
     assert rows[1].rindex("0") > rows[0].index("(")  # indented by its depth
     assert repr(events) == "<timeline of Sequential: 8 events>"
-
-
-def test_a_module_that_returns_its_input_begins_before_it_ends() -> None:
-    model = nn.Sequential(nn.Identity(), nn.Dropout(0.5)).eval()
-    assert story(traced(model, x=needs_grad())) == "+* +0 -0 +1 -1 -* <* <1 >1 <0 >0 >*"
 
 
 def test_a_module_used_three_times_has_three_calls_and_one_that_calls_itself_gets_deeper() -> None:
@@ -101,15 +66,10 @@ class Net(nn.Module):
     def __init__(self, run: Callable[[Any, Tensor], Tensor]) -> None:
         super().__init__()
         self.a, self.b, self.side, self.relu = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3), nn.ReLU(inplace=True)
-        self.add, self.run = Add(), run
+        self.add, self.fork, self.run = Calls(torch.add), Calls(lambda x: (x + 1, x + 2)), run
 
     def forward(self, x: Tensor) -> Tensor:
         return self.run(self, x)
-
-
-class Add(nn.Module):
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return x + y
 
 
 def branched(net: Net, x: Tensor) -> Tensor:
@@ -134,32 +94,54 @@ def with_idle_part(net: Net, x: Tensor) -> Tensor:
     return net.b(used)
 
 
+def forked(net: Net, x: Tensor) -> Tensor:
+    left, right = net.fork(x)
+    return net.a(left) + net.b(right)
+
+
 @pytest.mark.parametrize(
-    ("run", "expected"),
+    ("model", "x", "expected"),
     [
-        (branched, "+* +a -a +side -side -* <* <side >side <a >a >*"),
+        (
+            nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.ReLU(), nn.Linear(4, 2))),
+            needs_grad(),
+            "+* +0 -0 +1 +1.0 -1.0 +1.1 -1.1 -1 -* <* <1 <1.1 >1.1 <1.0 >1.0 >1 <0 >0 >*",
+        ),
+        *(
+            (
+                nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=inplace), nn.Linear(4, 2)),
+                ones(2, 3),
+                "+* +0 -0 +1 -1 +2 -2 -* <* <2 >2 <1 >1 <0 >0 >*",
+            )
+            for inplace in (False, True)
+        ),
+        (
+            nn.Sequential(nn.Identity(), nn.Dropout(0.5)).eval(),
+            needs_grad(),
+            "+* +0 -0 +1 -1 -* <* <1 >1 <0 >0 >*",
+        ),
+        # a backward ends when all users of the inputs have added their part
+        (Net(branched), ones(2, 3), "+* +a -a +side -side -* <* <side >side <a >a >*"),
         # the two uses of a's output end at once, the later one first
-        (late, "+* +a -a +b -b +add -add -* <* <add <b >add >b <a >a >*"),
-        (changed_in_place, "+* +a -a +side -side +relu -relu +b -b -* <* <b >b <relu <side >side >relu <a >a >*"),
-        (with_idle_part, "+* +a -a +side -side +b -b -* <* <b >b <a >a >*"),
+        (Net(late), ones(2, 3), "+* +a -a +b -b +add -add -* <* <add <b >add >b <a >a >*"),
+        (
+            Net(changed_in_place),
+            ones(2, 3),
+            "+* +a -a +side -side +relu -relu +b -b -* <* <b >b <relu <side >side >relu <a >a >*",
+        ),
+        (Net(with_idle_part), ones(2, 3), "+* +a -a +side -side +b -b -* <* <b >b <a >a >*"),
+        # several outputs: it begins with the first gradient to arrive
+        (Net(forked), needs_grad(), "+* +fork -fork +a -a +b -b -* <* <b <a >b <fork >a >fork >*"),
+    ],
+    ids=[
+        *("containers", "input without gradient", "in place", "its input returned"),
+        *("branched", "used late", "branched, in place", "an unused part", "several outputs"),
     ],
 )
-def test_a_backward_ends_when_all_users_of_the_inputs_have_added_their_part(run: Any, expected: str) -> None:
-    assert story(traced(Net(run))) == expected
-
-
-def test_a_module_with_several_outputs_begins_with_the_first_gradient_to_arrive() -> None:
-    class Fork(nn.Module):
-        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-            return x + 1, x + 2
-
-    def forked(net: Net, x: Tensor) -> Tensor:
-        left, right = net.fork(x)
-        return net.a(left) + net.b(right)
-
-    model = Net(forked)
-    model.fork = Fork()
-    assert story(traced(model, "fork", "a", "b", x=needs_grad())).endswith("<b <a >b <fork >a >fork")
+def test_a_backward_is_nested_in_its_parents_and_ends_when_the_gradients_of_its_inputs_are_complete(
+    model: nn.Module, x: Tensor, expected: str
+) -> None:
+    assert story(traced(model, x=x)) == expected
 
 
 def test_each_pass_and_each_backward_has_events_of_its_own() -> None:
@@ -187,28 +169,13 @@ def test_what_a_checkpoint_runs_again_is_marked(use_reentrant: bool) -> None:
 
 
 def test_a_call_that_raised_has_no_end_and_does_not_push_its_successors_deeper() -> None:
-    class Retry(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.bad, self.good = Raises(ValueError("no")), nn.Linear(3, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            try:
-                return self.bad(x)
-            except ValueError:
-                return self.good(x)
-
     events = traced(Retry())
-    assert story(events).startswith("+* +bad +good -good -*")
+    assert story(events).startswith("+* +part +part -part -*")
     assert [event.depth for event in events[:5]] == [0, 1, 1, 1, 0]
 
 
 def test_where_the_model_itself_is_never_called_an_interrupted_step_does_not_push_the_next_one_deeper() -> None:
-    class Interrupts(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            raise KeyboardInterrupt
-
-    part = nn.Sequential(nn.ReLU(), Interrupts())
+    part = nn.Sequential(nn.ReLU(), Raises(KeyboardInterrupt()))
     with timeline(nn.ModuleList([part])) as events:
         for _ in range(3):
             with pytest.raises(KeyboardInterrupt):
@@ -221,9 +188,7 @@ def test_after_the_block_and_from_another_thread_nothing_is_recorded_and_a_leaf_
     with timeline(model) as events:
         y = model(x)
         assert len(x._backward_hooks) == 1
-        thread = threading.Thread(target=model, args=(ones(1, 3),))
-        thread.start()
-        thread.join()
+        in_thread(model, ones(1, 3))
     y.sum().backward()
     model(x)
     assert len(events) == 8

@@ -188,16 +188,6 @@ def test_none_for_grad_output_is_zeros_on_the_other_side_of_the_module(engine: A
     assert x.grad.tolist() == [0.0]
 
 
-def test_retain_grad_keeps_what_flowed_on_even_when_it_was_called_first(engine: Any) -> None:
-    x = engine.tensor([1.0], True)
-    y = x * 1.0
-    y.retain_grad()
-    y.register_hook(lambda grad: grad * 2.0)
-    y.register_hook(lambda grad: grad + 1.0)
-    y.sum().backward()
-    assert y.grad.tolist() == x.grad.tolist() == [3.0]
-
-
 def test_after_a_change_in_place_hooks_stay_behind_and_retain_grad_comes_along(engine: Any) -> None:
     x, log = engine.tensor([1.0], True), []
     y = x * 1.0
@@ -208,16 +198,6 @@ def test_after_a_change_in_place_hooks_stay_behind_and_retain_grad_comes_along(e
     y.sum().backward()
     assert log == [("after", [1.0]), ("before", [5.0])]
     assert y.grad.tolist() == [1.0]
-
-
-def test_the_grad_of_a_non_leaf_is_none_with_a_warning(engine: Any) -> None:
-    y = engine.tensor([1.0], True) * 2.0
-    with pytest.warns(UserWarning, match="non-leaf|not a leaf"):
-        assert y.grad is None
-    y.retain_grad()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert y.grad is None
 
 
 # what is not an Exception
@@ -250,14 +230,6 @@ def test_a_module_without_a_forward_says_so(engine: Any) -> None:
 
 
 # gradients that are kept
-
-
-def test_a_retained_gradient_requires_no_gradient_even_if_the_one_that_flowed_does(engine: Any) -> None:
-    y = engine.tensor([1.0], True) * 1.0
-    y.retain_grad()
-    y.register_hook(lambda grad: engine.tensor([7.0], True))
-    y.sum().backward()
-    assert (y.grad.tolist(), y.grad.requires_grad) == ([7.0], False)
 
 
 def test_whoever_holds_a_retained_gradient_does_not_see_it_grow(engine: Any) -> None:
