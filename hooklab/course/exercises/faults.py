@@ -66,13 +66,6 @@ class PlannedInterrupt(BaseException):
     """Raised in the same places, instead of a KeyboardInterrupt: `except Exception` does not catch it."""
 
 
-# Each with its name, and the likely reason if an answer cleans up after the first but not after the second.
-PLANNED: tuple[tuple[type[BaseException], str, str | None], ...] = (
-    (PlannedError, "an exception", None),
-    (PlannedInterrupt, "an interrupt", "`except Exception`: an interrupt (■) is none of these, so use `finally`"),
-)
-
-
 # Any call may raise these, and they are not the learner's errors: the check itself handles them.
 PASSING = (NotYet, StillTheStub, PlannedError, PlannedInterrupt, TookTooLong, KeyboardInterrupt)
 

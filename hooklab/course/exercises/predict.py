@@ -3,7 +3,7 @@
 A lesson's predictions are in `hooklab/course/lessonNN/predictions.py`, each with its choices and reasons:
 
     two = prediction("1.a", "What is `1 + 1`?", Choice("2", lambda came: came == 2, "why…"), Choice("11", …))
-    runs = number("1.b", "How often does the hook run?", {3: "why…", 1: "the picture behind 1"}, otherwise="…")
+    runs = ByNumber("1.b", "How often does the hook run?", {3: "why…", 1: "the picture behind 1"}, otherwise="…")
 """
 
 from __future__ import annotations
@@ -68,7 +68,14 @@ class ByChoice:
 
 @dataclass(frozen=True)
 class ByNumber:
-    """A prediction by number; a guess is the number."""
+    """A prediction by number; a guess is the number.
+
+    Args:
+        id: lesson number, dot, letter: "1.b".
+        question: what is asked.
+        reasons: number -> why this is what happens or, for a wrong one, the belief that leads to it.
+        otherwise: the reason for every other number.
+    """
 
     id: str
     question: str
@@ -118,18 +125,6 @@ def prediction(id: str, question: str, *choices: Choice) -> ByChoice:
         choices: two to four; exactly one must fit what comes out.
     """
     return ByChoice(id, question, choices)
-
-
-def number(id: str, question: str, reasons: Mapping[float, str], *, otherwise: str) -> ByNumber:
-    """Make a prediction by number.
-
-    Args:
-        id: lesson number, dot, letter: "1.b".
-        question: what is asked.
-        reasons: number -> why this is what happens or, for a wrong one, the belief that leads to it.
-        otherwise: the reason for every other number.
-    """
-    return ByNumber(id, question, reasons, otherwise)
 
 
 def predict(id: str) -> None:

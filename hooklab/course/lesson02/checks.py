@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import error_comes_out, expect_handle, is_used_up
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.guards import of_the_answer
 from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.scenes import error_comes_out, expect_handle, is_used_up
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
 

@@ -13,12 +13,18 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import error_comes_out, expect_handle, is_used_up
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
-from hooklab.course.exercises.forward import expect_manager, linear, users_own, whole_numbers
 from hooklab.course.exercises.frames import kind_of
-from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
+from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks, somebody_elses
 from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.scenes import (
+    error_comes_out,
+    expect_handle,
+    expect_manager,
+    is_used_up,
+    linear,
+    whole_numbers,
+)
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
 
@@ -437,7 +443,7 @@ def a_capture_that_cleans_up(trial: Trial, world: tuple[str, torch.dtype, type[B
     names, dtype, error = world[0].split(), *world[1:]
     model, x = Net(0).to(dtype), whole_numbers(len(names), 3, 2).to(dtype)
     layers = [part(model, name) for name in names]
-    model.head.register_forward_hook(users_own)
+    model.head.register_forward_hook(somebody_elses)
     with trial.watch(model, names):
         before = snapshot_hooks([model])
         manager = trial.run(trial.answer, model, names)

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
-from hooklab.course.exercises.forward import expect_manager, linear, users_own, whole_numbers
+from hooklab.course.exercises.guards import somebody_elses
 from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.scenes import expect_manager, linear, whole_numbers
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same
 from hooklab.course.lesson07.shared import Seen, after_an_error, partners, why_not_mixed
@@ -63,7 +64,7 @@ class _Stage(nn.Module):
 def a_hook_that_mixes(trial: Trial, world: tuple[float, int, torch.dtype, type[BaseException]]) -> Iterator[Any]:
     lam, rows, dtype, error = world
     net, other, x = _Net(rows).to(dtype), _Net(rows + 1).to(dtype), whole_numbers(rows, rows, 2).to(dtype)
-    net.stage.register_forward_hook(users_own)
+    net.stage.register_forward_hook(somebody_elses)
     with trial.watch(net, other, x):
         manager = expect_manager(trial.run(trial.answer, net.stage, lam, partners(rows)), "mixing")
         block = _Block(manager, net, x)

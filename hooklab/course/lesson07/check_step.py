@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
-from hooklab.course.exercises.forward import linear, whole_numbers
 from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.scenes import linear, whole_numbers
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same
 from hooklab.course.lesson07.shared import Seen, after_an_error, partners, why_not_mixed

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.forward import whole_numbers
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.scenes import whole_numbers
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same
 from hooklab.course.lesson07.check_draws import dice_of_a_batch

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hooklab.course.exercises.expectations import error_comes_out
 from hooklab.course.exercises.faults import PlannedInterrupt
 from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
 from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.scenes import error_comes_out
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same
 

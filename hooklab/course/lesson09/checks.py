@@ -12,7 +12,7 @@ from hooklab.course.exercises.exercise import exercise
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.guards import somebody_elses
 from hooklab.course.exercises.records import Claim
-from hooklab.course.exercises.runs import runs_counted
+from hooklab.course.exercises.scenes import runs_counted
 from hooklab.course.exercises.trial import Trial
 
 Pairs = Iterator[tuple[Any, ...]]

@@ -16,11 +16,10 @@ from torch.autograd.graph import get_gradient_edge
 from torch.nn import functional as F
 
 from hooklab.course.exercises.exercise import exercise
-from hooklab.course.exercises.expectations import error_comes_out, expect_handle, is_handle
-from hooklab.course.exercises.faults import PLANNED, NotYet, PlannedError
-from hooklab.course.exercises.forward import linear, whole_numbers
+from hooklab.course.exercises.faults import NotYet, PlannedError, PlannedInterrupt
 from hooklab.course.exercises.frames import first_words, kind_of, whose
 from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.scenes import error_comes_out, expect_handle, is_handle, linear, whole_numbers
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import expect_tensor, same, tensor_text
 from hooklab.course.lesson10.memory import Meter
@@ -103,7 +102,7 @@ def who_made_the_first_nan(trial: Trial, world: str) -> Pairs:
     yield "the number of your hooks that run in a later backward pass", len(hooks_that_run(leaves)), "hooks-stay"
     yield f"the name, for {world}", name, "node-itself" if isinstance(name, torch.autograd.graph.Node) else None
     if world == "a healthy loss":
-        for error, words, _ in PLANNED:
+        for error, words in ((PlannedError, "an exception"), (PlannedInterrupt, "an interrupt")):
             x = leaf(1.0, 2.0)
             ends.append(get_gradient_edge(x).node)
             y = x * 2

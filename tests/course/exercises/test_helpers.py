@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from hooklab.course.exercises.expectations import error_comes_out, expect_handle, expect_unused
 from hooklab.course.exercises.faults import NotYet, PlannedError
 from hooklab.course.exercises.reasons import reason_of_exception
+from hooklab.course.exercises.scenes import error_comes_out, expect_handle, expect_unused
 from hooklab.course.exercises.trial import Trial
 
 
