@@ -9,28 +9,20 @@ from __future__ import annotations
 import random
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
-ANY = object()
-
-
-class Setting(NamedTuple):
-    """A setting of the process, and how it is read and written."""
-
-    name: str
-    read: Callable[[], Any]
-    write: Callable[[Any], Any]
-    usual: Any = ANY  # the value that a check runs with; ANY: whatever it is
-    way_back: str = ""  # how a learner gets it back for good
-
 
 def _set_device(device: torch.device) -> None:
     torch.set_default_device(None if device.type == "cpu" else device)
+
+
+def _has_gradients() -> bool:
+    return torch.is_grad_enabled() or torch.is_inference_mode_enabled()  # which is reported alone
 
 
 def _set_autocast(is_enabled: bool) -> None:
@@ -74,63 +66,33 @@ def _set_filters(filters: list[Any]) -> None:
     warnings.filters[:] = [*others, *filters]  # type: ignore[index]
 
 
-# The default device comes first: the others make tensors.
-SETTINGS = [
-    Setting(
-        "the default device",
-        torch.get_default_device,
-        _set_device,
-        torch.device("cpu"),
-        "`torch.set_default_device(None)`",
-    ),
-    # written by the guards around a block, and by nothing else
-    Setting(
-        "inference mode",
-        torch.is_inference_mode_enabled,
-        bool,
-        False,
-        "a restart of the kernel, or the guard's `__exit__`",
-    ),
-    Setting(
-        "gradient mode",  # inference mode switches it off, and then is reported alone
-        lambda: torch.is_grad_enabled() or torch.is_inference_mode_enabled(),
-        torch._C._set_grad_enabled,
-        True,
-        "`torch.set_grad_enabled(True)`",
-    ),
-    Setting(
-        "autocast",
-        lambda: torch.is_autocast_enabled("cpu"),
-        _set_autocast,
-        False,
-        '`torch.set_autocast_enabled("cpu", False)`',
-    ),
-    Setting("the hooks on saved tensors", _saved_tensors_hooks, _set_saved_tensors_hooks, ()),
-    Setting(
-        "anomaly detection",
-        torch.is_anomaly_enabled,
-        torch.autograd.set_detect_anomaly,
-        False,
-        "`torch.autograd.set_detect_anomaly(False)`",
-    ),
-    Setting(
-        "the default dtype",
-        torch.get_default_dtype,
-        torch.set_default_dtype,
-        torch.float32,
-        "`torch.set_default_dtype(torch.float32)`",
-    ),
-    Setting(
-        "the fast path of attention", torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled
-    ),
-    Setting(
-        "the compiler's stance", _stance, torch.compiler.set_stance, "default", '`torch.compiler.set_stance("default")`'
-    ),
-    Setting("torch's random seed", torch.initial_seed, torch.manual_seed),
-    Setting("the warning filters", _filters, _set_filters),
-    Setting("sys.stdout", lambda: sys.stdout, lambda stream: setattr(sys, "stdout", stream)),
-    Setting("Python's trace function", sys.gettrace, sys.settrace),
-]
+# How each setting is read and written. The default device comes first: the others make tensors.
+SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "the default device": (torch.get_default_device, _set_device),
+    "inference mode": (torch.is_inference_mode_enabled, bool),  # it is written by guards around a block alone
+    "gradient mode": (_has_gradients, torch._C._set_grad_enabled),
+    "autocast": (lambda: torch.is_autocast_enabled("cpu"), _set_autocast),
+    "the hooks on saved tensors": (_saved_tensors_hooks, _set_saved_tensors_hooks),
+    "anomaly detection": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    "the default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "the fast path of attention": (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+    "the compiler's stance": (_stance, torch.compiler.set_stance),
+    "torch's random seed": (torch.initial_seed, torch.manual_seed),
+    "the warning filters": (_filters, _set_filters),
+    "sys.stdout": (lambda: sys.stdout, lambda stream: setattr(sys, "stdout", stream)),
+    "Python's trace function": (sys.gettrace, sys.settrace),
+}
+# What a check runs with, whatever an earlier cell has set, and how a learner gets that back for good.
+USUAL: dict[str, tuple[Any, str]] = {
+    "the default device": (torch.device("cpu"), "`torch.set_default_device(None)`"),
+    "inference mode": (False, "a restart of the kernel, or the guard's `__exit__`"),
+    "gradient mode": (True, "`torch.set_grad_enabled(True)`"),
+    "autocast": (False, '`torch.set_autocast_enabled("cpu", False)`'),
+    "the hooks on saved tensors": ((), "a restart of the kernel, or the block's `__exit__`"),
+    "anomaly detection": (False, "`torch.autograd.set_detect_anomaly(False)`"),
+    "the default dtype": (torch.float32, "`torch.set_default_dtype(torch.float32)`"),
+    "the compiler's stance": ("default", '`torch.compiler.set_stance("default")`'),
+}
 
 
 def _told(value: Any) -> str:
@@ -148,13 +110,12 @@ def usual_state(notes: list[str]) -> Iterator[None]:
     """
     earlier, threads = _read_all(), torch.get_num_threads()
     with _inference_mode_put_back(), torch.inference_mode(False):
-        for setting, value in zip(SETTINGS, earlier, strict=True):
-            if setting.usual is not ANY and value != setting.usual:
-                setting.write(setting.usual)
-                way_back = f"; for good: {setting.way_back}" if setting.way_back else ""
+        _write_all({name: value for name, (value, _) in USUAL.items()})
+        for name, (value, way_back) in USUAL.items():
+            if earlier[name] != value:
                 notes.append(
-                    f"before this check {setting.name} was{_told(value)}, from an earlier cell: "
-                    f"your answer was checked with it{_told(setting.usual)}{way_back}"
+                    f"before this check {name} was{_told(earlier[name])}, from an earlier cell: "
+                    f"your answer was checked with it{_told(value)}; for good: {way_back}"
                 )
         torch_rng, numpy_rng, python_rng = torch.get_rng_state(), np.random.get_state(), random.getstate()
         # small tensors: a second thread has nothing to do, and on a busy machine all wait for it
@@ -178,24 +139,25 @@ def put_back(notes: list[str]) -> Iterator[None]:
         try:
             yield
         finally:
-            for setting, now, value in _write_all(before):
+            for name, now in _write_all(before):
                 if words := _told(now):
-                    notes.append(f"your code left {setting.name}{words}; it is{_told(value)} again")
+                    notes.append(f"your code left {name}{words}; it is{_told(before[name])} again")
                 else:
-                    notes.append(f"your code changed {setting.name}; it was put back")
+                    notes.append(f"your code changed {name}; it was put back")
 
 
-def _read_all() -> list[Any]:
-    return [setting.read() for setting in SETTINGS]
+def _read_all() -> dict[str, Any]:
+    return {name: read() for name, (read, _) in SETTINGS.items()}
 
 
-def _write_all(values: list[Any]) -> list[tuple[Setting, Any, Any]]:
-    """Give each setting its value again; return (setting, what it was at, value) of those that had changed."""
+def _write_all(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Give these settings these values; return (name, what it was) for those that had another one."""
     changed = []
-    for setting, value in zip(SETTINGS, values, strict=True):
-        if (now := setting.read()) != value:
-            setting.write(value)
-            changed.append((setting, now, value))
+    for name, value in values.items():
+        read, write = SETTINGS[name]
+        if (now := read()) != value:
+            write(value)
+            changed.append((name, now))
     return changed
 
 

@@ -104,7 +104,7 @@ class Trial:
             yield
         finally:
             left = "global-hook" if may_hook else "hook-still-there" if by_handle else "hook-left"
-            self.faults += before.put_back(left)
+            self.faults += before.undo(left)
             if not may_change:
                 self.faults += before.changed()
             if not may_hook:
@@ -121,7 +121,7 @@ class _Before:
         self.modules = [(name, one, one.training, one.forward, set(vars(one))) for one, name in self._names().items()]
         self.tensors = [(what, one, one.requires_grad, one.detach().clone()) for what, one in self._tensors()]
 
-    def put_back(self, left: str) -> Iterator[NotYet]:
+    def undo(self, left: str) -> Iterator[NotYet]:
         """Yield a fault for each change of `requires_grad`, of hooks and of modes; remove new hooks, put modes back.
 
         `left` is the label of the fault for a new hook; with "global-hook", only those on all modules are new.

@@ -270,7 +270,7 @@ def test_what_an_answer_leaves_on_a_module_is_noted_and_taken_off(monkeypatch):
 
 def test_expect_tensor_names_what_came_instead():
     with pytest.raises(NotYet) as caught:
-        expect_tensor([1.0], "the gradient", (1,))
+        expect_tensor([1.0], "the gradient")
     assert ("got", "[1.0] (list)") in caught.value.details
 
 

@@ -166,28 +166,28 @@ def test_clearing_the_hooks_of_what_an_answer_is_given_is_always_a_fault(clear, 
 def test_somebody_elses_hooks_are_there_only_while_the_answer_runs(monkeypatch):
     x, counts = torch.ones(1, requires_grad=True), []
 
-    def verify(trial):
+    def counts_hooks(trial):
         trial.call([x])
         counts.append(len(x._backward_hooks))
-        return "it ran"
 
-    assert outcome_of(verify, lambda xs: counts.append(len(xs[0]._backward_hooks)), monkeypatch).state == "correct"
+    assert (
+        outcome_of(counts_hooks, lambda xs: counts.append(len(xs[0]._backward_hooks)), monkeypatch).state == "correct"
+    )
     assert counts == [1, 0]
 
 
 def test_a_second_hook_whose_handle_the_caller_does_not_get_is_told(monkeypatch):
-    def verify(trial):
+    def removes_one(trial):
         trial.call(nn.Identity(), may_hook=True).remove()
         trial.expect_none_left()
-        return "it ran"
 
     def two(module):
         module.register_forward_pre_hook(grab)
         return module.register_forward_hook(grab)
 
     says = "after handle.remove() another of your hooks is still registered: a forward pre-hook on the whole Identity"
-    assert says in str(outcome_of(verify, two, monkeypatch))
-    assert outcome_of(verify, lambda module: module.register_forward_hook(grab), monkeypatch).state == "correct"
+    assert says in str(outcome_of(removes_one, two, monkeypatch))
+    assert outcome_of(removes_one, lambda module: module.register_forward_hook(grab), monkeypatch).state == "correct"
 
 
 def test_a_parameter_that_an_answer_replaces_takes_its_hooks_along(monkeypatch):
