@@ -155,9 +155,10 @@ class _Before:
                     module.forward = forward
                 yield fault("forward-replaced", where=repr(name) if name else "the module")
         now = self._tensors()
-        for (what, one), (*_, values) in zip(now, self.tensors) if len(now) == len(self.tensors) else ():  # noqa: B905
-            if one.shape != values.shape or not _is_as_it_was(one.detach(), values):
-                yield fault("changed-in-place", what=what)
+        if len(now) == len(self.tensors):
+            for (what, one), (*_, values) in zip(now, self.tensors, strict=True):
+                if one.shape != values.shape or not _is_as_it_was(one.detach(), values):
+                    yield fault("changed-in-place", what=what)
 
     def new_attributes(self) -> Iterator[str]:
         """Remove the attributes that modules have gained, except torch's own, and yield a note for each."""

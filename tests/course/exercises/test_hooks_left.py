@@ -166,13 +166,11 @@ def test_clearing_the_hooks_of_what_an_answer_is_given_is_always_a_fault(clear, 
 def test_somebody_elses_hooks_are_there_only_while_the_answer_runs(monkeypatch):
     x, counts = torch.ones(1, requires_grad=True), []
 
-    def counts_hooks(trial):
+    def counted(trial):
         trial.call([x])
         counts.append(len(x._backward_hooks))
 
-    assert (
-        outcome_of(counts_hooks, lambda xs: counts.append(len(xs[0]._backward_hooks)), monkeypatch).state == "correct"
-    )
+    assert outcome_of(counted, lambda xs: counts.append(len(xs[0]._backward_hooks)), monkeypatch).state == "correct"
     assert counts == [1, 0]
 
 
