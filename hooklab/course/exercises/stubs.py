@@ -48,11 +48,7 @@ def _shorter_stub() -> None:
     raise NotImplementedError
 
 
-async def _async_stub() -> None:
-    raise NotImplementedError()
-
-
 def _empty() -> None: ...
 
 
-_STUBS = [_steps(function.__code__) for function in (_stub, _shorter_stub, _async_stub, _empty)]
+_STUBS = [_steps(function.__code__) for function in (_stub, _shorter_stub, _empty)]

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from operator import is_
-from types import CoroutineType
 from typing import Any
 
 import torch
@@ -77,7 +76,7 @@ class Trial:
         _refuse_wrong_signature(function, name, args, kwargs)
         try:
             with put_back(self.notes):
-                result = function(*args, **kwargs)
+                return function(*args, **kwargs)
         except PASSING:
             raise
         except NotImplementedError as error:
@@ -86,10 +85,6 @@ class Trial:
             raise StillTheStub from error
         except BaseException as error:
             raise learners_error(error, name) from error
-        if type(result) is CoroutineType:
-            result.close()
-            raise fault("coroutine", name=name)
-        return result
 
     @contextmanager
     def watch(

@@ -67,19 +67,10 @@ def _text(value: Any) -> str:
         inner = ", ".join(tensor_text(one) for one in value)
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
     if isinstance(value, dict) and len(value) <= 8:
-        return "{" + ", ".join(f"{_key(key)}: {tensor_text(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{cut(repr(key), _MOST)}: {tensor_text(one)}" for key, one in value.items()) + "}"
     if isinstance(value, Named):
         return value.text
-    return _key(value) if isinstance(value, str | int | float | bool | type(None)) else f"a {kind_of(value)}"
-
-
-def _key(value: Any) -> str:
-    try:
-        return cut(repr(value), _MOST)
-    except PASSING:
-        raise
-    except BaseException:
-        return f"a {kind_of(value)} that cannot be shown"
+    return cut(repr(value), _MOST) if isinstance(value, str | int | float | None) else f"a {kind_of(value)}"
 
 
 def _rounded(value: Any) -> str:
