@@ -97,22 +97,18 @@ def global_hooks_set_aside(notes: list[str]) -> Iterator[None]:
         for hook in table.hooks.values():
             what = f"a {_described(table, hook)}, from an earlier cell, was set aside"
             notes.append(f"{what} while your answer was checked")
-    tables = [
-        table
-        for module in (global_hooks, optimizer)
-        for name, table in vars(module).items()
-        if name.startswith("_global_") and isinstance(table, dict)
-    ]
-    kind, saved = global_hooks._global_is_full_backward_hook, [dict(table) for table in tables]
-    for table in tables:
-        table.clear()
+    owned = [pair for module in (global_hooks, optimizer) for pair in vars(module).items()]
+    tables = [one for name, one in owned if name.startswith("_global_") and isinstance(one, dict)]
+    kind, saved = global_hooks._global_is_full_backward_hook, [dict(one) for one in tables]
+    for one in tables:
+        one.clear()
     global_hooks._global_is_full_backward_hook = None
     try:
         yield
     finally:
-        for table, content in zip(tables, saved, strict=True):
-            table.clear()
-            table.update(content)
+        for one, content in zip(tables, saved, strict=True):
+            one.clear()
+            one.update(content)
         global_hooks._global_is_full_backward_hook = kind
 
 

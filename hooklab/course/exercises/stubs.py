@@ -25,8 +25,8 @@ def is_stub(answer: Any) -> bool:
 
 def _code(value: Any) -> CodeType | None:
     """Return the code of a function or method, of the one in a decorated one or a property; None for anything else."""
-    function = inspect.unwrap(value.fget if isinstance(value, property) else value)
-    return getattr(function, "__code__", None)
+    function: Any = value.fget if isinstance(value, property) else value
+    return getattr(inspect.unwrap(function), "__code__", None)
 
 
 def _codes(code: CodeType | None) -> list[CodeType]:

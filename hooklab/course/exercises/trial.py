@@ -121,9 +121,9 @@ class _Before:
 
         `left` is the label of the fault for a new hook; with "global-hook", only those on all modules are new.
         """
-        for what, one, was, _ in self.tensors:
-            if one.requires_grad != was:
-                yield fault("requires-grad-changed", what=what, was=was, now=one.requires_grad)
+        for what, one, asked, _ in self.tensors:
+            if one.requires_grad != asked:
+                yield fault("requires-grad-changed", what=what, was=asked, now=one.requires_grad)
         parameters = [one for _, one, _, _ in self.tensors]  # also those that a module no longer has
         gone = removed_hooks([*self.objects, *parameters], self.hooks)
         for hook in remove_new_hooks([] if left == "global-hook" else self.objects, self.hooks):

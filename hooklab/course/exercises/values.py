@@ -91,8 +91,8 @@ def expect_tensor(value: Any, what: str) -> torch.Tensor:
     return value
 
 
-def same(a: Any, b: torch.Tensor) -> bool:
-    """Whether `a` is a tensor with the shape and nearly the values of `b`; NaN never matches."""
+def same(a: Any, b: torch.Tensor, tolerance: float = 1e-5) -> bool:
+    """Whether `a` is a tensor with the shape and, within the tolerance, the values of `b`; NaN never matches."""
     if not isinstance(a, torch.Tensor) or a.shape != b.shape or a.device != b.device or a.layout != b.layout:
         return False
-    return torch.allclose(a.detach().to(b.dtype), b.detach(), rtol=1e-5, atol=1e-5)
+    return torch.allclose(a.detach().to(b.dtype), b.detach(), rtol=tolerance, atol=tolerance)
