@@ -9,7 +9,7 @@ from hooklab.course.exercises.scenes import expect_handle
 from hooklab.course.exercises.trial import Trial
 
 
-def raised_by(hook, monkeypatch=None):
+def raised_by(hook):
     """The reason that is given for an exception of a tensor hook."""
     x = torch.ones(2, requires_grad=True)
 
