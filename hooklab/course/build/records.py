@@ -22,7 +22,7 @@ from hooklab.course.build.draft import Draft, draft
 from hooklab.course.build.sources import Course, calls_in, stubbed
 from hooklab.course.exercises.exercise import Exercise, exercises_of
 from hooklab.course.exercises.guards import global_hooks_set_aside
-from hooklab.course.exercises.judge import difference, observed
+from hooklab.course.exercises.judge import LEFT, RAISED, difference, observed
 from hooklab.course.exercises.records import Records, as_json
 from hooklab.course.exercises.state import usual_state
 from hooklab.course.exercises.trial import Trial
@@ -84,7 +84,7 @@ def record(exercise: Exercise, reference: Any, programs: Mapping[str, Any]) -> R
     with warnings.catch_warnings(), usual_state([]), global_hooks_set_aside([]):
         warnings.simplefilter("ignore")
         seen = [observed(exercise, Trial(reference), world) for world in exercise.worlds]
-        if fault := next((one.fault for world in seen for one in world if one.fault is not None), None):
+        if fault := next((one.told for world in seen for one in world if one.what in (RAISED, LEFT)), None):
             raise ValueError(f"{exercise.id}: the check finds a fault in the solution: {fault.missing}")
         worlds = [[[one.what, one.data] for one in world] for world in seen]
         found = {

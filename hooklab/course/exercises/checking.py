@@ -15,14 +15,15 @@ from typing import Any
 from hooklab.course import words
 from hooklab.course.exercises.exercise import Exercise, exercises_of, find
 from hooklab.course.exercises.faults import NotYet, StillTheStub, TookTooLong, fault
-from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line
+from hooklab.course.exercises.frames import kind_of, learners_line
 from hooklab.course.exercises.guards import global_hooks_set_aside
+from hooklab.course.exercises.judge import judge
 from hooklab.course.exercises.outcome import COLOUR, MARK, Outcome, State, show
 from hooklab.course.exercises.patches import AT_IMPORT, Patches
 from hooklab.course.exercises.predict import counted
 from hooklab.course.exercises.state import usual_state
 from hooklab.course.exercises.stopping import stopped_after
-from hooklab.course.exercises.stubs import has_source, is_stub
+from hooklab.course.exercises.stubs import is_stub
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.graded import by_nbgrader
 
@@ -67,42 +68,36 @@ def attempt(id: str, answer: Any, *, seconds: float | None = 10.0) -> Outcome:
     """
     one = find(id)
     linecache.cache.pop("<string>", None)  # there Python 3.13 puts the program of `python -c`, not what `exec` runs
-    trial = Trial(answer)
     if is_stub(answer):
-        return _not_attempted(one)
-    patches = Patches()
+        todo = "write your code in place of `raise NotImplementedError()`, run that cell, then this one"
+        return Outcome(one.id, "not attempted", todo)
+    trial, patches = Trial(answer), Patches()
     try:
-        outcome = _outcome(one, trial, seconds)
+        found = _found_by(one, trial, seconds)
     finally:
         replaced = patches.undo()
     if replaced:
-        first, *others = (fault("replaced", what=name, owner=name.split(".")[0]) for name in replaced)
-        trial.faults += others
-        return _not_yet(one, first, trial)
-    return outcome
+        found = fault("replaced", what=", ".join(replaced[:3]), owner=replaced[0].split(".")[0])
+    notes = tuple(("note", note) for note in dict.fromkeys(trial.notes))
+    if found is None:
+        return Outcome(one.id, "correct", one.verified, notes)
+    earlier = [("note", f"{name} is not what it was when the checks were loaded") for name in AT_IMPORT.found()[:3]]
+    return Outcome(one.id, "not yet", found.missing, (*found.details, *notes, *earlier))
 
 
-def _outcome(one: Exercise, trial: Trial, seconds: float | None) -> Outcome:
+def _found_by(one: Exercise, trial: Trial, seconds: float | None) -> NotYet | None:
+    """Return what is not yet right about an answer, or None."""
     if not callable(trial.answer):
         kind = "None" if trial.answer is None else f"a {kind_of(trial.answer)}"
-        return _not_yet(one, fault("result-instead", id=one.id, got=kind), trial)
+        return fault("result-instead", id=one.id, got=kind)
     try:
         with stopped_after(seconds), usual_state(trial.notes), global_hooks_set_aside(trial.notes):
-            verified = one.verify(trial)
+            return judge(one, trial)
     except StillTheStub:
-        return _not_yet(one, fault("stub-line"), trial) if has_source(trial.answer) else _not_attempted(one)
-    except NotYet as found:
-        return _not_yet(one, found, trial)
+        return fault("stub-line")
     except TookTooLong as error:
         words = {"seconds": f"{error.seconds:.2g}", "line": learners_line(error), "id": one.id, "name": trial.name}
-        return _not_yet(one, fault("too-long", **words), trial)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        return _not_yet(one, _unforeseen(error, trial), trial)
-    if trial.faults:
-        return _not_yet(one, trial.faults[0], trial, already_named=1)
-    return Outcome(one.id, "correct", verified, _notes(trial))
+        return fault("too-long", **words)
 
 
 def progress(lesson: int | None = None) -> None:
@@ -134,27 +129,3 @@ def progress(lesson: int | None = None) -> None:
     )
     box = f"<div style='color:var(--jp-content-font-color1,inherit)'><b>{head}</b>{cells}</div>"
     show("\n".join([head, *text]), box)
-
-
-def _not_attempted(one: Exercise) -> Outcome:
-    todo = "write your code in place of `raise NotImplementedError()`, run that cell, then this one"
-    return Outcome(one.id, "not attempted", todo)
-
-
-def _not_yet(one: Exercise, fault: NotYet, trial: Trial, already_named: int = 0) -> Outcome:
-    others = list(dict.fromkeys(one.missing for one in trial.faults[already_named:] if one.missing != fault.missing))
-    more = [f"and {len(others) - 3} more"] if len(others) > 4 else []
-    also = [("also", words) for words in (others[:3] + more if more else others)]
-    replaced = [("note", f"{name} is not what it was when the checks were loaded") for name in AT_IMPORT.found()[:3]]
-    return Outcome(one.id, "not yet", fault.missing, (*fault.details, *also, *_notes(trial), *replaced))
-
-
-def _notes(trial: Trial) -> tuple[tuple[str, str], ...]:
-    return tuple(("note", note) for note in dict.fromkeys(trial.notes))
-
-
-def _unforeseen(error: BaseException, trial: Trial) -> NotYet:
-    """An exception raised by the check's own lines: in the learner's hook, or by a result of an unusable kind."""
-    if learners_line(error) is not None:
-        return learners_error(error, trial.name)
-    return fault("unusable", name=trial.name, got=f"{kind_of(error)}: {first_words(error)}")

@@ -81,7 +81,7 @@ def learners_error(error: BaseException, name: str) -> NotYet:
     return NotYet(missing, expected="no exception")
 
 
-def first_words(error: BaseException, most: int = 240) -> str:
+def first_words(error: BaseException) -> str:
     """Return the first line of an exception's message, cut where it is very long."""
     try:
         lines = str(error).splitlines()
@@ -89,7 +89,7 @@ def first_words(error: BaseException, most: int = 240) -> str:
         raise
     except BaseException:
         return "(its message cannot be shown)"
-    return cut(lines[0], most) if lines else ""
+    return cut(lines[0], 240) if lines else ""
 
 
 def kind_of(value: Any) -> str:

@@ -18,7 +18,7 @@ from itertools import zip_longest
 from typing import Any
 
 from hooklab.course.exercises.exercise import Exercise
-from hooklab.course.exercises.faults import NotYet, StillTheStub
+from hooklab.course.exercises.faults import NotYet, StillTheStub, TookTooLong
 from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line
 from hooklab.course.exercises.reasons import reason, reason_of_exception
 from hooklab.course.exercises.records import Claim, alike, plain, records_of_lesson, value_of
@@ -31,25 +31,24 @@ CLUE = "~"
 
 @dataclass(frozen=True)
 class Seen:
-    """One thing that was seen of an answer: a pair of its scene, or a fault."""
+    """One thing that was seen of an answer: a pair of its scene, or a fault; `told` has words of its own for it."""
 
     what: str
     data: Any
     label: str | None = None
-    fault: NotYet | None = None
-    claim: Claim | None = None
+    told: NotYet | None = None
 
 
-def judge(exercise: Exercise, trial: Trial) -> str:
-    """Return the line that says what was verified, or raise NotYet with the first thing that differs."""
+def judge(exercise: Exercise, trial: Trial) -> NotYet | None:
+    """Return the first thing that differs from what the solution does; None for a correct answer."""
     records = records_of_lesson(exercise.lesson)[exercise.id]
     seen = [observed(exercise, trial, world) for world in exercise.worlds]
     found = [difference(one, wanted) for one, wanted in zip(seen, records.reference, strict=True)]
     first = next(filter(None, map(_first, seen, records.reference)), None)
     if first is None:
-        return exercise.verified
+        return None
     fitting = [label for label, stored in records.misconceptions.items() if alike(found, stored)]
-    raise _not_yet(exercise, trial, *first[:2], fitting[0] if len(fitting) == 1 else None)
+    return _not_yet(exercise, trial, *first[:2], fitting[0] if len(fitting) == 1 else None)
 
 
 def observed(exercise: Exercise, trial: Trial, world: Any) -> list[Seen]:
@@ -58,15 +57,13 @@ def observed(exercise: Exercise, trial: Trial, world: Any) -> list[Seen]:
     try:
         for what, value, *label in exercise.scene(trial, world):
             seen += _faults(trial)
-            claim = value if isinstance(value, Claim) else None
-            seen.append(Seen(what, plain(value), label[0] if label else None, claim=claim))
-    except StillTheStub:
+            told = NotYet(what, expected=value.expected, got=value.got) if isinstance(value, Claim) else None
+            seen.append(Seen(what, plain(value), label[0] if label else None, told))
+    except (StillTheStub, TookTooLong, KeyboardInterrupt):
         raise
-    except NotYet as fault:  # before what it leaves behind: hooks that stay because of it, say
-        seen.append(Seen(RAISED, _words(fault), fault=fault))
-    except Exception as error:  # in the scene's own lines, by a hook of the answer's or by what it gave
-        unforeseen = _unforeseen(error, trial)
-        seen.append(Seen(RAISED, unforeseen.label or _exception_words(error), fault=unforeseen))
+    except BaseException as error:  # before what it leaves behind: hooks that stay because of it, say
+        fault = error if isinstance(error, NotYet) else _unforeseen(error, trial)
+        seen.append(Seen(RAISED, _words(fault), told=fault))
     return seen + _faults(trial)
 
 
@@ -93,45 +90,37 @@ def _first(seen: Sequence[Seen], wanted: Sequence[Sequence[Any]]) -> tuple[Seen 
 def _not_yet(
     exercise: Exercise, trial: Trial, one: Seen | None, want: Sequence[Any] | None, label: str | None
 ) -> NotYet:
+    likely = reason(exercise.id, label or (one.label if one else None), trial.name)
     if one is None:
         assert want
-        return NotYet(want[0], got="nothing", likely=reason(exercise.id, label, trial.name))
-    likely = reason(exercise.id, label or one.label, trial.name)
-    if one.fault is not None:
-        details = dict(one.fault.details)
-        cause = one.fault.__cause__
-        likely = likely or details.get("likely") or (reason_of_exception(cause) if cause is not None else None)
-        return NotYet(one.fault.missing, expected=details.get("expected"), got=details.get("got"), likely=likely)
-    if one.claim is not None:
-        return NotYet(one.what, expected=one.claim.expected, got=one.claim.got, likely=likely)
-    expected = value_of(want[1]) if want and one.what == want[0] else None
-    return NotYet(one.what, **apart(expected, value_of(one.data)), likely=likely)
+        return NotYet(want[0], got="nothing", likely=likely)
+    if one.told is None:
+        expected = value_of(want[1]) if want and one.what == want[0] else None
+        return NotYet(one.what, **apart(expected, value_of(one.data)), likely=likely)
+    details, cause = dict(one.told.details), one.told.__cause__
+    likely = likely or details.pop("likely", None) or (reason_of_exception(cause) if cause is not None else None)
+    return NotYet(one.told.missing, **details | {"likely": likely})
 
 
 def _faults(trial: Trial) -> list[Seen]:
     faults, trial.faults[:] = list(trial.faults), []
-    if not faults:
-        return []
-    return [Seen(LEFT, sorted({_words(one) for one in faults}), fault=faults[0])]
+    return [Seen(LEFT, sorted({_words(one) for one in faults}), told=faults[0])] if faults else []
 
 
 def _words(fault: NotYet) -> str:
     """What a fault is recorded by: its label, the exception behind it, or its words without the learner's names."""
     if fault.label:
         return fault.label
-    return _without_names(fault.missing) if fault.__cause__ is None else _exception_words(fault.__cause__)
-
-
-def _exception_words(error: BaseException) -> str:
-    return f"{kind_of(error)}: {_without_names(first_words(error))}"
-
-
-def _without_names(text: str) -> str:
+    error = fault.__cause__
+    text = fault.missing if error is None else f"{kind_of(error)}: {first_words(error)}"
     text = re.sub(r"[\w.<>]+\(\)", "f()", text)  # the learner's functions
     return re.sub(r"0x[0-9a-f]+|`[^`]*`|\d{6,}", "…", text)
 
 
-def _unforeseen(error: Exception, trial: Trial) -> NotYet:
+def _unforeseen(error: BaseException, trial: Trial) -> NotYet:
+    """An exception in the scene's own lines, raised by a hook of the answer's or by what it returned."""
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
+        error = error.__cause__  # which a generator, as a scene is, does not let through
     fault = learners_error(error, trial.name)
     if learners_line(error) is None:
         fault = NotYet(

@@ -63,15 +63,12 @@ class Patches:
             now = vars(owner)
             if len(now) == len(before) and all(map(is_, now, before)) and all(map(is_, now.values(), before.values())):
                 continue  # as nearly always
-            is_class = isinstance(owner, type)
-            for name, old in before.items():
-                new = now.get(name, _MISSING)
-                if new is not old and _is_behaviour(old) and not self._is_torchs_own(name, new):
+            inherited = now.keys() - before.keys() if isinstance(owner, type) else ()  # so far
+            for name in (*before, *inherited):
+                old, new = before.get(name, _MISSING), now.get(name, _MISSING)
+                is_behaviour = _is_behaviour(new if old is _MISSING else old)
+                if new is not old and is_behaviour and not self._is_torchs_own(name, new):
                     yield owner, name, old
-            if is_class and len(now) > len(before):  # a method that was inherited so far
-                for name in now.keys() - before.keys():
-                    if _is_behaviour(now[name]) and not self._is_torchs_own(name, now[name]):
-                        yield owner, name, _MISSING
 
     def _is_torchs_own(self, name: str, new: Any) -> bool:
         """Torch and a kernel replace a few things themselves, such as an optimizer's `step` and `input`."""

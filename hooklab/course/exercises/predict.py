@@ -3,7 +3,7 @@
 A lesson's predictions are in `hooklab/course/lessonNN/predictions.py`, each with its choices and reasons:
 
     two = prediction("1.a", "What is `1 + 1`?", Choice("2", lambda came: came == 2, "why…"), Choice("11", …))
-    runs = number("1.b", "How often does the hook run?", {3: "why…", 1: "the picture behind 1"}, otherwise="…")
+    runs = ByNumber("1.b", "How often does the hook run?", {3: "why…", 1: "the picture behind 1"}, otherwise="…")
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 import html
 import importlib
 import math
-import os
-import re
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,8 +18,8 @@ from typing import Any
 
 from hooklab.course.exercises.exercise import COURSE
 from hooklab.course.exercises.outcome import Outcome, in_notebook, marked_up, show
+from hooklab.course.graded import by_nbgrader
 
-_ID = re.compile(r"(\d+)\.[a-z]")
 _CHANGED = (
     "none of the choices is about that. If you changed the code, that's fine. To score your guess, put the original "
     "numbers back and run the cells again"
@@ -68,7 +66,14 @@ class ByChoice:
 
 @dataclass(frozen=True)
 class ByNumber:
-    """A prediction by number; a guess is the number."""
+    """A prediction by number; a guess is the number.
+
+    Args:
+        id: lesson number, dot, letter: "1.b".
+        question: what is asked.
+        reasons: number -> why this is what happens or, for a wrong one, the belief that leads to it.
+        otherwise: the reason for every other number.
+    """
 
     id: str
     question: str
@@ -120,18 +125,6 @@ def prediction(id: str, question: str, *choices: Choice) -> ByChoice:
     return ByChoice(id, question, choices)
 
 
-def number(id: str, question: str, reasons: Mapping[float, str], *, otherwise: str) -> ByNumber:
-    """Make a prediction by number.
-
-    Args:
-        id: lesson number, dot, letter: "1.b".
-        question: what is asked.
-        reasons: number -> why this is what happens or, for a wrong one, the belief that leads to it.
-        otherwise: the reason for every other number.
-    """
-    return ByNumber(id, question, reasons, otherwise)
-
-
 def predict(id: str) -> None:
     """Show a question with its choices and keep the reader's guess for `reveal`; say nothing about right or wrong.
 
@@ -142,7 +135,7 @@ def predict(id: str) -> None:
         Traceback (most recent call last):
         LookupError: there is no prediction '99.a'
     """
-    if os.environ.get("NBGRADER_EXECUTION"):
+    if by_nbgrader():
         return
     one = find(id)
     if in_notebook():
@@ -167,7 +160,7 @@ def reveal(id: str, came: Any) -> None:
 
     Under a grader (a non-empty NBGRADER_EXECUTION) it does nothing.
     """
-    if not os.environ.get("NBGRADER_EXECUTION"):
+    if not by_nbgrader():
         one = find(id)
         outcome = held_against(one, came)
         show(str(outcome), outcome.as_html(), right=right_of(one, came))  # the web page reads it from the notebook
@@ -216,8 +209,8 @@ def predictions_of(lesson: int) -> dict[str, Prediction]:
 
 def find(id: str) -> Prediction:
     """Return the prediction with this id; LookupError names those of its lesson."""
-    match = _ID.fullmatch(id)
-    known = predictions_of(int(match[1])) if match else {}
+    lesson = id.partition(".")[0]
+    known = predictions_of(int(lesson)) if lesson.isdecimal() else {}
     if id in known:
         return known[id]
     raise LookupError(f"there is no prediction {id!r}" + (f"; there are: {', '.join(known)}" if known else ""))

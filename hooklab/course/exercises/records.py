@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ from hooklab.course.exercises.values import Named
 
 RTOL, ATOL = 1e-4, 1e-5
 _MOST_NUMBERS = 4096  # of a tensor; larger ones are recorded by dtype and shape alone
-_PLAIN = (bool, int, float, str)
 
 
 class Claim(NamedTuple):
@@ -45,8 +44,6 @@ def plain(value: Any) -> Any:
         >>> plain((1, torch.tensor([1.0, 2.0])))
         [1, {'tensor': [1.0, 2.0], 'shape': [2], 'dtype': 'float32'}]
     """
-    if value is None or type(value) in _PLAIN:
-        return _digits(value) if type(value) is float else value
     try:
         return _plain(value)
     except PASSING:
@@ -56,6 +53,8 @@ def plain(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if value is None:
+        return None
     if isinstance(value, Claim):
         return {"holds": bool(value.holds)}
     if isinstance(value, Tensor):
@@ -149,17 +148,12 @@ def records_of_lesson(lesson: int) -> dict[str, Records]:
 
 def as_json(records: Mapping[str, Records]) -> str:
     """Return a lesson's records as the text of its records.json: a line for each world and each misconception."""
-    return "{\n" + ",\n".join(f'"{id}": {_lines(one)}' for id, one in records.items()) + "\n}\n"
-
-
-def _lines(one: Records) -> str:
-    worlds = _block("[]", [_compact(world) for world in one.reference])
-    wrongs = _block("{}", [f"{json.dumps(label)}: {_compact(found)}" for label, found in one.misconceptions.items()])
-    return f'{{"reference": {worlds},\n "misconceptions": {wrongs}}}'
-
-
-def _block(brackets: str, lines: Sequence[str]) -> str:
-    return brackets[0] + "\n  " + ",\n  ".join(lines) + "\n" + brackets[1]
+    exercises = []
+    for id, one in records.items():
+        worlds = ",\n  ".join(map(_compact, one.reference))
+        wrongs = ",\n  ".join(f"{_compact(label)}: {_compact(found)}" for label, found in one.misconceptions.items())
+        exercises.append(f'"{id}": {{"reference": [\n  {worlds}\n],\n "misconceptions": {{\n  {wrongs}\n}}}}')
+    return "{\n" + ",\n".join(exercises) + "\n}\n"
 
 
 def _compact(data: Any) -> str:

@@ -1,4 +1,4 @@
-"""The state of the process that an answer may change, or an earlier cell has changed; `settings` says what it is.
+"""The state of the process that an answer may change, or an earlier cell has changed.
 
 A check runs in the usual state: what was unusual when it began is noted, and is back when it ends. What an answer
 leaves changed is put back after each of its calls, and noted. It works by comparing before and after.
@@ -7,14 +7,99 @@ leaves changed is put back after each of its calls, and noted. It works by compa
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 
-from hooklab.course.exercises.settings import ANY, SETTINGS
+
+def _set_device(device: torch.device) -> None:
+    torch.set_default_device(None if device.type == "cpu" else device)
+
+
+def _has_gradients() -> bool:
+    return torch.is_grad_enabled() or torch.is_inference_mode_enabled()  # which is reported alone
+
+
+def _set_autocast(is_enabled: bool) -> None:
+    torch.set_autocast_enabled("cpu", is_enabled)
+    torch.clear_autocast_cache()
+
+
+def _saved_tensors_hooks() -> tuple[Any, ...]:
+    """All pairs of hooks, the innermost last. Torch shows the top one only, so all are taken off and put on again."""
+    pairs: list[Any] = []
+    while (top := torch._C._autograd._top_saved_tensors_default_hooks(True)) is not None:
+        pairs.insert(0, top)
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+    for pair in pairs:
+        torch._C._autograd._push_saved_tensors_default_hooks(*pair)
+    return tuple(pairs)
+
+
+def _set_saved_tensors_hooks(pairs: tuple[Any, ...]) -> None:
+    for _ in _saved_tensors_hooks():
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+    for pair in pairs:
+        torch._C._autograd._push_saved_tensors_default_hooks(*pair)
+
+
+def _stance() -> str:
+    """The stance of torch.compile; read without importing the compiler."""
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    return str(compiler._stance.stance) if compiler else "default"
+
+
+def _filters() -> list[Any]:
+    """The warning filters, except those that a library adds for its own categories or modules when it is imported."""
+    return [one for one in warnings.filters if one[2].__module__ == "builtins" and one[3] is None]
+
+
+def _set_filters(filters: list[Any]) -> None:
+    own = _filters()
+    others = [one for one in warnings.filters if one not in own]
+    warnings.resetwarnings()  # it also tells the module that the list has changed
+    warnings.filters[:] = [*others, *filters]  # type: ignore[index]
+
+
+# How each setting is read and written. The default device comes first: the others make tensors.
+SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "the default device": (torch.get_default_device, _set_device),
+    "inference mode": (torch.is_inference_mode_enabled, bool),  # it is written by guards around a block alone
+    "gradient mode": (_has_gradients, torch._C._set_grad_enabled),
+    "autocast": (lambda: torch.is_autocast_enabled("cpu"), _set_autocast),
+    "the hooks on saved tensors": (_saved_tensors_hooks, _set_saved_tensors_hooks),
+    "anomaly detection": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    "the default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "the fast path of attention": (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+    "the compiler's stance": (_stance, torch.compiler.set_stance),
+    "torch's random seed": (torch.initial_seed, torch.manual_seed),
+    "the warning filters": (_filters, _set_filters),
+    "sys.stdout": (lambda: sys.stdout, lambda stream: setattr(sys, "stdout", stream)),
+    "Python's trace function": (sys.gettrace, sys.settrace),
+}
+# What a check runs with, whatever an earlier cell has set, and how a learner gets that back for good.
+USUAL: dict[str, tuple[Any, str]] = {
+    "the default device": (torch.device("cpu"), "`torch.set_default_device(None)`"),
+    "inference mode": (False, "a restart of the kernel, or the guard's `__exit__`"),
+    "gradient mode": (True, "`torch.set_grad_enabled(True)`"),
+    "autocast": (False, '`torch.set_autocast_enabled("cpu", False)`'),
+    "the hooks on saved tensors": ((), "a restart of the kernel, or the block's `__exit__`"),
+    "anomaly detection": (False, "`torch.autograd.set_detect_anomaly(False)`"),
+    "the default dtype": (torch.float32, "`torch.set_default_dtype(torch.float32)`"),
+    "the compiler's stance": ("default", '`torch.compiler.set_stance("default")`'),
+}
+
+
+def _told(value: Any) -> str:
+    """A value in words, behind its setting's name; "" for one that no words tell."""
+    if isinstance(value, bool | tuple):
+        return " on" if value else " off"
+    return f" at {value}" if isinstance(value, str | torch.dtype | torch.device) else ""
 
 
 @contextmanager
@@ -23,16 +108,14 @@ def usual_state(notes: list[str]) -> Iterator[None]:
 
     Random states come back without a note: drawing random numbers is nothing to mention.
     """
-    earlier = _read_all()
+    earlier, threads = _read_all(), torch.get_num_threads()
     with _inference_mode_put_back(), torch.inference_mode(False):
-        for setting, value in zip(SETTINGS, earlier, strict=True):
-            if setting.usual is not ANY and value != setting.usual:
-                setting.write(setting.usual)
-                way_back = f"; for good: {setting.way_back}" if setting.way_back else ""
-                was, usual = setting.told(value) or " unusual", setting.told(setting.usual) or " as usual"
+        _write_all({name: value for name, (value, _) in USUAL.items()})
+        for name, (value, way_back) in USUAL.items():
+            if earlier[name] != value:
                 notes.append(
-                    f"before this check {setting.name} was{was}, from an earlier cell: "
-                    f"your answer was checked with it{usual}{way_back}"
+                    f"before this check {name} was{_told(earlier[name])}, from an earlier cell: "
+                    f"your answer was checked with it{_told(value)}; for good: {way_back}"
                 )
         torch_rng, numpy_rng, python_rng = torch.get_rng_state(), np.random.get_state(), random.getstate()
         # small tensors: a second thread has nothing to do, and on a busy machine all wait for it
@@ -41,12 +124,11 @@ def usual_state(notes: list[str]) -> Iterator[None]:
             with put_back(notes):
                 yield
         finally:
+            torch.set_num_threads(threads)
             torch.set_rng_state(torch_rng)
             np.random.set_state(numpy_rng)
             random.setstate(python_rng)
-            for setting, value in zip(SETTINGS, earlier, strict=True):
-                if setting.read() != value:
-                    setting.write(value)
+            _write_all(earlier)
 
 
 @contextmanager
@@ -57,17 +139,26 @@ def put_back(notes: list[str]) -> Iterator[None]:
         try:
             yield
         finally:
-            for setting, value in zip(SETTINGS, before, strict=True):
-                now = setting.read()
-                if now != value:
-                    setting.write(value)
-                    left = f"left {setting.name}{setting.told(now)}" if setting.words else f"changed {setting.name}"
-                    again = f"it is{setting.told(value)} again" if setting.words else "it was put back"
-                    notes.append(f"your code {left}; {again}")
+            for name, now in _write_all(before):
+                if words := _told(now):
+                    notes.append(f"your code left {name}{words}; it is{_told(before[name])} again")
+                else:
+                    notes.append(f"your code changed {name}; it was put back")
 
 
-def _read_all() -> list[Any]:
-    return [setting.read() for setting in SETTINGS]
+def _read_all() -> dict[str, Any]:
+    return {name: read() for name, (read, _) in SETTINGS.items()}
+
+
+def _write_all(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Give these settings these values; return (name, what it was) for those that had another one."""
+    changed = []
+    for name, value in values.items():
+        read, write = SETTINGS[name]
+        if (now := read()) != value:
+            write(value)
+            changed.append((name, now))
+    return changed
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from types import CoroutineType
+from operator import is_
 from typing import Any
 
 import torch
@@ -53,15 +53,13 @@ class Trial:
         """
         given = (*args, *kwargs.values())
         with somebody_elses_hooks(given), self.watch(*given, may_change=may_change, may_hook=may_hook):
-            before, before_on_given = snapshot_hooks([]), snapshot_hooks(given)
-            forwards = _forwards(given) if may_hook and not may_change else []
+            before = snapshot_hooks(given)
             result = self.run(self.answer, *args, **kwargs)
-            for name in _put_back_forwards(forwards):
-                raise _forward_replaced(name)
-            self._registered = given, snapshot_hooks(given) - before_on_given
-            if may_hook and (left := remove_new_hooks([], before)):
-                raise fault("global-hook", hook=left[0])
-            return result
+            self._registered = given, snapshot_hooks(given) - before
+        for one in self.faults if may_hook else ():
+            if one.label in ("global-hook", "forward-replaced"):
+                raise one  # not a hook of the kind that the exercise asks for: the rest would mislead
+        return result
 
     def expect_none_left(self) -> None:
         """Raise NotYet if a hook of the last call's is still there, now that the handle has been used."""
@@ -78,7 +76,7 @@ class Trial:
         _refuse_wrong_signature(function, name, args, kwargs)
         try:
             with put_back(self.notes):
-                result = function(*args, **kwargs)
+                return function(*args, **kwargs)
         except PASSING:
             raise
         except NotImplementedError as error:
@@ -87,10 +85,6 @@ class Trial:
             raise StillTheStub from error
         except BaseException as error:
             raise learners_error(error, name) from error
-        if type(result) is CoroutineType:
-            result.close()
-            raise fault("coroutine", name=name)
-        return result
 
     @contextmanager
     def watch(
@@ -100,60 +94,106 @@ class Trial:
 
         With `by_handle`, the code may register hooks, and the handle that it returns should remove them.
         """
-        entries = [] if may_change else [(one, copy(one)) for one in objects if type(one) in (list, dict)]
-        objects = tuple(flat(objects))  # what has been taken out of a list is watched as well
-        before, modes = snapshot_hooks(objects), _modes(objects)
-        attributes = [] if may_hook else _attributes(objects)
-        forwards = [] if may_change or may_hook else _forwards(objects)
-        values = [] if may_change else _values(objects)
-        asking = [(name, one, one.requires_grad) for name, one in _tensors(objects)]
+        before = _Before(objects)
         try:
             yield
         finally:
-            self.faults += [_asks_otherwise(name, one) for name, one, old in asking if one.requires_grad != old]
-            gone = removed_hooks(objects, before)
-            left = remove_new_hooks([] if may_hook else objects, before)
-            self.faults += [fault("hook-still-there" if by_handle else "hook-left", hook=hook) for hook in left]
-            self.faults += [fault("hook-removed", place=place) for place in gone]
-            self.faults += [_mode_left(name, mode) for name, mode in _put_back_modes(modes)]
-            self.faults += [_entries_changed(one, old) for one, old in entries if not _has_entries(one, old)]
-            self.faults += [_forward_replaced(name) for name in _put_back_forwards(forwards)]
-            self.notes += [_attribute_left(name, key) for name, key in _take_new_attributes(attributes)]
+            left = "global-hook" if may_hook else "hook-still-there" if by_handle else "hook-left"
+            self.faults += before.undo(left)
             if not may_change:
-                self.faults += [fault("changed-in-place", what=name) for name in _changed(objects, values)]
+                self.faults += before.changed()
+            if not may_hook:
+                self.notes += before.new_attributes()
 
 
-def _mode_left(name: str, mode: bool) -> NotYet:
-    was, now = ("training", "evaluation") if mode else ("evaluation", "training")
-    return fault("mode-left", where=f"the module {name!r}" if name else "the model", was=was, now=now)
+class _Before:
+    """What objects are like before a learner's code runs, to tell afterwards what it has changed."""
 
+    def __init__(self, objects: Sequence[Any]):
+        self.entries = [(one, copy(one)) for one in objects if type(one) in (list, dict)]
+        self.objects = list(flat(objects))  # what is taken out of a list is watched as well
+        self.hooks = snapshot_hooks(self.objects)
+        self.modules = [(name, one, one.training, one.forward, set(vars(one))) for one, name in self._names().items()]
+        self.tensors = [(what, one, one.requires_grad, one.detach().clone()) for what, one in self._tensors()]
 
-def _attribute_left(name: str, key: str) -> str:
-    where = f"the module {name!r}" if name else "the model"
-    return (
-        f"your code stored something on {where}, as its attribute {key!r} (the check removed it). Attributes of a "
-        "module are copied and saved with it: a variable of your function is a better place"
-    )
+    def undo(self, left: str) -> Iterator[NotYet]:
+        """Yield a fault for each change of `requires_grad`, of hooks and of modes; remove new hooks, put modes back.
 
+        `left` is the label of the fault for a new hook; with "global-hook", only those on all modules are new.
+        """
+        for what, one, asked, _ in self.tensors:
+            if one.requires_grad != asked:
+                yield fault("requires-grad-changed", what=what, was=asked, now=one.requires_grad)
+        parameters = [one for _, one, _, _ in self.tensors]  # also those that a module no longer has
+        gone = removed_hooks([*self.objects, *parameters], self.hooks)
+        for hook in remove_new_hooks([] if left == "global-hook" else self.objects, self.hooks):
+            yield fault(left, hook=hook)
+        for place in gone:
+            yield fault("hook-removed", place=place)
+        changed = [(name, module, mode) for name, module, mode, *_ in self.modules if module.training != mode]
+        for _, module, mode in changed:
+            module.training = mode
+        for name, _, mode in changed[:1]:
+            was, now = ("training", "evaluation") if mode else ("evaluation", "training")
+            yield fault("mode-left", where=f"the module {name!r}" if name else "the model", was=was, now=now)
 
-def _forward_replaced(name: str) -> NotYet:
-    return fault("forward-replaced", where=repr(name) if name else "the module")
+    def changed(self) -> Iterator[NotYet]:
+        """Yield a fault for each list, dictionary, `forward` and tensor that has changed; put each `forward` back."""
+        for given, old in self.entries:
+            if not _has_entries(given, old):
+                kind = "list" if isinstance(given, list) else "dictionary"
+                yield fault("entries-changed", kind=kind, count=len(old), got=f"{len(given)} entries")
+        for name, module, _, forward, names in self.modules:
+            if "forward" in vars(module) and module.forward != forward:
+                del module.forward
+                if "forward" in names:
+                    module.forward = forward
+                yield fault("forward-replaced", where=repr(name) if name else "the module")
+        now = self._tensors()
+        if len(now) == len(self.tensors):
+            for (what, one), (*_, values) in zip(now, self.tensors, strict=True):
+                if one.shape != values.shape or not _is_as_it_was(one.detach(), values):
+                    yield fault("changed-in-place", what=what)
 
+    def new_attributes(self) -> Iterator[str]:
+        """Remove the attributes that modules have gained, except torch's own, and yield a note for each."""
+        for name, module, _, _, names in self.modules:
+            for key in [key for key in vars(module) if key not in names and not key.startswith("_")]:
+                del vars(module)[key]
+                where = f"the module {name!r}" if name else "the model"
+                yield (
+                    f"your code stored something on {where}, as its attribute {key!r} (the check removed it). "
+                    "Attributes of a module are copied and saved with it: a variable of your function is a better place"
+                )
 
-def _asks_otherwise(name: str, tensor: torch.Tensor) -> NotYet:
-    return fault("requires-grad-changed", what=name, was=not tensor.requires_grad, now=tensor.requires_grad)
+    def _names(self) -> dict[nn.Module, str]:
+        """Each module among the objects, with its name in the first one that has it."""
+        names: dict[nn.Module, str] = {}
+        for one in self.objects:
+            for name, module in one.named_modules() if isinstance(one, nn.Module) else ():
+                names.setdefault(module, name)
+        return names
 
-
-def _entries_changed(now: list[Any] | dict[Any, Any], old: list[Any] | dict[Any, Any]) -> NotYet:
-    kind = "list" if isinstance(now, list) else "dictionary"
-    return fault("entries-changed", kind=kind, count=len(old), got=f"{len(now)} entries")
+    def _tensors(self) -> list[tuple[str, torch.Tensor]]:
+        """The tensors whose values an answer must leave alone: tensor arguments and parameters, not buffers."""
+        tensors: list[tuple[str, torch.Tensor]] = []
+        for one in self.objects:
+            if isinstance(one, torch.Tensor):
+                tensors.append(("a tensor that it was given", one))
+            elif isinstance(one, nn.Module):
+                tensors += [(f"the parameter {name!r}", parameter) for name, parameter in one.named_parameters()]
+        return tensors
 
 
 def _has_entries(now: Any, old: Any) -> bool:
     """Whether a list or dictionary has the same objects, in the same places."""
     if isinstance(now, dict):
-        return list(now) == list(old) and all(now[key] is old[key] for key in old)
-    return len(now) == len(old) and all(one is other for one, other in zip(now, old, strict=True))
+        return list(now) == list(old) and _has_entries(list(now.values()), list(old.values()))
+    return len(now) == len(old) and all(map(is_, now, old))
+
+
+def _is_as_it_was(new: torch.Tensor, old: torch.Tensor) -> bool:
+    return bool(((new == old) | ((new != new) & (old != old))).all())  # NaN is as it was, too
 
 
 def _refuse_wrong_signature(function: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -169,93 +209,3 @@ def _refuse_wrong_signature(function: Any, name: str, args: Sequence[Any], kwarg
         count = len(args) + len(kwargs)
         arguments, got = f"{count} argument{'s' if count != 1 else ''}", f"{name}({', '.join(signature.parameters)})"
         raise fault("signature", name=name, why=first_words(error), arguments=arguments, got=got) from error
-
-
-# --- what an answer must leave alone
-
-
-def _modes(objects: Sequence[Any]) -> list[tuple[str, nn.Module, bool]]:
-    """Return (name, module, whether in training mode) of every module among the objects."""
-    return [
-        (name, module, module.training)
-        for one in objects
-        if isinstance(one, nn.Module)
-        for name, module in one.named_modules()
-    ]
-
-
-def _each_once(objects: Sequence[Any]) -> list[tuple[str, nn.Module]]:
-    """Return (name, module) of every module among the objects; if its model is among them, with its name there."""
-    names = {module: name for name, module, _ in reversed(_modes(objects))}
-    return [(name, module) for module, name in names.items()]
-
-
-def _put_back_modes(modes: list[tuple[str, nn.Module, bool]]) -> list[tuple[str, bool]]:
-    """Put back the mode of each module; return (name, old mode) of the first whose mode had changed, if any."""
-    changed = [(name, module, mode) for name, module, mode in modes if module.training != mode]
-    for _, module, mode in changed:
-        module.training = mode
-    return [(name, mode) for name, _, mode in changed[:1]]
-
-
-def _attributes(objects: Sequence[Any]) -> list[tuple[str, nn.Module, set[str]]]:
-    """Return (name, module, names of its attributes) of every module among the objects."""
-    return [(name, module, set(vars(module))) for name, module in _each_once(objects)]
-
-
-def _take_new_attributes(attributes: list[tuple[str, nn.Module, set[str]]]) -> list[tuple[str, str]]:
-    """Remove the attributes that the modules gained since, except torch's own; return (module's name, name)."""
-    found = []
-    for name, module, before in attributes:
-        for key in [key for key in vars(module) if key not in before and not key.startswith("_")]:
-            del vars(module)[key]
-            found.append((name, key))
-    return found
-
-
-def _forwards(objects: Sequence[Any]) -> list[tuple[str, nn.Module, Any]]:
-    """Return (name, module, its `forward`) of every module among the objects."""
-    return [(name, module, module.forward) for name, module in _each_once(objects)]
-
-
-def _put_back_forwards(forwards: list[tuple[str, nn.Module, Any]]) -> list[str]:
-    """Put back each module's `forward`; return the names of those that had a different one."""
-    changed = [one for one in forwards if "forward" in vars(one[1]) and one[1].forward != one[2]]
-    for _, module, old in changed:
-        vars(module).pop("forward", None)
-        if module.forward != old:
-            module.forward = old
-    return [name for name, _, _ in changed]
-
-
-def _values(objects: Sequence[Any]) -> list[list[torch.Tensor]]:
-    return [[tensor.detach().clone() for _, tensor in _tensors(one)] for one in objects]
-
-
-def _changed(objects: Sequence[Any], before: list[list[torch.Tensor]]) -> list[str]:
-    names = []
-    for one, old_values in zip(objects, before, strict=True):
-        now = _tensors(one)
-        if len(now) != len(old_values):
-            continue
-        for (name, new), old in zip(now, old_values, strict=True):
-            if new.shape != old.shape or not _is_as_it_was(new.detach(), old):
-                names.append(name)
-    return names
-
-
-def _is_as_it_was(new: torch.Tensor, old: torch.Tensor) -> bool:
-    return bool(((new == old) | ((new != new) & (old != old))).all())  # NaN is as it was, too
-
-
-def _tensors(one: Any) -> list[tuple[str, torch.Tensor]]:
-    """The tensors whose values an answer must leave alone: tensor arguments and parameters, not buffers."""
-    if isinstance(one, torch.Tensor):
-        return [("a tensor that it was given", one)]
-    if isinstance(one, nn.Module):
-        return [(f"the parameter {name!r}", parameter) for name, parameter in one.named_parameters()]
-    if isinstance(one, list | tuple):
-        return [pair for item in one for pair in _tensors(item)]
-    if isinstance(one, dict):
-        return [pair for item in one.values() for pair in _tensors(item)]
-    return []

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from hooklab.course.exercises.exercise import Pairs, exercise
-from hooklab.course.exercises.expectations import error_comes_out, leaf
 from hooklab.course.exercises.faults import NotYet, PlannedError
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.reasons import reason
+from hooklab.course.exercises.scenes import error_comes_out, leaf
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hooklab.course.exercises.predict import Choice, number, prediction
+from hooklab.course.exercises.predict import ByNumber, Choice, prediction
 
 gradient_of_y = prediction(
     "1.a",
@@ -51,7 +51,7 @@ hook_at_a_fork = prediction(
     ),
 )
 
-gradients_at_once = number(
+gradients_at_once = ByNumber(
     "1.c",
     "In the chain, the hook never counts more than one gradient: the one that has just arrived. How many does it "
     "count, at most, in the network with the long skips?",

@@ -13,7 +13,10 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import Pairs, exercise
-from hooklab.course.exercises.expectations import (
+from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
+from hooklab.course.exercises.guards import of_the_answer
+from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.scenes import (
     error_comes_out,
     expect_handle,
     is_used_up,
@@ -22,9 +25,6 @@ from hooklab.course.exercises.expectations import (
     returns,
     words_of,
 )
-from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
-from hooklab.course.exercises.guards import of_the_answer
-from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
 

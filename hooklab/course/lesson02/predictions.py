@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hooklab.course.exercises.predict import Choice, number, prediction
+from hooklab.course.exercises.predict import ByNumber, Choice, prediction
 
 who_doubles = prediction(
     "2.a",
@@ -58,7 +58,7 @@ what_retain_grad_keeps = prediction(
     ),
 )
 
-hooks_pile_up = number(
+hooks_pile_up = ByNumber(
     "2.c",
     "Each of four steps sets `w.grad` to None, registers `third` on `w`, and calls `w.sum().backward()`. Without a "
     "hook, the gradient is 1. What is `w.grad` after the fourth step?",

@@ -13,19 +13,20 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import Pairs, exercise
-from hooklab.course.exercises.expectations import (
-    after_an_error,
-    expect_handle,
-    is_used_up,
-    reaches_caller,
-    returns,
-    returns_manager,
-)
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
-from hooklab.course.exercises.forward import linear, whole_numbers
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks, somebody_elses
 from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.scenes import (
+    after_an_error,
+    expect_handle,
+    is_used_up,
+    linear,
+    reaches_caller,
+    returns,
+    returns_manager,
+    whole_numbers,
+)
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
 

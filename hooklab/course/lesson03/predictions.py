@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hooklab.course.exercises.predict import Choice, number, prediction
+from hooklab.course.exercises.predict import ByNumber, Choice, prediction
 
 order_of_reports = prediction(
     "3.a",
@@ -79,7 +79,7 @@ what_a_channel_is_worth = prediction(
     ),
 )
 
-hooks_that_run = number(
+hooks_that_run = ByNumber(
     "3.d",
     "The model is called once. Seven modules have a hook: the model, the list `blocks`, the two blocks in it, "
     "`direct`, `unused` and `last`. How many of the seven hooks run?",

@@ -10,15 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import Pairs, exercise
-from hooklab.course.exercises.expectations import (
+from hooklab.course.exercises.faults import NotYet
+from hooklab.course.exercises.frames import kind_of, learners_line
+from hooklab.course.exercises.guards import snapshot_hooks
+from hooklab.course.exercises.scenes import (
     expect_handle,
     expect_still_there,
     expect_unused,
+    linear,
+    whole_numbers,
 )
-from hooklab.course.exercises.faults import NotYet
-from hooklab.course.exercises.forward import linear, whole_numbers
-from hooklab.course.exercises.frames import kind_of, learners_line
-from hooklab.course.exercises.guards import snapshot_hooks
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
 

@@ -12,13 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import Pairs, exercise
-from hooklab.course.exercises.expectations import is_handle, is_used_up, leaf
 from hooklab.course.exercises.faults import NotYet
-from hooklab.course.exercises.forward import linear, whole, whole_numbers
 from hooklab.course.exercises.frames import first_words, kind_of
 from hooklab.course.exercises.guards import of_the_answer
 from hooklab.course.exercises.records import Claim, alike, plain
-from hooklab.course.exercises.runs import runs_counted
+from hooklab.course.exercises.scenes import is_handle, is_used_up, leaf, linear, runs_counted, whole, whole_numbers
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from hooklab.course.exercises.exercise import Pairs, exercise
-from hooklab.course.exercises.expectations import error_comes_out
 from hooklab.course.exercises.faults import NotYet, PlannedError, PlannedInterrupt
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.scenes import error_comes_out
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.lesson06.border import torchs_cross
 from hooklab.course.lesson06.like_torch import (

@@ -13,7 +13,7 @@ from hooklab.course.exercises.exercise import Pairs
 from hooklab.course.exercises.faults import NotYet
 from hooklab.course.exercises.frames import first_words, kind_of, learners_error, learners_line
 from hooklab.course.exercises.records import Claim
-from hooklab.course.exercises.stubs import has_stub_line, is_stub
+from hooklab.course.exercises.stubs import is_stub
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.lesson06.programs import METHODS, Hook, Program
 from hooklab.course.lesson06.running import NOT_THEIRS, Boom, Ran, run
@@ -124,7 +124,7 @@ def with_registers(trial: Trial, **more: Any) -> type:
     answer = trial.answer
     if not inspect.isclass(answer):
         raise NotYet("check wants the class itself", expected="check(id, YourClass)", label="no-class")
-    for base in () if has_stub_line(answer) else answer.__mro__[1:-1]:
+    for base in answer.__mro__[1:-1]:
         if "__call__" in vars(base) and is_stub(base):
             raise NotYet(
                 f"{trial.name} builds on {base.__name__}, and {base.__name__} isn't written yet",

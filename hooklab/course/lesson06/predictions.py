@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hooklab.course.exercises.predict import Choice, number, prediction
+from hooklab.course.exercises.predict import ByNumber, Choice, prediction
 
-which_line_runs_it = number(
+which_line_runs_it = ByNumber(
     "6.a",
     "This layer gets a new `forward`, which returns `x * 10`, and a new `__call__`, which returns 99. Its hook adds 1. "
     "What does `layer(1.0)` give?",
@@ -23,7 +23,7 @@ which_line_runs_it = number(
     "three is never used.",
 )
 
-removed_in_the_loop = number(
+removed_in_the_loop = ByNumber(
     "6.b",
     "Two forward hooks on one layer. The first removes the second. The layer is called twice. How many times does "
     "the second hook run?",

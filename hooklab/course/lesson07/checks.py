@@ -13,11 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import Pairs, exercise
-from hooklab.course.exercises.expectations import after_an_error, returns, returns_manager
 from hooklab.course.exercises.faults import PlannedError, PlannedInterrupt
-from hooklab.course.exercises.forward import linear, whole_numbers
 from hooklab.course.exercises.guards import somebody_elses
 from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.scenes import after_an_error, linear, returns, returns_manager, whole_numbers
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same
 from hooklab.course.lesson07.check_draws import dice_of_a_batch as dice_of_a_batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hooklab.course.exercises.predict import Choice, number, prediction
+from hooklab.course.exercises.predict import ByNumber, Choice, prediction
 
 before_or_after = prediction(
     "7.a",
@@ -85,7 +85,7 @@ each_at_its_best = prediction(
     ),
 )
 
-shares_left = number(
+shares_left = ByNumber(
     "7.d",
     "A model uses one ReLU twice, and your hook is on it, with λ = 0.75. Each of three samples has the next one as its "
     "partner. Which share of the first sample is left in its own output?",

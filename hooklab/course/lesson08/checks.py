@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from hooklab import leftover_hooks
 from hooklab.course.exercises.exercise import Pairs, exercise
 from hooklab.course.exercises.records import Claim
-from hooklab.course.exercises.runs import runs_counted
+from hooklab.course.exercises.scenes import runs_counted
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import tensor_text
 from hooklab.course.lesson08.clinic import STEPS, Training, examine, patient

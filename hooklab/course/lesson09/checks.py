@@ -8,11 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from hooklab.course.exercises.exercise import Pairs, exercise
-from hooklab.course.exercises.expectations import returns
-from hooklab.course.exercises.forward import whole
 from hooklab.course.exercises.guards import somebody_elses
 from hooklab.course.exercises.records import Claim
-from hooklab.course.exercises.runs import runs_counted
+from hooklab.course.exercises.scenes import returns, runs_counted, whole
 from hooklab.course.exercises.trial import Trial
 
 GRAD = 7.0  # in the .grad of every parameter, as in the middle of training

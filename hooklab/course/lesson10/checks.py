@@ -16,18 +16,19 @@ from torch.autograd.graph import get_gradient_edge
 from torch.nn import functional as F
 
 from hooklab.course.exercises.exercise import Pairs, exercise
-from hooklab.course.exercises.expectations import (
+from hooklab.course.exercises.faults import NotYet, PlannedError, PlannedInterrupt
+from hooklab.course.exercises.frames import first_words, kind_of, whose
+from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.scenes import (
     expect_handle,
     is_handle,
     leaf,
+    linear,
     reaches_caller,
     returns,
+    whole_numbers,
     words_of,
 )
-from hooklab.course.exercises.faults import NotYet, PlannedError, PlannedInterrupt
-from hooklab.course.exercises.forward import linear, whole_numbers
-from hooklab.course.exercises.frames import first_words, kind_of, whose
-from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import same, tensor_text
 from hooklab.course.lesson10.memory import Meter

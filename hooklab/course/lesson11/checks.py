@@ -17,10 +17,10 @@ from torch.futures import Future
 from torch.utils.hooks import RemovableHandle
 
 from hooklab.course.exercises.exercise import Pairs, exercise
-from hooklab.course.exercises.expectations import expect_handle, expect_unused
 from hooklab.course.exercises.faults import NotYet, StillTheStub
 from hooklab.course.exercises.frames import kind_of
 from hooklab.course.exercises.records import Claim
+from hooklab.course.exercises.scenes import expect_handle, expect_unused
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.processes import ProcessesFailed, launch
 

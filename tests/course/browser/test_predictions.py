@@ -18,7 +18,7 @@ from tests.course.browser.reading import errors, says
 SETUP = """
 from hooklab import predict, reveal
 from hooklab.course.exercises import predict as machinery
-from hooklab.course.exercises.predict import Choice, number, prediction
+from hooklab.course.exercises.predict import Choice, ByNumber, prediction
 long = "a text that is much longer than the others, so long that a button of one line could not hold it, " * 2
 asked = [
     prediction(
@@ -27,7 +27,7 @@ asked = [
         Choice("`2`", lambda came: came == 2, "numbers are added"),
         Choice(long, lambda came: came == long, "somebody has read the button"),
     ),
-    number("1.b", "How much is it?", {2: "numbers are added"}, otherwise="not counted"),
+    ByNumber("1.b", "How much is it?", {2: "numbers are added"}, otherwise="not counted"),
 ]
 machinery.predictions_of = lambda lesson: {one.id: one for one in asked}
 machinery.guesses.clear()

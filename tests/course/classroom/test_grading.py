@@ -110,7 +110,7 @@ def test_what_the_teacher_decides_is_in_grades_report_and_feedback(done: Any, tm
     report = tmp_path / "report"
     assert "Your teacher looks at this answer" in (report / "feedback" / "bo.html").read_text(encoding="utf-8")
     with (report / "decisions.csv").open("a", encoding="utf-8") as file:
-        file.write("bo,0.1,not yet,1,we have talked about it\n")
+        file.write("bo,0.1,not yet,1,we have talked about it\nbo,3.2,correct,2,of the week before\n")
 
     done()
 
@@ -120,7 +120,7 @@ def test_what_the_teacher_decides_is_in_grades_report_and_feedback(done: Any, tm
     assert "Your teacher says: we have talked about it" in page and "looks at this answer" not in page
 
 
-@pytest.mark.parametrize("row", ["bo,0.1,perhaps,,", "bo,0.1,,half,", "nobody,0.1,correct,,", "bo,9.9,correct,,"])
+@pytest.mark.parametrize("row", ["bo,0.1,perhaps,,", "bo,0.1,,half,", "nobody,0.1,correct,,", "bo,0.9,correct,,"])
 def test_a_decision_that_is_not_understood_is_told(row: str, done: Any, tmp_path: Path, capsys: Any) -> None:
     done()
     with (tmp_path / "report" / "decisions.csv").open("a", encoding="utf-8") as file:

@@ -55,12 +55,10 @@ HOSTILE = {
         "return x",
         "tampered",
         "accepts a wrong answer",
+        "import dataclasses\n"
         "import hooklab.course.lesson00.checks as checks\n"
-        "from hooklab.course.exercises.exercise import Exercise\n"
-        "class Mine(Exercise): verify = lambda self, trial: 'well done'\n"
-        "checks.first_try = Mine('0.1', 'mine', '', None)\n"
-        "for name, value in list(vars(checks).items()):\n"
-        "    if isinstance(value, Exercise) and name != 'first_try': delattr(checks, name)",
+        "scene = lambda trial, numbers: [('your result', 2 * torch.tensor(numbers))]\n"
+        "checks.twice_as_large = dataclasses.replace(checks.twice_as_large, scene=scene)",
     ),
     "patching builtins": Hostile(
         "return x", "not yet", "replaces builtins.all", "import builtins\nbuiltins.all = lambda values: True"

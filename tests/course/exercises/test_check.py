@@ -8,12 +8,12 @@ from torch import nn
 
 import hooklab
 from hooklab.course import graded
-from hooklab.course.exercises import attempt, checking
+from hooklab.course.exercises import attempt, checking, judge
 from hooklab.course.exercises.exercise import find
 from hooklab.course.exercises.faults import NotYet
 from hooklab.course.exercises.values import apart, tensor_text
 from hooklab.course.graded import check_of
-from tests.course.exercises.made_up import calls_with_tensor, outcome_of
+from tests.course.exercises.made_up import calls_with, calls_with_tensor, outcome_of
 
 
 def leaves_that_require_grad(named):
@@ -51,7 +51,7 @@ def test_a_class_with_a_stub_method_is_not_attempted(kind, monkeypatch):
         def hook(self, grad):
             raise NotImplementedError()
 
-    assert outcome_of(lambda trial: "fine", Meter, monkeypatch).state == "not attempted"
+    assert outcome_of(lambda trial: None, Meter, monkeypatch).state == "not attempted"
 
 
 def test_an_empty_method_or_inner_function_is_no_stub(monkeypatch):
@@ -65,7 +65,7 @@ def test_an_empty_method_or_inner_function_is_no_stub(monkeypatch):
 
         x.register_hook(hook).remove()
 
-    assert outcome_of(lambda trial: "fine", Meter, monkeypatch).state == "correct"
+    assert outcome_of(lambda trial: None, Meter, monkeypatch).state == "correct"
     assert outcome_of(calls_with_tensor, answer, monkeypatch).state == "correct"
 
 
@@ -93,10 +93,10 @@ def test_the_result_instead_of_the_function_is_named():
 
 
 def test_the_html_view_escapes_what_the_learner_wrote(monkeypatch):
-    def verify(trial):
+    def refuses(trial):
         raise NotYet("<b>missing</b>", got="<script>")
 
-    html = outcome_of(verify, len, monkeypatch).as_html()
+    html = outcome_of(refuses, len, monkeypatch).as_html()
     assert "<script>" not in html
     assert "<b>" not in html
     assert "&lt;script&gt;" in html
@@ -135,12 +135,9 @@ def test_wrong_parameters_are_reported_with_the_signature(monkeypatch):
 
 
 def test_a_result_that_the_check_cannot_use_is_reported(monkeypatch):
-    space = {}
-    code = "def verify(trial):\n    return trial.call(1) + 1"
-    exec(compile(code, hooklab.__file__, "exec"), space)  # a line of hooklab's, not of the learner's
-
-    outcome = outcome_of(space["verify"], lambda x: "text", monkeypatch)
-    assert "could not use what <lambda> gave it" in str(outcome)
+    monkeypatch.setattr(judge, "learners_line", lambda error: None)  # where the scene is a file of the course's
+    outcome = outcome_of(lambda trial: trial.call(1) + 1, lambda x: "text", monkeypatch)
+    assert outcome.summary == "the check could not use what <lambda> returned"
 
 
 @pytest.mark.parametrize("value", [None, 3, "text", [1], {"a": 1}, (i for i in range(2)), torch.ones(3), object()])
@@ -168,7 +165,7 @@ def test_no_kind_of_result_crashes_a_check(value):
     ],
 )
 def test_whatever_an_answer_changes_of_what_it_is_given_is_a_fault(given, change, says, monkeypatch):
-    assert says in str(outcome_of(lambda trial: trial.call(given) or "it ran", change, monkeypatch))
+    assert says in str(outcome_of(calls_with(given), change, monkeypatch))
 
 
 # --- ids, display, grader, progress

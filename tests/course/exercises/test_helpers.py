@@ -1,16 +1,15 @@
-"""What lessons' checks share: reasons for exceptions, and expectations."""
+"""What lessons' checks share: reasons for exceptions, and what is no handle."""
 
 import pytest
 import torch
-from torch import nn
 
-from hooklab.course.exercises.expectations import error_comes_out, expect_handle, expect_unused
-from hooklab.course.exercises.faults import NotYet, PlannedError
+from hooklab.course.exercises.faults import NotYet
 from hooklab.course.exercises.reasons import reason_of_exception
+from hooklab.course.exercises.scenes import expect_handle
 from hooklab.course.exercises.trial import Trial
 
 
-def raised_by(hook, monkeypatch=None):
+def raised_by(hook):
     """The reason that is given for an exception of a tensor hook."""
     x = torch.ones(2, requires_grad=True)
 
@@ -40,37 +39,7 @@ def test_a_call_with_too_few_arguments_inside_a_hook_is_none_of_these():
     assert raised_by(lambda grad: Keeper().keep()) is None
 
 
-# --- expectations
-
-
 @pytest.mark.parametrize("value", [None, 3, [], set(), lambda: None])
 def test_what_cannot_remove_a_hook_is_no_handle(value):
     with pytest.raises(NotYet, match="did not return the handle"):
         expect_handle(value)
-
-
-def test_a_handle_of_any_make_will_do():
-    expect_handle(nn.ReLU().register_forward_hook(lambda *_: None))
-
-
-def test_a_handle_whose_hook_is_gone_is_told():
-    layer = nn.ReLU()
-    handle = layer.register_forward_hook(lambda *_: None)
-    expect_unused(handle)
-    handle.remove()
-    with pytest.raises(NotYet, match="used up"):
-        expect_unused(handle)
-
-
-def test_a_planned_error_comes_out_or_does_not():
-    def raises():
-        raise PlannedError
-
-    def hides():
-        try:
-            raise PlannedError
-        except PlannedError:
-            return
-
-    assert error_comes_out(Trial(raises), raises)
-    assert not error_comes_out(Trial(hides), hides)

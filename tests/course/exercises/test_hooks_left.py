@@ -62,22 +62,10 @@ def test_hooks_of_a_module_whose_class_has_changed_are_still_there(monkeypatch):
     assert list(layer._forward_hooks.values()) == [grab]
 
 
-def test_of_many_hooks_left_behind_a_few_are_named_and_the_others_counted(monkeypatch):
-    model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(7)])
-
-    def answer(model):
-        for part in model:
-            part.register_forward_hook(grab)
-
-    outcome = outcome_of(calls_with(model), answer, monkeypatch)
-    assert [words for kind, words in outcome.details if kind == "also"][3:] == ["and 3 more"]
-
-
 def test_the_hooks_of_what_an_answer_takes_out_of_a_list_have_not_been_removed(monkeypatch):
     tensors = [torch.ones(1, requires_grad=True)]
     outcome = outcome_of(calls_with(tensors), lambda tensors: tensors.clear(), monkeypatch)
     assert outcome.summary == "your code changed the list that it was given"
-    assert [kind for kind, _ in outcome.details if kind == "also"] == []
 
 
 def test_a_forward_left_in_the_place_of_the_modules_own_is_reported_and_put_back(monkeypatch):
@@ -178,28 +166,26 @@ def test_clearing_the_hooks_of_what_an_answer_is_given_is_always_a_fault(clear, 
 def test_somebody_elses_hooks_are_there_only_while_the_answer_runs(monkeypatch):
     x, counts = torch.ones(1, requires_grad=True), []
 
-    def verify(trial):
+    def counted(trial):
         trial.call([x])
         counts.append(len(x._backward_hooks))
-        return "it ran"
 
-    assert outcome_of(verify, lambda xs: counts.append(len(xs[0]._backward_hooks)), monkeypatch).state == "correct"
+    assert outcome_of(counted, lambda xs: counts.append(len(xs[0]._backward_hooks)), monkeypatch).state == "correct"
     assert counts == [1, 0]
 
 
 def test_a_second_hook_whose_handle_the_caller_does_not_get_is_told(monkeypatch):
-    def verify(trial):
+    def removes_one(trial):
         trial.call(nn.Identity(), may_hook=True).remove()
         trial.expect_none_left()
-        return "it ran"
 
     def two(module):
         module.register_forward_pre_hook(grab)
         return module.register_forward_hook(grab)
 
     says = "after handle.remove() another of your hooks is still registered: a forward pre-hook on the whole Identity"
-    assert says in str(outcome_of(verify, two, monkeypatch))
-    assert outcome_of(verify, lambda module: module.register_forward_hook(grab), monkeypatch).state == "correct"
+    assert says in str(outcome_of(removes_one, two, monkeypatch))
+    assert outcome_of(removes_one, lambda module: module.register_forward_hook(grab), monkeypatch).state == "correct"
 
 
 def test_a_parameter_that_an_answer_replaces_takes_its_hooks_along(monkeypatch):
@@ -244,7 +230,7 @@ def test_a_replaced_function_is_named_and_put_back(name, monkeypatch):
 
     outcome = outcome_of(calls_with_tensor, answer, monkeypatch)
     assert outcome.state == "not yet"
-    assert outcome.summary == f"your code replaced {name} (it was put back)"
+    assert outcome.summary == f"your code replaced {name} (the check undid that)"
     assert getattr(owner, attribute) == before
     assert (attribute in vars(owner)) == own
 
@@ -256,8 +242,8 @@ def test_a_function_replaced_by_another_one_of_torchs_or_deleted_is_named_and_pu
         nn.Linear.forward = nn.Identity.forward
         del torch.autograd.grad
 
-    text = str(outcome_of(calls_with_tensor, answer, monkeypatch))
-    assert "replaced torch.nn.Linear.forward" in text and "replaced torch.autograd.grad" in text
+    summary = outcome_of(calls_with_tensor, answer, monkeypatch).summary
+    assert summary == "your code replaced torch.autograd.grad, torch.nn.Linear.forward (the check undid that)"
     assert nn.Linear.forward is before and callable(torch.autograd.grad)
 
 

@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import hooklab
 from hooklab.course.exercises import exercise, predict
 from hooklab.course.exercises.asking import Question
-from hooklab.course.exercises.predict import Choice, guesses, number, prediction
+from hooklab.course.exercises.predict import ByNumber, Choice, guesses, prediction
 
 HALF = "half of the machine is missing"
 TWO = prediction(
@@ -24,7 +24,7 @@ TWO = prediction(
     Choice("`2`", lambda came: came == 2, "numbers are added"),
     Choice("`None`", lambda came: came is None, "nobody returns anything"),
 )
-RUNS = number("9.b", "How often does it run?", {3: "once a use", 1: HALF}, otherwise="not counted")
+RUNS = ByNumber("9.b", "How often does it run?", {3: "once a use", 1: HALF}, otherwise="not counted")
 
 
 @pytest.fixture(autouse=True)

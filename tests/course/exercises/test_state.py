@@ -10,8 +10,7 @@ import torch
 
 from hooklab.course.exercises import attempt
 from hooklab.course.exercises.patches import AT_IMPORT
-from hooklab.course.exercises.settings import _stance
-from hooklab.course.exercises.state import usual_state
+from hooklab.course.exercises.state import _filters, _stance, usual_state
 from tests.course.exercises.made_up import calls_with_tensor, outcome_of
 
 
@@ -45,13 +44,7 @@ DEEDS = [
     Deed("the compiler's stance", lambda: torch.compiler.set_stance("force_eager"), _stance),
 ]
 ONLY_LEFT = [
-    Deed("the warning filters", lambda: warnings.simplefilter("ignore"), lambda: list(warnings.filters)),
-    Deed(
-        "the warning filters",
-        lambda: left_open(warnings.catch_warnings(record=True)),
-        lambda: (list(warnings.filters), warnings._showwarnmsg_impl),
-    ),
-    Deed("number of threads", lambda: torch.set_num_threads(torch.get_num_threads() + 1), torch.get_num_threads),
+    Deed("the warning filters", lambda: warnings.simplefilter("ignore"), _filters),
     Deed(
         "fast path of attention",
         lambda: torch.backends.mha.set_fastpath_enabled(False),
@@ -59,7 +52,7 @@ ONLY_LEFT = [
     ),
     Deed("torch's random seed", lambda: torch.manual_seed(3), torch.initial_seed),
     Deed("trace function", lambda: sys.settrace(lambda *event: None), sys.gettrace),
-    Deed("sys.stdin, sys.stdout or sys.stderr", lambda: setattr(sys, "stdout", None), lambda: sys.stdout),
+    Deed("sys.stdout", lambda: setattr(sys, "stdout", None), lambda: sys.stdout),
 ]
 
 
@@ -78,14 +71,13 @@ def names(deeds):
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
 @pytest.mark.parametrize("deed", DEEDS + ONLY_LEFT, ids=names(DEEDS + ONLY_LEFT))
 def test_state_that_an_answer_leaves_is_put_back_and_noted(deed, monkeypatch):
-    def verify(trial):
+    def calls_twice(trial):
         before = deed.probe()
         trial.call(1)
         assert deed.probe() == before  # already for the next call
         trial.call(2)
-        return "it ran"
 
-    outcome = outcome_of(verify, lambda x: deed.change(), monkeypatch)
+    outcome = outcome_of(calls_twice, lambda x: deed.change(), monkeypatch)
     assert outcome.state == "correct"
     ((_, note),) = outcome.details  # once
     assert note.startswith("your code") and deed.words in note

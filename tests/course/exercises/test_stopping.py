@@ -117,16 +117,15 @@ def test_a_stop_that_arrives_late_is_not_taken_for_a_real_interrupt(monkeypatch)
             time.sleep(0.2)
             send()
 
-    def verify(trial):
+    def takes_its_time(trial):
         ends = time.monotonic() + 0.6
         while time.monotonic() < ends:
             pass
-        return "it ran"
 
     monkeypatch.setattr(stopping, "_interrupt_main_thread", send_late)
     monkeypatch.setattr(stopping, "_is_learners_turn", lambda frame: False)
     with interrupts_heeded():
-        assert outcome_of(verify, lambda x: x, monkeypatch, seconds=SOON).state == "correct"
+        assert outcome_of(takes_its_time, lambda x: x, monkeypatch, seconds=SOON).state == "correct"
     assert len(sent) > 1
 
 

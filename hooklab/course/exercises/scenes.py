@@ -1,10 +1,10 @@
-"""What many exercises share: a leaf, the handle that comes back, and an exception that comes out."""
+"""What scenes share: layers and inputs of whole numbers, what is expected of handles and blocks, how a model is run."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -18,6 +18,32 @@ from hooklab.course.exercises.guards import remove_new_hooks, snapshot_hooks
 from hooklab.course.exercises.records import Claim
 from hooklab.course.exercises.trial import Trial
 from hooklab.course.exercises.values import tensor_text
+
+
+def linear(inputs: int, outputs: int, seed: int, kind: type[nn.Linear] = nn.Linear) -> nn.Linear:
+    """A linear layer with small whole numbers other than 0 as weights: exact, and different for each seed."""
+    layer = kind(inputs, outputs)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            size = torch.randint(1, 4, parameter.shape, generator=generator)
+            sign = torch.randint(0, 2, parameter.shape, generator=generator) * 2 - 1
+            parameter.copy_(size * sign)
+    return layer
+
+
+def whole_numbers(seed: int, *shape: int) -> Tensor:
+    """Floats with whole values from 1 to 5, different for each seed."""
+    return torch.randint(1, 6, shape, generator=torch.Generator().manual_seed(100 + seed)).float()
+
+
+def whole(module: nn.Module, seed: int) -> nn.Module:
+    """Give every parameter of a module whole numbers from -3 to 3, different for each seed; return the module."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randint(-3, 4, parameter.shape, generator=generator))
+    return module
 
 
 def leaf(*values: float, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -123,3 +149,30 @@ def after_an_error(
     why = "except-exception" if error is PlannedInterrupt else "no-finally"
     yield f"the number of your hooks that are left after {what}", len(remove_new_hooks([model], hooks)), why
     yield reached
+
+
+class Runs:
+    """Counts of one model: `calls` of the model, and `forwards` with and without such a call around them."""
+
+    def __init__(self) -> None:
+        self.calls = self.forwards = 0
+
+
+@contextmanager
+def runs_counted(model: nn.Module) -> Iterator[Runs]:
+    """Count the runs of the model and its copies. During the block, the model's class is a subclass of its own."""
+    runs, kind = Runs(), type(model)
+
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        runs.forwards += 1
+        return kind.forward(self, *args, **kwargs)
+
+    def count_call(*_: Any) -> None:
+        runs.calls += 1
+
+    model.__class__ = type(kind.__name__, (kind,), {"forward": forward})
+    try:
+        with model.register_forward_pre_hook(count_call):
+            yield runs
+    finally:
+        model.__class__ = kind
