@@ -77,7 +77,7 @@ def test_a_block_is_entered_once_and_ended_once(model: SmallCNN, at: str) -> Non
 
 @pytest.mark.parametrize("times", [1, 9], ids=["one interrupt", "interrupts without end"])
 def test_an_interrupt_at_the_end_leaves_no_hook_that_mixes(model: SmallCNN, times: int) -> None:
-    (x, y), plain, close, interrupts = digits_like(), copy.deepcopy(model), mixing.MixBlock._close, [None] * times
+    (x, y), plain, close, interrupts = digits_like(), copy.deepcopy(model), mixing.MixBlock.close, [None] * times
 
     def interrupted(self: mixing.MixBlock) -> None:
         if interrupts:
@@ -86,7 +86,7 @@ def test_an_interrupt_at_the_end_leaves_no_hook_that_mixes(model: SmallCNN, time
         close(self)
 
     with (
-        mock.patch.object(mixing.MixBlock, "_close", interrupted),
+        mock.patch.object(mixing.MixBlock, "close", interrupted),
         pytest.raises(KeyboardInterrupt),
         mixer(model, "stage1")(x, y) as mixed,
     ):
