@@ -150,8 +150,9 @@ class CaptureSession(PassSession):
         if self.block.inputs:
             for module in modules:
                 self.before(module, self.on_input, with_kwargs=True)
+        on_output = self.on_output
         for module in modules:
-            self.after(module, self.on_output)
+            self.after(module, on_output)
 
     def close(self) -> None:
         try:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from hooklab._shared.sessions import Block, PassSession, Session, hook_gradient,
 from hooklab._shared.stale import what_changed
 from hooklab._shared.torch_private import backward_number
 from hooklab._shared.trees import DEEPEST, children, describe, is_tensor, shape_of, tensors
-from hooklab.selecting import MissingName, What, first_few, require_module, select_for_hooks
+from hooklab.selecting import MissingName, What, first_few, select_for_hooks
 
 
 def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What, inputs: bool = False) -> Edit:
@@ -60,7 +60,6 @@ def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What, inpu
         Traceback (most recent call last):
         ValueError: the edit of '0' returned (1, 2) float32 instead of (1, 3) float32. Return ...
     """
-    require_module(model)
     if not callable(fn):
         raise TypeError(f"edit(model, fn, *what) needs a function second, not {type(fn).__name__}.")
     return Edit(model, select_for_hooks(model, *what), fn, inputs)
@@ -182,7 +181,7 @@ class _EditSession(PassSession):
     def attach_inside(self) -> None:
         register = self.before if self.block.inputs else self.after
         for name, module in self.block.hooked.items():
-            register(module, functools.partial(self.edited, name), with_kwargs=True)
+            register(module, partial(self.edited, name), with_kwargs=True)
 
     def new_pass(self) -> None:
         self.uses.clear()
@@ -195,10 +194,9 @@ class _EditSession(PassSession):
         It may stop before the last edit, once it has all that the backward pass needs.
         """
         self.to_run_again.add(name)
-        reached = functools.partial(_discard, self.to_run_again, name)
         for tensor in tensors(new):
             if not tensor.is_leaf:  # the hook goes with the graph
-                hook_gradient(tensor, reached)
+                hook_gradient(tensor, lambda grad: self.to_run_again.discard(name))
 
     def edited(
         self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any = None
@@ -237,10 +235,6 @@ class _EditSession(PassSession):
             return 0 if self.uses[id(module)] <= 1 else None
         self.uses[id(module)] += 1
         return self.uses[id(module)] - 1
-
-
-def _discard(names: set[str], name: str, grad: Tensor | None) -> None:
-    names.discard(name)
 
 
 def _is_proxy(thing: Any) -> bool:

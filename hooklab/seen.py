@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from torch import Tensor
 
 from hooklab._shared.stale import what_changed
-from hooklab._shared.trees import describe, map_tensors, nbytes, objects, passed_over, tensors
+from hooklab._shared.trees import describe, map_tensors, nbytes, passed_over, tensors
 from hooklab.selecting import MissingName, first_few, named_modules, near_names, plain_name
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 Versioned = tuple[Tensor, int | None]
 # The version of a single tensor; of a structure, all its tensors with theirs.
 Versions = int | None | list[Versioned]
-# One use of a module: the module, ``(arguments, versions)`` and ``(output, versions, gradients)``, in plain lists and
-# tuples since a hook has no time for more. Each of the last two is None if it was not recorded. ``gradients`` is None if
-# they are not recorded, else the output in a tuple of one, with a Gradient for each tensor that requires grad and None
-# for each other tensor.
+# One use of a module, in plain lists and tuples since a hook has no time for more: the module, then the arguments and
+# their versions, then the output, its versions and its gradients. Each of the last two is None if it was not recorded.
+# The gradients are None if they are not recorded, else the output in a tuple of one, with a Gradient for each tensor
+# that requires grad and None for each other tensor.
 Use = Sequence[Any]
 Record = list[Use]  # those of one pass, in order
 
@@ -146,7 +146,7 @@ class Call:
     def _why_no_gradient(self, gradients: list[Gradient]) -> str:
         output, versions, _ = self._finished("gradient")
         if not gradients:
-            inside = first_few(dict.fromkeys([*objects(output), *(owner for owner, _ in passed_over(output))]))
+            inside = first_few(dict.fromkeys(owner for owner, _ in passed_over(output)))
             return (
                 f"the output of {self} did not require a gradient: it was computed under no_grad or inference_mode, "
                 "in a checkpoint with use_reentrant=True, from frozen parameters, or holds no floating-point tensor"

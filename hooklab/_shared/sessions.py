@@ -62,8 +62,18 @@ class Hook:
         return getattr, (nullcontext(), "__exit__")
 
 
-# it matters when a process compiles for the first time while a block is open, see run_eagerly
-skip_when_compiling(Hook.__call__, "a hooklab block is open; compile or export before opening it")
+class OutputHook(Hook):
+    """A forward hook without kwargs, which gets all its arguments: the case that must be fast."""
+
+    __slots__ = ()
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
+        return self.function(module, args, output) if module is self.module else None
+
+
+for _hook in (Hook, OutputHook):
+    # it matters when a process compiles for the first time while a block is open, see run_eagerly
+    skip_when_compiling(_hook.__call__, "a hooklab block is open; compile or export before opening it")
 
 
 def remove_all(handles: list[Any]) -> None:
@@ -128,7 +138,7 @@ class Session:
         self, module: nn.Module, function: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
     ) -> None:
         """The same with a forward hook."""
-        hook = Hook(module, function, self.handles, 1 + with_kwargs)
+        hook = (Hook if with_kwargs else OutputHook)(module, function, self.handles, 2)
         register: Callable[..., Handle] = nn.Module.register_forward_hook
         hook.handle = register(module, hook, with_kwargs=with_kwargs, always_call=always_call)
         self.handles.append(hook.handle)
