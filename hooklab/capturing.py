@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
-from hooklab._shared.sessions import Block, Handle, Hook, Session, hook_gradient, remove_all
+from hooklab._shared.sessions import Block, Handle, PassSession, hook_gradient, remove_all
 from hooklab._shared.torch_private import backward_number
 from hooklab._shared.trees import is_tensor, map_tensors
 from hooklab.seen import Gradient, Record, Seen, Versioned, Versions
-from hooklab.selecting import What, each_once, named_modules, select_for_hooks
+from hooklab.selecting import What, select_for_hooks
 
 _thread = threading.get_ident
 
@@ -109,13 +110,14 @@ def capture(
         raise ValueError(f"keep is 'last' (one pass) or 'all' (each pass), not {keep!r}.")
     if map is not None and not callable(map):
         raise TypeError(f"map is a function of the output, not {type(map).__name__}.")
-    return Capture(model, what, Options(inputs, grads, clone, detach, keep, map))
+    return Capture(model, select_for_hooks(model, *what), inputs, grads, clone, detach, keep, map)
 
 
-@dataclass(frozen=True)
-class Options:
-    """What to record, and how; see :func:`capture`."""
+@dataclass(eq=False, repr=False)
+class Capture(Block):
+    """What :func:`capture` returns, with its options; see there."""
 
+    tool = "capture"
     inputs: bool
     grads: bool
     clone: bool
@@ -123,48 +125,34 @@ class Options:
     keep: str
     map: Callable[[Any], Any] | None
 
-
-class Capture(Block):
-    """What :func:`capture` returns; see there."""
-
-    tool = "capture"
-
-    def __init__(self, model: nn.Module, what: tuple[What, ...], options: Options) -> None:
-        super().__init__(model, select_for_hooks(model, *what))
-        self.options = options
-        # a shared module is listed by one name, and can be read by any of its names
-        self.hooked = each_once(self.modules)
-        names = {id(module): name for name, module in self.hooked.items()}
-        self.known_as = {name: names[id(module)] for name, module in named_modules(model) if id(module) in names}
-
     def __enter__(self) -> Seen:
         session = CaptureSession(self)
-        seen = Seen(self, session)
+        seen = Seen(session)
         self._enter(session)
         return seen
 
 
-class CaptureSession(Session):
-    def __init__(self, capture: Capture) -> None:
-        super().__init__(capture.model)
-        self.modules = capture.hooked.values()
-        self.options = capture.options
-        self.grads = capture.options.grads
-        self.clones = capture.options.clone
+class CaptureSession(PassSession):
+    def __init__(self, block: Capture) -> None:
+        super().__init__(block.model)
+        self.block = block
+        self.grads = block.grads
         # nothing to do but detach: the case that must be fast
-        self.is_plain = capture.options.detach and not (self.clones or capture.options.grads or capture.options.map)
+        self.is_plain = block.detach and not (block.inputs or block.clone or block.grads or block.map)
         self.gradient_handles: list[Handle] = []
         self.passes: list[Record] = []
         self.calls_elsewhere = 0
         self.has_run = False
         self.start_record()
 
-    def attach(self) -> None:
-        if self.options.inputs:
-            for module in self.modules:
-                _OnInput(self, module).register_pre(self.handles, with_kwargs=True)
-        for module in self.modules:
-            _OnOutput(self, module).register(self.handles)
+    def attach_inside(self) -> None:
+        modules = self.block.hooked.values()
+        if self.block.inputs:
+            for module in modules:
+                self.before(module, self.on_input, with_kwargs=True)
+        on_output = self.on_output
+        for module in modules:
+            self.after(module, on_output)
 
     def close(self) -> None:
         try:
@@ -174,15 +162,44 @@ class CaptureSession(Session):
 
     def new_pass(self) -> None:
         self.has_run = True
-        if self.options.keep == "last":
+        if self.block.keep == "last":
             remove_all(self.gradient_handles)
-        elif self.record.events:
+        elif self.record:
             self.passes.append(self.record)
         self.start_record()
 
     def start_record(self) -> None:
-        self.record = Record()
-        self.append = self.record.events.append
+        self.record: Record = []
+        self.append = self.record.append
+        self.started: defaultdict[int, list[list[Any]]] = defaultdict(list)
+
+    def on_input(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if _thread() != self.thread or backward_number() != -1:
+            return
+        if not self.in_pass:
+            self.note_outside_call()
+        use = [module, self.keep_tree((args, kwargs)), None]
+        self.append(use)
+        self.started[id(module)].append(use)
+
+    def on_output(self, module: nn.Module, args: Any, output: Any) -> None:
+        if _thread() != self.thread or backward_number() != -1:
+            self.calls_elsewhere += self.is_foreign() and self.is_open
+            return
+        if not self.in_pass:
+            self.note_outside_call()
+        if self.is_plain and type(output) is Tensor:
+            try:
+                self.append((module, None, (output.detach(), output._version, None)))
+                return
+            except RuntimeError:  # an inference tensor counts no versions: copied below
+                pass
+        gradients = (map_tensors(self.watch, output),) if self.grads else None
+        end = (*self.keep_output(output), gradients)
+        if started := self.started[id(module)]:
+            started.pop()[2] = end
+        else:
+            self.append((module, None, end))
 
     def keep_tree(self, tree: Any) -> tuple[Any, Versions]:
         if is_tensor(tree):
@@ -196,12 +213,12 @@ class CaptureSession(Session):
         return map_tensors(keep, tree), versions
 
     def keep_output(self, output: Any) -> tuple[Any, Versions]:
-        fn = self.options.map
+        fn = self.block.map
         return self.keep_tree(output if fn is None else fn(map_tensors(self.detached, output)))
 
     def detached(self, tensor: Tensor) -> Tensor:
         try:
-            return tensor.detach() if self.options.detach else tensor
+            return tensor.detach() if self.block.detach else tensor
         except Exception:  # a subclass that refuses
             return tensor
 
@@ -210,49 +227,17 @@ class CaptureSession(Session):
             value = self.detached(tensor)
             if value.is_inference():  # counts no versions, so a later change could not be noticed
                 return value.clone(), None
-            if self.clones:
+            if self.block.clone:
                 value = value.clone()
             return value, value._version
         except Exception:  # a subclass that refuses
             return tensor, None
 
     def watch(self, tensor: Tensor) -> Gradient | None:
-        gradient = Gradient(self.clones)
+        gradient = Gradient(self.block.clone)
         handle = hook_gradient(tensor, gradient)
         if handle is None:
             return None
         gradient.is_view = tensor._is_view()
         self.gradient_handles.append(handle)
         return gradient
-
-
-class _OnInput(Hook):
-    __slots__ = ()
-
-    def __call__(self, module: nn.Module, args: Any, *rest: Any) -> None:
-        session: CaptureSession = self.session
-        if not rest or module is not self.module or _thread() != session.thread or backward_number() != -1:
-            return
-        if not session.in_pass:
-            session.note_outside_call()
-        session.append((module, *session.keep_tree((args, rest[0]))))
-
-
-class _OnOutput(Hook):
-    __slots__ = ()
-
-    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
-        session: CaptureSession = self.session
-        if module is not self.module or _thread() != session.thread or backward_number() != -1:
-            session.calls_elsewhere += session.is_foreign() and session.is_open
-            return
-        if not session.in_pass:
-            session.note_outside_call()
-        if session.is_plain and type(output) is Tensor:
-            try:
-                session.append((module, output.detach(), output._version, None))
-                return
-            except RuntimeError:  # an inference tensor counts no versions: copied below
-                pass
-        gradients = (map_tensors(session.watch, output),) if session.grads else None
-        session.append((module, *session.keep_output(output), gradients))

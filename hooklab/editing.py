@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
-from hooklab._shared.sessions import Block, Hook, Session, hook_gradient, is_being_traced, will_run_again
+from hooklab._shared.sessions import Block, PassSession, Session, hook_gradient, is_being_traced, will_run_again
 from hooklab._shared.stale import what_changed
 from hooklab._shared.torch_private import backward_number
 from hooklab._shared.trees import DEEPEST, children, describe, is_tensor, shape_of, tensors
-from hooklab.selecting import MissingName, What, each_once, first_few, require_module, select_for_hooks, uncompiled
+from hooklab.selecting import MissingName, What, first_few, select_for_hooks
 
 
 def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What, inputs: bool = False) -> Edit:
@@ -60,7 +60,9 @@ def edit(model: nn.Module, fn: Callable[[Any, EditCall], Any], *what: What, inpu
         Traceback (most recent call last):
         ValueError: the edit of '0' returned (1, 2) float32 instead of (1, 3) float32. Return ...
     """
-    return Edit(model, fn, what, inputs)
+    if not callable(fn):
+        raise TypeError(f"edit(model, fn, *what) needs a function second, not {type(fn).__name__}.")
+    return Edit(model, select_for_hooks(model, *what), fn, inputs)
 
 
 def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: Any) -> Any:
@@ -98,7 +100,7 @@ def run_until(model: nn.Module, name: str | nn.Module, /, *args: Any, **kwargs: 
     targets = select_for_hooks(model, name)
     if len(targets) > 1:
         raise ValueError(f"run_until stops at one module; {name!r} matches {len(targets)}: {first_few(targets)}.")
-    session = _StopSession(uncompiled(model), *targets.values())
+    session = _StopSession(*targets.values())
     try:
         session.open()
         with torch.set_grad_enabled(torch.is_grad_enabled()):
@@ -143,20 +145,13 @@ class EditCall:
         return f"<{which} of {self.name!r} in pass {self.pass_index}>"
 
 
+@dataclass(eq=False, repr=False)
 class Edit(Block):
-    """What :func:`edit` returns; see there."""
+    """What :func:`edit` returns, with its options; see there."""
 
     tool = "edit"
-
-    def __init__(
-        self, model: nn.Module, fn: Callable[[Any, EditCall], Any], what: tuple[What, ...], inputs: bool
-    ) -> None:
-        require_module(model)
-        if not callable(fn):
-            raise TypeError(f"edit(model, fn, *what) needs a function second, not {type(fn).__name__}.")
-        super().__init__(model, select_for_hooks(model, *what))
-        self.fn = fn
-        self.inputs = inputs
+    fn: Callable[[Any, EditCall], Any]
+    inputs: bool
 
     def __enter__(self) -> Edit:
         self._enter(_EditSession(self))
@@ -174,22 +169,19 @@ class Edit(Block):
             warnings.warn(f"{changed} What was put there while the block was open was not edited.", stacklevel=3)
 
 
-class _EditSession(Session):
-    def __init__(self, edit: Edit) -> None:
-        super().__init__(edit.model)
-        self.edit = edit
-        self.modules = each_once(edit.modules)
+class _EditSession(PassSession):
+    def __init__(self, block: Edit) -> None:
+        super().__init__(block.model)
+        self.block = block
         self.uses: Counter[int] = Counter()
         self.to_run_again: set[str] = set()
         self.pass_index = 0
         self.has_run = False
 
-    def attach(self) -> None:
-        for name, module in self.modules.items():
-            if self.edit.inputs:
-                _OnInput(self, module, name).register_pre(self.handles, with_kwargs=True)
-            else:
-                _OnOutput(self, module, name).register(self.handles, with_kwargs=True)
+    def attach_inside(self) -> None:
+        register = self.before if self.block.inputs else self.after
+        for name, module in self.block.hooked.items():
+            register(module, partial(self.edited, name), with_kwargs=True)
 
     def new_pass(self) -> None:
         self.uses.clear()
@@ -202,14 +194,18 @@ class _EditSession(Session):
         It may stop before the last edit, once it has all that the backward pass needs.
         """
         self.to_run_again.add(name)
-        reached = functools.partial(_discard, self.to_run_again, name)
         for tensor in tensors(new):
             if not tensor.is_leaf:  # the hook goes with the graph
-                hook_gradient(tensor, reached)
+                hook_gradient(tensor, lambda grad: self.to_run_again.discard(name))
 
-    def edited(self, hook: Hook, old: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def edited(
+        self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any = None
+    ) -> Any:
         """What the user's function makes of a module's output, or of its arguments; None for no change."""
-        name = hook.name
+        if self.is_foreign():
+            return None
+        inputs = self.block.inputs
+        old = args if inputs else output
         if is_being_traced() or next(tensors(old, _is_proxy), None) is not None:
             raise RuntimeError(
                 f"the model is being traced or exported, and the edit of {name!r} would become part of the result "
@@ -218,14 +214,14 @@ class _EditSession(Session):
         if not self.in_pass:
             self.note_outside_call()
             self.has_run = True
-        call = EditCall(name, hook.module, args, kwargs, self.pass_index, self.index_of_use(hook.module))
+        call = EditCall(name, module, args, kwargs, self.pass_index, self.index_of_use(module))
         self.to_run_again.discard(name)
         before = dict(kwargs)
-        new = self.edit.fn(old, call)
-        is_same = not self.edit.inputs or [*map(id, kwargs.values())] == [*map(id, before.values())]
+        new = self.block.fn(old, call)
+        is_same = not inputs or [*map(id, kwargs.values())] == [*map(id, before.values())]
         if new is None and is_same:
             return None
-        if self.edit.inputs:
+        if inputs:
             new = (old if new is None else new if isinstance(new, tuple) else (new,)), kwargs
             _require_alike(new, (old, before), f"the inputs of {name!r}")
         else:
@@ -241,51 +237,22 @@ class _EditSession(Session):
         return self.uses[id(module)] - 1
 
 
-def _discard(names: set[str], name: str, grad: Tensor | None) -> None:
-    names.discard(name)
-
-
-class _OnOutput(Hook):
-    __slots__ = ()
-
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
-        session: _EditSession = self.session
-        if module is not self.module or len(rest) < 2 or session.is_foreign():
-            return None
-        return session.edited(self, rest[1], args, rest[0])
-
-
-class _OnInput(Hook):
-    __slots__ = ()
-
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
-        session: _EditSession = self.session
-        if module is not self.module or not rest or session.is_foreign():
-            return None
-        return session.edited(self, args, args, rest[0])
-
-
 def _is_proxy(thing: Any) -> bool:
     return issubclass(type(thing), fx.Proxy)
 
 
 class _StopSession(Session):
-    def __init__(self, root: nn.Module, target: nn.Module) -> None:
-        super().__init__(root)
+    def __init__(self, target: nn.Module) -> None:
+        super().__init__()
         self.target = target
         self.output: list[Any] = []
 
     def attach(self) -> None:
-        _StopHere(self, self.target).register(self.handles)
+        self.after(self.target, self.stop)
 
-
-class _StopHere(Hook):
-    __slots__ = ()
-
-    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
-        session: _StopSession = self.session
-        if module is self.module and not session.is_elsewhere() and not session.output:
-            session.output.append(output)
+    def stop(self, module: nn.Module, args: Any, output: Any) -> None:
+        if not self.is_elsewhere() and not self.output:
+            self.output.append(output)
             raise _Stopped
 
 

@@ -3,7 +3,6 @@ that: :class:`MixBlock`, its two hooks, and the mistakes that they notice."""
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hooklab._shared.eager import run_eagerly, stop_running_eagerly
-from hooklab._shared.sessions import Handle, Hook, is_foreign, remove_all, will_run_again
+from hooklab._shared.sessions import Hook, Session, will_run_again
 from hooklab._shared.torch_private import backward_number, may_have_compiled
 from hooklab._shared.trees import describe, map_tensors, passed_over, tensors
 
@@ -180,64 +178,59 @@ def check_mixable(tensor: Tensor, length: int, what: str, dim: int = 0, *, must_
         )
 
 
-# A block is entered once: its batch has been drawn, and one batch is mixed once.
-_NEW, _OPEN, _OVER = "new", "open", "over"
-
-
-class MixBlock(Hook):
-    """One batch, mixed at a layer or at the input. For a layer, the block is that layer's forward hook."""
+class MixBlock(Session):
+    """One batch, mixed at a layer or at the input. It is entered once: its batch has been drawn, and is mixed once."""
 
     def __init__(self, model: nn.Module, mixed: Mixed, given_x: Any, layer: nn.Module | None, batch_dim: int) -> None:
-        super().__init__(session=None, module=layer)
+        super().__init__()
         self.model = model
         self.mixed = mixed
         self.given_x = given_x
+        self.layer = layer
         self.batch_dim = batch_dim
-        self.handles: list[Handle] = []
         self.runs = 0
         self.must_run_again = False
-        self.eagerly = False
-        self.state = _NEW
-        self.thread = threading.get_ident()  # the block has no effect on other threads' calls
+        self.was_entered = False
 
     def __enter__(self) -> Mixed:
-        if self.state is not _NEW:
+        if self.was_entered:
             raise RuntimeError("this batch was mixed already: write `with mix(x, y) as mixed` for each batch")
         for hook in list(self.model._forward_pre_hooks.values()):
-            if isinstance(hook, _WatchCalls) and hook.session.thread == self.thread and hook.module is self.model:
-                if hook.session.state is _OPEN:
-                    raise RuntimeError(
-                        "another batch of this model is being mixed, and a block inside its block would mix twice: end "
-                        "that one first. For a second view with the same draw: `with mix(x2, y, like=mixed) as second`"
-                    )
-                hook.session._close()  # an interrupt kept it from doing so
-        try:
-            self.state = _OPEN
-            self.eagerly = self.module is not None and run_eagerly()
-            # compiled code would have to trace the watching hook
-            if self.module is not None or not may_have_compiled():
-                _WatchCalls(self, self.model).register_pre(self.handles, with_kwargs=True, prepend=True)
-            if self.module is not None:
-                self.register(self.handles)
-        except BaseException:
-            self._close()
-            raise
+            other = getattr(hook.function, "__self__", None) if isinstance(hook, Hook) else None
+            if not isinstance(other, MixBlock) or other.model is not self.model:
+                continue
+            if other.thread is None:
+                other.close()  # an interrupt kept it from doing so
+            elif other.thread == self.thread:
+                raise RuntimeError(
+                    "another batch of this model is being mixed, and a block inside its block would mix twice: end "
+                    "that one first. For a second view with the same draw: `with mix(x2, y, like=mixed) as second`"
+                )
+        self.was_entered = True
+        self.open(eagerly=self.layer is not None)
         return self.mixed
 
     def __exit__(self, exception_type: object, exception: object, traceback: object) -> None:
-        if self.state is not _OPEN:
+        if not self.is_open:
             raise RuntimeError("this block is not open: begin it with `with mix(x, y) as mixed`")
-        self.state = _OVER  # first of all: from here on its hooks do nothing, even if an interrupt leaves them in place
+        self.thread = None  # first of all: from here on its hooks do nothing, even if an interrupt leaves them in place
         try:
-            self._close()
+            self.close()
         except KeyboardInterrupt:
-            self._close()  # closing twice is harmless
+            self.close()  # closing twice is harmless
             raise
         if exception_type is None:
-            self._object_if_nothing_was_mixed()
+            self.object_if_nothing_was_mixed()
 
-    def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
-        if self.state is not _OPEN or is_foreign(self.thread):
+    def attach(self) -> None:
+        if self.layer is not None or not may_have_compiled():  # compiled code would have to trace the watching hook
+            self.before(self.model, self.look_at_the_call, with_kwargs=True, prepend=True)
+        if self.layer is not None:
+            self.after(self.layer, self.mix)
+
+    def mix(self, module: nn.Module, args: Any, output: Any) -> Any:
+        """The layer's output, mixed."""
+        if self.is_foreign():
             return None
         mixed = self.mixed
         if backward_number() == -1:
@@ -254,20 +247,11 @@ class MixBlock(Hook):
         what = f"the output of layer {mixed.layer!r}"
         return blend_all(output, mixed.lam, mixed.permutation, what, self.batch_dim)
 
-    def _close(self) -> None:
-        self.state = _OVER
-        try:
-            remove_all(self.handles)
-        finally:
-            if self.eagerly:
-                self.eagerly = False
-                stop_running_eagerly()
-
-    def _object_if_nothing_was_mixed(self) -> None:
+    def object_if_nothing_was_mixed(self) -> None:
         mixed = self.mixed
         if mixed.layer == INPUT and not mixed._x_was_read:
             raise RuntimeError("the input was chosen for mixing, but mixed.x was not used: call model(mixed.x)")
-        if self.module is not None and self.runs == 0:
+        if self.layer is not None and self.runs == 0:
             raise RuntimeError(
                 f"layer {mixed.layer!r} was chosen for mixing, but did not run inside the block: the targets "
                 "would be mixed, the features not. Call the model inside the block, as model(...) and not "
@@ -279,20 +263,14 @@ class MixBlock(Hook):
                 "unmixed: call backward() inside the block"
             )
 
-
-class _WatchCalls(Hook):
-    """Looks at the arguments of the model while the block, its session, is open."""
-
-    __slots__ = ()
-
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], *rest: dict[str, Any]) -> None:
-        block: MixBlock = self.session
-        if block.state is not _OPEN or is_foreign(block.thread):
+    def look_at_the_call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise if the model is called with what was not mixed, and warn of padding masks."""
+        if self.is_foreign():
             return
-        mixed, kwargs = block.mixed, rest[0] if rest else {}
-        _refuse_eval_mode(block.model)
+        mixed = self.mixed
+        _refuse_eval_mode(self.model)
         named = _named(module, args, kwargs)
-        got, x, y = _ids([*args, *kwargs.values()]), _ids(block.given_x), _ids(mixed.y)
+        got, x, y = _ids([*args, *kwargs.values()]), _ids(self.given_x), _ids(mixed.y)
         if mixed.layer == INPUT and not got.isdisjoint(x):
             raise RuntimeError("the input was chosen, but the model was called with x itself: call model(mixed.x)")
         has_labels = any(name == "labels" and value is not None for name, value in named)
@@ -303,13 +281,12 @@ class _WatchCalls(Hook):
             )
         for name, value in named:
             if "mask" in name and isinstance(value, Tensor):
-                self._warn_of_padding(name, value)
+                self.warn_of_padding(name, value)
 
-    def _warn_of_padding(self, name: str, mask: Tensor) -> None:
-        mixed: Mixed = self.session.mixed
+    def warn_of_padding(self, name: str, mask: Tensor) -> None:
         try:
-            is_batch = mask.ndim >= 2 and len(mask) == len(mixed.permutation)
-            is_known = any(mask is known for known in mixed._masks)
+            is_batch = mask.ndim >= 2 and len(mask) == len(self.mixed.permutation)
+            is_known = any(mask is known for known in self.mixed._masks)
             differs = is_batch and not is_known and bool((mask != mask[:1]).any())
         except Exception:  # no numbers to read, as on the meta device
             return
@@ -318,7 +295,7 @@ class _WatchCalls(Hook):
                 f"{name} differs between the examples, and a mixed example has tokens of two: those of a longer "
                 f"partner are masked. Call the model with {name}=mixed.union({name}), and with marks='padding' in it "
                 "if the mask is true for padding.",
-                stacklevel=3,
+                stacklevel=4,
             )
 
 

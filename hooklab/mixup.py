@@ -99,7 +99,8 @@ class ManifoldMixup:
         batch_dim: int | None = None,
     ) -> None:
         require_module(model)
-        _check_alpha(alpha)
+        if not 0 < alpha < math.inf:
+            raise ValueError(f"alpha must be a finite number above 0, got {alpha}; for no mixup, leave the block out")
         self.model = model
         self.alpha = alpha
         self.include_input = include_input
@@ -182,11 +183,6 @@ class ManifoldMixup:
             )
 
 
-def _check_alpha(alpha: float) -> None:
-    if not 0 < alpha < math.inf:
-        raise ValueError(f"alpha must be a finite number above 0, got {alpha}; for no mixup, leave the block out")
-
-
 def _uniform(count: int, generator: torch.Generator | None) -> list[float]:
     device = torch.device("cpu") if generator is None else generator.device
     numbers: list[float] = torch.rand(count, dtype=torch.float64, generator=generator, device=device).tolist()
@@ -254,7 +250,11 @@ def _require_batch_first(model: nn.Module) -> None:
 
 
 def _warn_of_nested(layers: list[str]) -> None:
-    nested = [name for name in layers if any(name != other and _is_inside(name, other) for other in layers)]
+    nested = [
+        name
+        for name in layers
+        if any(name != other and (not other or name.startswith(f"{other}.")) for other in layers)
+    ]
     if nested:
         warnings.warn(
             f"{len(nested)} of the {len(layers)} layers are inside another layer ({first_few(nested)}). Choose the "
@@ -262,7 +262,3 @@ def _warn_of_nested(layers: list[str]) -> None:
             "selected.",
             stacklevel=3,
         )
-
-
-def _is_inside(name: str, other: str) -> bool:
-    return name.startswith(f"{other}.") or other == ""

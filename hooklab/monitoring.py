@@ -6,6 +6,7 @@ The hooks are in ``watching.py``, the statistics in ``tallies.py``; ``health.py`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
@@ -16,7 +17,6 @@ from hooklab.health import Health
 from hooklab.selecting import (
     What,
     all_modules,
-    each_once,
     first_few,
     has_forward,
     named_modules,
@@ -91,38 +91,33 @@ def monitor(
         raise ValueError(f"on_nonfinite is 'warn', 'raise' or 'ignore', not {on_nonfinite!r}.")
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise ValueError(f"every is a whole number of steps, 1 or more, not {every!r}.")
-    return Monitor(model, what, grads, _optimizers(updates), every, on_nonfinite)
+    selected = select_for_hooks(model, *what)
+    if not what:
+        selected = _with_those_that_have_parameters(model, selected)
+    return Monitor(model, selected, grads, _optimizers(updates), every, on_nonfinite)
 
 
+@dataclass(eq=False, repr=False)
 class Monitor(Block):
-    """What :func:`monitor` returns; see there."""
+    """What :func:`monitor` returns, with its options; see there."""
 
     tool = "monitor"
+    grads: bool
+    optimizers: list[Optimizer]
+    every: int
+    on_nonfinite: str
 
-    def __init__(
-        self,
-        model: nn.Module,
-        what: tuple[What, ...],
-        grads: bool,
-        optimizers: list[Optimizer],
-        every: int,
-        on_nonfinite: str,
-    ) -> None:
-        selected = select_for_hooks(model, *what)
-        super().__init__(model, selected if what else _with_those_that_have_parameters(model, selected))
-        self.hooked = each_once(self.modules)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.ranges = {name: range_of(unwrapped(module)) for name, module in self.hooked.items()}
-        self.grads = grads
-        self.every = every
-        self.on_nonfinite = on_nonfinite
         watched = {id(module) for module in self.hooked.values()}
         held: list[Held] = [
             (module, name, parameter)
             for module, part in self.hooked.items()
             for name, parameter in _parameters(part, watched)
         ]
-        self.updated = [(one, _those_of(one, held)) for one in optimizers]
-        if held and optimizers and not any(parameters for _, parameters in self.updated):
+        self.updated = [(one, _those_of(one, held)) for one in self.optimizers]
+        if held and self.updated and not any(parameters for _, parameters in self.updated):
             raise LookupError(
                 f"updates: no parameter of {first_few(list(self.hooked))} is in the optimizer. Was it made for "
                 "another model, or before a layer was replaced?"

@@ -1,26 +1,31 @@
-"""What the hooks of :func:`hooklab.capture` write down, a :class:`Record` of one pass, and how it is read: as
-:class:`Seen`, :class:`Pass` and :class:`Call`."""
+"""What the hooks of :func:`hooklab.capture` write down, a record of each pass, and how it is read: as :class:`Seen`,
+:class:`Pass` and :class:`Call`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from torch import Tensor
 
 from hooklab._shared.stale import what_changed
-from hooklab._shared.trees import describe, map_tensors, nbytes, objects, passed_over, tensors
-from hooklab.selecting import MissingName, first_few, near_names, plain_name
+from hooklab._shared.trees import describe, map_tensors, nbytes, passed_over, tensors
+from hooklab.selecting import MissingName, first_few, named_modules, near_names, plain_name
 
 if TYPE_CHECKING:
-    from hooklab.capturing import Capture, CaptureSession
+    from hooklab.capturing import CaptureSession
 
 # A tensor, and the version it had; None for a tensor that has no versions.
 Versioned = tuple[Tensor, int | None]
 # The version of a single tensor; of a structure, all its tensors with theirs.
 Versions = int | None | list[Versioned]
-# where one use of a module starts and ends in the events, None if that was not recorded
-Use = list[int | None]
+# One use of a module, in plain lists and tuples since a hook has no time for more: the module, then the arguments and
+# their versions, then the output, its versions and its gradients. Each of the last two is None if it was not recorded.
+# The gradients are None if they are not recorded, else the output in a tuple of one, with a Gradient for each tensor
+# that requires grad and None for each other tensor.
+Use = Sequence[Any]
+Record = list[Use]  # those of one pass, in order
 
 
 class Gradient:
@@ -50,45 +55,6 @@ def _is_gradient(thing: Any) -> bool:
     return type(thing) is Gradient
 
 
-class Record:
-    """What the hooks wrote down in one pass, in order.
-
-    ``events`` holds ``(module, (args, kwargs), versions)`` when a module starts, if inputs are recorded, and
-    ``(module, output, versions, gradients)`` when it is done: plain tuples, since a hook has no time for more.
-    ``gradients`` is None if they are not recorded, else the output with a :class:`Gradient` for each tensor that
-    requires grad and None for each other tensor, in a tuple of one.
-    """
-
-    def __init__(self) -> None:
-        self.events: list[tuple[Any, ...]] = []
-        self._uses: dict[int, tuple[int, list[Use]]] = {}  # with the number of events at that time
-
-    def modules(self) -> set[int]:
-        """The modules that ran, by their ids."""
-        return {id(event[0]) for event in self.events}
-
-    def uses(self, module: int) -> list[Use]:
-        """The uses of a module, by its id."""
-        read, uses = self._uses.get(module, (0, []))
-        if read == len(self.events):
-            return uses
-        uses, running = [], []
-        for place in [place for place, event in enumerate(self.events) if id(event[0]) == module]:
-            if len(self.events[place]) == 3:
-                uses.append([place, None])
-                running.append(uses[-1])
-            elif running:
-                running.pop()[1] = place
-            else:
-                uses.append([None, place])
-        self._uses[module] = len(self.events), uses
-        return uses
-
-    def gradients(self) -> list[Gradient]:
-        """Those of all outputs."""
-        return [one for event in self.events if len(event) == 4 for one in tensors(event[3], _is_gradient)]
-
-
 class Inputs(NamedTuple):
     """The arguments of one call: ``args, kwargs = seen.input("layer1")``."""
 
@@ -96,6 +62,7 @@ class Inputs(NamedTuple):
     kwargs: dict[str, Any]
 
 
+@dataclass(eq=False, repr=False)
 class Call:
     """One use of a module: ``call.output``, ``call.input``, ``call.grad``.
 
@@ -103,40 +70,41 @@ class Call:
     recorded raises a ``RuntimeError`` with the reason.
     """
 
-    def __init__(self, name: str, index: int, uses: list[Use], record: Record, session: CaptureSession) -> None:
-        self.name = name
-        self.index = index
-        self.is_only = len(uses) == 1
-        self.key = name if self.is_only else f"{name}#{index}"
-        start, end = uses[index]
-        self.place = min(place for place in uses[index] if place is not None)
-        self._start = None if start is None else record.events[start]
-        self._end = None if end is None else record.events[end]
-        self._record = record
-        self._session = session
+    name: str
+    index: int
+    is_only: bool
+    start: tuple[Any, ...] | None
+    end: tuple[Any, ...] | None
+    _record: Record
+    _session: CaptureSession
+
+    @property
+    def key(self) -> str:
+        """The name by which the pass lists this use."""
+        return self.name if self.is_only else f"{self.name}#{self.index}"
 
     @property
     def output(self) -> Any:
         """The module's output, in its own structure."""
-        _, tree, versions, _ = self._finished("output")
+        tree, versions, _ = self._finished("output")
         self._require_unchanged(tree, versions, "the output")
         return tree
 
     @property
     def input(self) -> Inputs:
         """The arguments of the call, as they were before the module ran."""
-        if self._start is None:
+        if self.start is None:
             raise RuntimeError(
                 f"inputs were not recorded: open the block with capture(..., inputs=True) to read {self}."
             )
-        _, tree, versions = self._start
+        tree, versions = self.start
         self._require_unchanged(tree, versions, "an input")
         return Inputs(*tree)
 
     @property
     def grad(self) -> Any:
         """The gradient of the output, in the output's structure; None for a part that got none."""
-        gradients = self._finished("gradient")[3]
+        gradients = self._finished("gradient")[2]
         if gradients is None:
             raise RuntimeError(
                 f"gradients were not recorded: open the block with capture(..., grads=True) to read {self}."
@@ -151,9 +119,9 @@ class Call:
     def row(self) -> tuple[str, str, int]:
         """Name, output and bytes, for a table."""
         name = self.key or repr(self.key)
-        if self._end is None:
+        if self.end is None:
             return name, "did not finish", 0
-        _, tree, versions, _ = self._end
+        tree, versions, _ = self.end
         note = " (changed in place)" if _is_changed(tree, versions) else ""
         return name, describe(tree) + note, nbytes(tree)
 
@@ -164,9 +132,9 @@ class Call:
         return f"<call {self.index} of {self.name!r}: {self.row()[1]}>"
 
     def _finished(self, what: str) -> tuple[Any, ...]:
-        if self._end is None:
+        if self.end is None:
             raise RuntimeError(f"{self} has no {what}: its forward did not get to its end.")
-        return self._end
+        return self.end
 
     def _require_unchanged(self, tree: Any, versions: Versions, what: str) -> None:
         if _is_changed(tree, versions):
@@ -176,9 +144,9 @@ class Call:
             )
 
     def _why_no_gradient(self, gradients: list[Gradient]) -> str:
-        _, output, versions, _ = self._finished("gradient")
+        output, versions, _ = self._finished("gradient")
         if not gradients:
-            inside = first_few(dict.fromkeys([*objects(output), *(owner for owner, _ in passed_over(output))]))
+            inside = first_few(dict.fromkeys(owner for owner, _ in passed_over(output)))
             return (
                 f"the output of {self} did not require a gradient: it was computed under no_grad or inference_mode, "
                 "in a checkpoint with use_reentrant=True, from frozen parameters, or holds no floating-point tensor"
@@ -192,8 +160,8 @@ class Call:
         is_view = any(gradient.is_view for gradient in gradients)
         if is_view and _is_changed(output, versions):
             return f"no gradient reached {self}: {in_place}."
-        if any(gradient.value for gradient in self._record.gradients()):
-            also = f"; or {in_place}" if is_view and self._session.clones else ""
+        if any(gradient.value for _, _, end in self._record for gradient in tensors(end and end[2], _is_gradient)):
+            also = f"; or {in_place}" if is_view and self._session.block.clone else ""
             return (
                 f"backward ran, but no gradient reached {self}: what it was called on does not depend on its output, "
                 f"or backward raised before it got there{also}."
@@ -226,9 +194,9 @@ class Pass(Mapping[str, Any]):
     It belongs to its model and its block, and cannot be pickled or copied; its values can.
     """
 
-    def __init__(self, capture: Capture, session: CaptureSession, record: Record | None = None) -> None:
-        self._capture = capture
+    def __init__(self, session: CaptureSession, record: Record | None = None) -> None:
         self._session = session
+        self._block = session.block
         self._own_record = record
 
     def __getitem__(self, name: str) -> Any:
@@ -244,22 +212,22 @@ class Pass(Mapping[str, Any]):
 
     def calls(self, name: str) -> list[Call]:
         """Every use of the module in this pass, in order; an empty list if it was not used."""
-        known = self._capture.known_as
+        names = self._block.hooked
         if not isinstance(name, str):
-            raise MissingName(f"values are read by name, not by {type(name).__name__}. {near_names('', known)}")
-        plain = plain_name(self._capture.given, name)
-        if plain in known:
-            return self._calls_of(known[plain])
+            raise MissingName(f"values are read by name, not by {type(name).__name__}. {near_names('', names)}")
+        plain = plain_name(self._block.given, name)
+        if (found := self._listed_as(plain)) is not None:
+            return self._calls_of(found)
         plain, _, index = plain.rpartition("#")
-        if plain not in known or not index.isdecimal():
-            raise MissingName(f"{name!r} was not selected for capture. {near_names(name, known)}")
-        return self._calls_of(known[plain], slice(int(index), int(index) + 1))
+        if (found := self._listed_as(plain)) is None or not index.isdecimal():
+            raise MissingName(f"{name!r} was not selected for capture. {near_names(name, names)}")
+        return self._calls_of(found)[int(index) :][:1]
 
     @property
     def silent(self) -> list[str]:
         """The selected modules that did not run: never called, or called by ``.forward(x)``, which runs no hooks."""
-        ran = self._record.modules()
-        return [name for name, module in self._capture.modules.items() if id(module) not in ran]
+        ran = self._ran()
+        return [name for name, module in self._block.modules.items() if id(module) not in ran]
 
     def __contains__(self, name: object) -> bool:
         try:
@@ -282,8 +250,8 @@ class Pass(Mapping[str, Any]):
     def __repr__(self) -> str:
         rows = [("name", "output", "bytes")]
         rows += [(name, output, f"{size:,}") for name, output, size in (call.row() for call in self._all_calls())]
-        ran, modules = len(self._record.modules()), self._capture.modules
-        lines = [f"{ran} of {len(modules)} selected modules of {type(self._capture.model).__name__} ran"]
+        ran, modules = len(self._ran()), self._block.modules
+        lines = [f"{ran} of {len(modules)} selected modules of {type(self._block.model).__name__} ran"]
         wide, wider = (max(len(row[column]) for row in rows) for column in (0, 1))
         lines += [f"  {name:<{wide}}  {output:<{wider}}  {size:>9}" for name, output, size in rows if len(rows) > 1]
         if self.silent:
@@ -294,17 +262,29 @@ class Pass(Mapping[str, Any]):
 
     @property
     def _record(self) -> Record:
-        return self._own_record or self._session.record
+        return self._session.record if self._own_record is None else self._own_record
 
-    def _calls_of(self, name: str, which: slice = slice(None)) -> list[Call]:
-        uses = self._record.uses(id(self._capture.hooked[name]))
-        return [Call(name, index, uses, self._record, self._session) for index in range(len(uses))[which]]
+    def _listed_as(self, name: str) -> str | None:
+        """The name that lists a selected module: a shared one has several, and can be read by each of them."""
+        if name in self._block.hooked:
+            return name
+        module = next((module for known, module in named_modules(self._block.model) if known == name), None)
+        return next((known for known, one in self._block.hooked.items() if one is module), None)
+
+    def _ran(self) -> set[int]:
+        return {id(module) for module, _, _ in self._record}
+
+    def _calls_of(self, name: str) -> list[Call]:
+        module, record = self._block.hooked[name], self._record
+        uses = [use for use in record if use[0] is module]
+        is_only = len(uses) == 1
+        return [
+            Call(name, index, is_only, start, end, record, self._session) for index, (_, start, end) in enumerate(uses)
+        ]
 
     def _all_calls(self) -> list[Call]:
-        ran = self._record.modules()
-        names = [name for name, module in self._capture.hooked.items() if id(module) in ran]
-        calls = [call for name in names for call in self._calls_of(name)]
-        return sorted(calls, key=lambda call: call.place)
+        calls = {id(module): iter(self._calls_of(name)) for name, module in self._block.hooked.items()}
+        return [next(calls[id(module)]) for module, _, _ in self._record]
 
     def _only_call(self, name: str) -> Call:
         calls = self.calls(name)
@@ -324,9 +304,9 @@ class Pass(Mapping[str, Any]):
                 f"{name!r} did not run in the thread that opened the block, and only that one is recorded "
                 f"({elsewhere} calls came from other threads). Open the block in the thread that runs the model."
             )
-        if not self._record.events and not self._session.has_run:
+        if not self._record and not self._session.has_run:
             return f"{name!r} has no value: no selected module ran yet. Call the model inside the block, then read."
-        if changed := what_changed(self._capture.steps, "capture"):
+        if changed := what_changed(self._block.steps, "capture"):
             return f"{name!r} did not run in this pass. {changed}"
         return (
             f"{name!r} did not run in this pass. Nothing called it, or it was called by .forward(...), has a "
@@ -341,5 +321,5 @@ class Seen(Pass):
     @property
     def passes(self) -> list[Pass]:
         """Each pass, the first one first, to be read like this object. Without ``keep="all"`` only the latest."""
-        records = [*self._session.passes, *([self._session.record] if self._session.record.events else [])]
-        return [Pass(self._capture, self._session, record) for record in records]
+        records = [*self._session.passes, *([self._session.record] if self._session.record else [])]
+        return [Pass(self._session, record) for record in records]

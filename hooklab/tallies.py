@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-OUTPUT, GRADIENT, UPDATE = KINDS = "output", "gradient", "update"
+OUTPUT, GRADIENT, UPDATE = "output", "gradient", "update"
 
 # A value counts as saturated if it lies this close to an end of its range, as a share of the range.
 NEAR_THE_END = 0.01

@@ -7,14 +7,15 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from hooklab._shared.sessions import Block, Hook, Session, hook_gradient
+from hooklab._shared.sessions import Block, PassSession, hook_gradient
 from hooklab._shared.torch_private import backward_number
 from hooklab._shared.trees import tensors
-from hooklab.selecting import What, each_once, select_for_hooks
+from hooklab.selecting import What, select_for_hooks
 
 FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD = "forward-pre", "forward", "backward-pre", "backward"
 
@@ -64,7 +65,7 @@ def timeline(model: nn.Module, *what: What) -> Tracer:
         >>> events[1]
         Event(order=1, kind='forward-pre', name='0', depth=1, call=0, again=False)
     """
-    return Tracer(model, *what)
+    return Tracer(model, select_for_hooks(model, *(what or (lambda name, module: True,))))
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,6 @@ class Tracer(Block):
 
     tool = "timeline"
 
-    def __init__(self, model: nn.Module, *what: What) -> None:
-        super().__init__(model, select_for_hooks(model, *(what or (lambda name, module: True,))))
-
     def __enter__(self) -> Timeline:
         session = _TraceSession(self)
         events = Timeline(session)
@@ -168,21 +166,21 @@ class _Arrival:
             self._marks.extend(_Mark(kind, call, backward_number()) for kind, call in reversed(self.parts))
 
 
-class _TraceSession(Session):
-    def __init__(self, options: Tracer) -> None:
-        super().__init__(options.model)
-        self.modules = each_once(options.modules)
+class _TraceSession(PassSession):
+    def __init__(self, block: Tracer) -> None:
+        super().__init__(block.model)
+        self.modules = block.hooked
         self.marks: list[_Mark] = []
         self.calls: Counter[int] = Counter()
         self.depths: dict[int, int] = {}
         self.running: list[_Call] = []
         self.arrivals: dict[int, _Arrival] = {}
 
-    def attach(self) -> None:
+    def attach_inside(self) -> None:
         for name, module in self.modules.items():
-            _OnStart(self, module, name).register_pre(self.handles, with_kwargs=True)
+            self.before(module, partial(self.start, name), with_kwargs=True)
         for module in self.modules.values():  # always_call: a call that raises must leave the list of running calls
-            _OnEnd(self, module).register(self.handles, always_call=True)
+            self.after(module, self.end, always_call=True)
 
     def close(self) -> None:
         super().close()
@@ -192,7 +190,9 @@ class _TraceSession(Session):
         self.running.clear()  # an interrupt ends a forward without any hook
         self.arrivals.clear()
 
-    def start(self, module: nn.Module, name: str, inputs: Any) -> None:
+    def start(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if self.is_foreign():
+            return
         if not self.in_pass:
             self.note_outside_call()
         again, key = backward_number() != -1, id(module)
@@ -203,10 +203,10 @@ class _TraceSession(Session):
         self.calls[key] += 1
         self.running.append(call)
         self.marks.append(_Mark(FORWARD_PRE, call, -1))
-        self.expect(inputs, BACKWARD, call)
+        self.expect((args, kwargs), BACKWARD, call)
 
-    def end(self, module: nn.Module, output: Any) -> None:
-        while self.running:
+    def end(self, module: nn.Module, args: Any, output: Any) -> None:
+        while self.running and not self.is_foreign():
             call = self.running.pop()
             if call.module is module:
                 raised = sys.exc_info()[1] is not call.handling
@@ -227,24 +227,6 @@ class _TraceSession(Session):
                 self.arrivals[id(tensor)] = arrival
                 self.handles.append(handle)
             arrival.parts.append((kind, call))
-
-
-class _OnStart(Hook):
-    __slots__ = ()
-
-    def __call__(self, module: nn.Module, args: Any, *rest: Any) -> None:
-        session: _TraceSession = self.session
-        if rest and module is self.module and not session.is_foreign():
-            session.start(module, self.name, (args, rest[0]))
-
-
-class _OnEnd(Hook):
-    __slots__ = ()
-
-    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
-        session: _TraceSession = self.session
-        if module is self.module and not session.is_foreign():
-            session.end(module, output)
 
 
 def _with_backward_ends(raw: list[_Mark]) -> list[_Mark]:

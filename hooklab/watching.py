@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hooklab._shared.sessions import Hook, Session, is_being_traced, remove_all
+from hooklab._shared.sessions import PassSession, is_being_traced, remove_all
 from hooklab._shared.trees import tensors
 from hooklab.tallies import GRADIENT, OUTPUT, UPDATE, Range, Sample, measure, numbers_of, read, sample_now
 
@@ -43,7 +43,7 @@ class Finding(NamedTuple):
     text: str
 
 
-class MonitorSession(Session):
+class MonitorSession(PassSession):
     def __init__(self, options: Monitor) -> None:
         super().__init__(options.model)
         self.options = options
@@ -62,9 +62,9 @@ class MonitorSession(Session):
         self.gradient_handles: list[Any] = []
         self.waiting: list[Waiting] = []
 
-    def attach(self) -> None:
+    def attach_inside(self) -> None:
         for name, module in self.options.hooked.items():
-            _OnOutput(self, module, name).register(self.handles, with_kwargs=True)
+            self.after(module, partial(self.on_output, name), with_kwargs=True)
         for optimizer, parameters in self.options.updated:
             steps = _OptimizerSteps(self, parameters)
             self.handles.append(optimizer.register_step_pre_hook(steps.before))
@@ -98,6 +98,20 @@ class MonitorSession(Session):
             yield
         except Exception:
             self.unreadable.add(module)
+
+    def on_output(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        if self.in_pass and not self.recording:
+            return
+        if not self.is_elsewhere():
+            if not self.in_pass:
+                self.note_outside_call()
+            if self.recording:
+                self.record_output(module, name, (args, kwargs), output)
+        elif self.is_foreign():
+            return
+        # in a backward pass as well: the graph of a reentrant checkpoint is that of its second run
+        if self.recording and self.options.grads:
+            self.watch(name, output)
 
     def record_output(self, module: nn.Module, name: str, inputs: Any, output: Any) -> None:
         self.has_begun = True
@@ -289,25 +303,6 @@ def warn_caller(text: str) -> None:
         frame = frame.f_back
     file, line = ("<unknown>", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
     warnings.warn_explicit(text, RuntimeWarning, file, line, registry={})
-
-
-class _OnOutput(Hook):
-    __slots__ = ()
-
-    def __call__(self, module: nn.Module, args: Any, *rest: Any) -> None:
-        session: MonitorSession = self.session
-        if (session.in_pass and not session.recording) or len(rest) != 2 or module is not self.module:
-            return  # the last: a shallow copy of a module shares its hooks
-        if not session.is_elsewhere():
-            if not session.in_pass:
-                session.note_outside_call()
-            if session.recording:
-                session.record_output(module, self.name, (args, rest[0]), rest[1])
-        elif session.is_foreign():
-            return
-        # in a backward pass as well: the graph of a reentrant checkpoint is that of its second run
-        if session.recording and session.options.grads:
-            session.watch(self.name, rest[1])
 
 
 class _OptimizerSteps:

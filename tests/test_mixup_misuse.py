@@ -198,7 +198,7 @@ def test_a_block_is_entered_once_and_ended_once(at: str) -> None:
 
 @pytest.mark.parametrize("times", [1, 9], ids=["one interrupt", "interrupts without end"])
 def test_an_interrupt_at_the_end_leaves_no_hook_that_mixes(times: int) -> None:
-    model, plain, close, interrupts = cnn(), cnn(), mixing.MixBlock._close, [None] * times
+    model, plain, close, interrupts = cnn(), cnn(), mixing.MixBlock.close, [None] * times
 
     def interrupted(self: mixing.MixBlock) -> None:
         if interrupts:
@@ -207,7 +207,7 @@ def test_an_interrupt_at_the_end_leaves_no_hook_that_mixes(times: int) -> None:
         close(self)
 
     with (
-        mock.patch.object(mixing.MixBlock, "_close", interrupted),
+        mock.patch.object(mixing.MixBlock, "close", interrupted),
         pytest.raises(KeyboardInterrupt),
         mixer(model, "0")(X, Y) as mixed,
     ):

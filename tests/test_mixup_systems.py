@@ -148,8 +148,89 @@ def test_ranks_without_a_generator_or_with_different_ones_are_an_error_on_each(t
     assert all("the ranks drew differently" in rank["disagreed"] for rank in two_ranks)
 
 
-# The recipe of lesson 12 with packages that the course does not need, see requirements-recipes.txt: tested where they
-# are installed.
+# The recipes of lesson 12
+
+
+def batches(count: int = 4) -> list[tuple[Tensor, Tensor]]:
+    """Easy ones: the class of an example is its brightest row."""
+    made = []
+    for seed in range(count):
+        x, y = digits_like(n=8, seed=seed)
+        y = y % 8
+        x[range(8), 0, y] += 2.0
+        made.append((x, y))
+    return made
+
+
+def accuracy(model: nn.Module) -> float:
+    model.eval()
+    with torch.no_grad():
+        return float(torch.cat([model(x).argmax(dim=1) == y for x, y in batches()]).float().mean())
+
+
+def test_with_gradient_accumulation_every_small_batch_is_mixed_on_its_own_and_the_gradients_add_up() -> None:
+    model, by_hand = cnn(), cnn()
+    mix = mixer(model, "1")
+    for x, y in batches(2):
+        with mix(x, y) as mixed:
+            (mixed.loss(F.cross_entropy, model(mixed.x)) / 2).backward()
+        (mixed.loss(F.cross_entropy, mixed_by_hand(by_hand, x, mixed)) / 2).backward()
+    for ours, theirs in zip(model.parameters(), by_hand.parameters(), strict=True):
+        assert torch.equal(ours.grad, theirs.grad)
+
+
+def test_under_autocast_and_a_scaler_the_step_is_taken() -> None:
+    model, before = cnn(), cnn()
+    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1), torch.amp.GradScaler("cpu")
+    with torch.autocast("cpu", dtype=torch.bfloat16), mixer(model, "1")(X, Y) as mixed:
+        loss = mixed.loss(F.cross_entropy, model(mixed.x))
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert loss.isfinite()
+    assert not torch.equal(model[3].weight, before[3].weight)
+
+
+# With packages that the course does not need, see requirements-recipes.txt: tested where they are installed.
+
+
+@pytest.mark.long
+def test_in_accelerate_the_prepared_model_is_mixed() -> None:
+    accelerate = pytest.importorskip("accelerate")
+    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model = cnn()
+    model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=0.02))
+    mix = ManifoldMixup(model, ["1"], generator=seeded())
+    for _ in range(40):
+        for x, y in batches():
+            with accelerator.accumulate(model), mix(x, y) as mixed:
+                accelerator.backward(mixed.loss(F.cross_entropy, model(mixed.x)))
+                optimizer.step()
+                optimizer.zero_grad()
+    assert accuracy(model) > 0.9
+
+
+@pytest.mark.long
+def test_in_lightning_the_training_step_is_mixed(tmp_path: object) -> None:
+    lightning = pytest.importorskip("lightning")
+
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = cnn()
+            self.mix = ManifoldMixup(self.net, ["1"], generator=seeded())
+
+        def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+            with self.mix(*batch) as mixed:
+                return mixed.loss(F.cross_entropy, self.net(mixed.x))
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.Adam(self.parameters(), lr=0.02)
+
+    module, quiet = Module(), dict.fromkeys(["logger", "enable_checkpointing", "enable_progress_bar"], False)
+    trainer = lightning.Trainer(max_epochs=40, accelerator="cpu", default_root_dir=str(tmp_path), **quiet)
+    trainer.fit(module, torch.utils.data.DataLoader(batches(), batch_size=None))
+    assert accuracy(module.net) > 0.9
 
 
 @pytest.mark.long

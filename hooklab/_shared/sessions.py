@@ -1,7 +1,7 @@
-"""What capture, edit, timeline and monitor share: a :class:`Session`, one run of a ``with`` block.
+"""What the tools share: a :class:`Session`, one run of a ``with`` block, and a :class:`Block`, which makes them.
 
-A session registers hooks with torch's own methods, knows where a pass of the model begins, and removes its hooks when
-the block ends, however it ends.
+A session registers hooks with torch's own methods and removes them when the block ends, however it ends. A
+:class:`PassSession` also knows where a pass of the model begins.
 """
 
 from __future__ import annotations
@@ -11,70 +11,50 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from hooklab._shared.eager import run_eagerly, stop_running_eagerly
 from hooklab._shared.stale import require_unchanged, steps_to
 from hooklab._shared.torch_private import backward_number, call_code, saves_through_hooks, skip_when_compiling
-from hooklab.selecting import first_few, named_modules, uncompiled
+from hooklab.selecting import each_once, first_few, named_modules, uncompiled
 
 Handle: TypeAlias = Any  # of torch: it has a method remove
 
 
 class Hook:
-    """A hook on one module, or on another object with hooks, such as an optimizer.
+    """A hook on one module: it calls a function with what torch gives it.
+
+    A shallow copy of a module shares its hooks, so the function is called for that one module only. Nor is it called
+    without the arguments that it expects: another thread that is inside a forward pass while the block begins or ends
+    may find the hook, but not torch's note that it wants kwargs.
 
     A copy of a hooked model gets a function that does nothing instead, which the block removes from the copy when it
     ends. A pickle gets one as well, and keeps it; it is Python's, and loads where hooklab is not installed.
-
-    A hook that is registered with kwargs takes the arguments after ``args`` as ``*rest``: another thread that is inside
-    a forward pass while the block begins or ends may find the hook, but not torch's note that it expects kwargs.
     """
 
-    __slots__ = ("handle", "handles", "module", "name", "session")
+    __slots__ = ("expected", "function", "handle", "handles", "module")
 
-    session: Any
-    module: Any
-    name: str
     handle: Handle
-    handles: list[Handle]  # of the session, which removes them
 
-    def __init__(self, session: Any, module: Any = None, name: str = "") -> None:
-        self.session = session
+    def __init__(self, module: nn.Module, function: Callable[..., Any], handles: list[Handle], expected: int) -> None:
         self.module = module
-        self.name = name
+        self.function = function
+        self.handles = handles  # of the session, which removes them
+        self.expected = expected  # so many arguments besides the module and its args
 
-    def __init_subclass__(cls) -> None:
-        # it matters when a process compiles for the first time while a block is open, see run_eagerly
-        skip_when_compiling(cls.__call__, "a hooklab block is open; compile or export before opening it")
-
-    def register(self, handles: list[Handle], *, with_kwargs: bool = False, always_call: bool = False) -> None:
-        """Register this as a forward hook of its module, and put the handle into the list.
-
-        The method is ``nn.Module``'s, not that of the module's class, which may register the hook on another module or
-        forget to return the handle.
-        """
-        # no **options: Python 3.11 lets an interrupt in between such a call and the append
-        self.handles = handles
-        register: Callable[..., Handle] = nn.Module.register_forward_hook
-        self.handle = register(self.module, self, with_kwargs=with_kwargs, always_call=always_call)
-        handles.append(self.handle)
-
-    def register_pre(self, handles: list[Handle], *, with_kwargs: bool = False, prepend: bool = False) -> None:
-        """The same for a forward pre-hook."""
-        self.handles = handles
-        register: Callable[..., Handle] = nn.Module.register_forward_pre_hook
-        self.handle = register(self.module, self, with_kwargs=with_kwargs, prepend=prepend)
-        handles.append(self.handle)
+    def __call__(self, module: nn.Module, args: Any, *rest: Any) -> Any:
+        if module is self.module and len(rest) == self.expected:
+            return self.function(module, args, *rest)
+        return None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        # a copy of torch's handle belongs to the copied table of hooks
-        self.handles[:] = [handle for handle in self.handles if not is_dead(handle)]
+        # a copy of torch's handle belongs to the copied table of hooks; those of tables that are gone are forgotten
+        self.handles[:] = [handle for handle in self.handles if handle.hooks_dict_ref() is not None]
         self.handles.append(copy.deepcopy(self.handle, memo))
         return nullcontext().__exit__
 
@@ -82,26 +62,31 @@ class Hook:
         return getattr, (nullcontext(), "__exit__")
 
 
-def is_dead(handle: Any) -> bool:
-    """Whether the object that this handle's hook was registered on is gone."""
-    return isinstance(handle, RemovableHandle) and handle.hooks_dict_ref() is None
+class OutputHook(Hook):
+    """A forward hook without kwargs, which gets all its arguments: the case that must be fast."""
+
+    __slots__ = ()
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
+        return self.function(module, args, output) if module is self.module else None
+
+
+for _hook in (Hook, OutputHook):
+    # it matters when a process compiles for the first time while a block is open, see run_eagerly
+    skip_when_compiling(_hook.__call__, "a hooklab block is open; compile or export before opening it")
 
 
 def remove_all(handles: list[Any]) -> None:
     """Remove every handle and empty the list. What is raised on the way, an interrupt for instance, is raised last."""
-    errors: list[BaseException] = []
-    while handles:
-        try:
-            while handles:
-                handles[-1].remove()
-                handles.pop()
-        except Exception as error:
+    try:
+        while handles:
+            handles[-1].remove()
             handles.pop()
-            errors.append(error)
-        except BaseException as interrupt:  # the handle stays in the list: removing it twice is harmless
-            errors.append(interrupt)
-    if errors:
-        raise errors[0]
+    except BaseException as error:
+        if isinstance(error, Exception):  # an interrupted handle stays in the list: removing it twice is harmless
+            handles.pop()
+        remove_all(handles)
+        raise
 
 
 def hook_gradient(tensor: Tensor, hook: Callable[[Tensor | None], None]) -> Handle | None:
@@ -123,40 +108,47 @@ def hook_gradient(tensor: Tensor, hook: Callable[[Tensor | None], None]) -> Hand
 class Session:
     """Hooks that live as long as a ``with`` block. Only the thread that opened the session takes part.
 
-    Subclasses register theirs in :meth:`attach`; :meth:`new_pass` is called at the beginning of each pass. A pass
-    begins when ``root`` is called, unless that call comes from inside a pass (a model that calls itself) or from a
-    backward pass (a checkpoint that recomputes its part). A part of the model that is called from outside any call of
-    ``root`` counts to the previous pass, and its second call begins a new one: so passes stay apart where ``root`` is
-    never called. For this a hook calls ``session.note_outside_call()`` if ``session.in_pass`` is False.
+    Subclasses register theirs in :meth:`attach`, with :meth:`before` and :meth:`after`.
     """
 
-    def __init__(self, root: nn.Module) -> None:
-        self.root = root
+    def __init__(self) -> None:
         self.thread: int | None = threading.get_ident()
         self.is_open = False
         self.eagerly = False
         self.handles: list[Handle] = []
-        self.pass_of_root = False
-        # True only in a call of root, or after one that an interrupt ended
-        self.in_pass = False
-        # by id: the names of all parts, and of those called from outside in this pass; which have a hook for that
-        self.parts: dict[int, str] = {}
-        self.called_in_pass: dict[int, str] = {}
-        self.called_before: set[int] = set()
 
     def attach(self) -> None:
         raise NotImplementedError
 
-    def new_pass(self) -> None:
-        """Called at the beginning of each pass."""
+    def before(
+        self, module: nn.Module, function: Callable[..., Any], *, with_kwargs: bool = False, prepend: bool = False
+    ) -> None:
+        """Register a forward pre-hook, and keep its handle.
 
-    def open(self) -> None:
+        The method is ``nn.Module``'s, not that of the module's class, which may register the hook on another module or
+        forget to return the handle.
+        """
+        # no **options: Python 3.11 lets an interrupt in between such a call and the append
+        hook = Hook(module, function, self.handles, int(with_kwargs))
+        register: Callable[..., Handle] = nn.Module.register_forward_pre_hook
+        hook.handle = register(module, hook, with_kwargs=with_kwargs, prepend=prepend)
+        self.handles.append(hook.handle)
+
+    def after(
+        self, module: nn.Module, function: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+    ) -> None:
+        """The same with a forward hook."""
+        hook = (Hook if with_kwargs else OutputHook)(module, function, self.handles, 2)
+        register: Callable[..., Handle] = nn.Module.register_forward_hook
+        hook.handle = register(module, hook, with_kwargs=with_kwargs, always_call=always_call)
+        self.handles.append(hook.handle)
+
+    def open(self, *, eagerly: bool = True) -> None:
+        """Register the hooks; compiled functions run eagerly until the session is closed, unless that is not needed."""
         try:
             self.is_open = True
-            self.eagerly = run_eagerly()
-            _PassBegins(self, self.root).register_pre(self.handles)
+            self.eagerly = eagerly and run_eagerly()
             self.attach()
-            _PassEnds(self, self.root).register(self.handles, always_call=True)
         except BaseException:
             self.close()
             raise
@@ -178,10 +170,48 @@ class Session:
 
     def is_foreign(self) -> bool:
         """True in another thread, except for autograd's own threads, which run a GPU's part of a backward pass."""
-        return is_foreign(self.thread)
+        if threading.get_ident() == self.thread:
+            return False
+        is_autograds = backward_number() != -1 and isinstance(threading.current_thread(), threading._DummyThread)
+        return self.thread is None or not is_autograds
 
-    def call_begins(self, module: nn.Module) -> None:
+
+class PassSession(Session):
+    """A session that is divided into passes; :meth:`new_pass` is called at the beginning of each.
+
+    A pass begins when ``root`` is called, unless that call comes from inside a pass (a model that calls itself) or from
+    a backward pass (a checkpoint that recomputes its part). A part of the model that is called from outside any call of
+    ``root`` counts to the previous pass, and its second call begins a new one: so passes stay apart where ``root`` is
+    never called. For this a hook calls ``session.note_outside_call()`` if ``session.in_pass`` is False.
+    """
+
+    def __init__(self, root: nn.Module) -> None:
+        super().__init__()
+        self.root = root
+        self.pass_of_root = False
+        # True only in a call of root, or after one that an interrupt ended
+        self.in_pass = False
+        # by id: the names of all parts, and of those called from outside in this pass; which have a hook for that
+        self.parts: dict[int, str] = {}
+        self.called_in_pass: dict[int, str] = {}
+        self.called_before: set[int] = set()
+
+    def attach(self) -> None:
+        self.before(self.root, self.call_begins)
+        self.attach_inside()
+        self.after(self.root, self.call_ends, always_call=True)
+
+    def attach_inside(self) -> None:
+        """Register the hooks that run after a pass has begun, and before it has ended."""
+        raise NotImplementedError
+
+    def new_pass(self) -> None:
+        """Called at the beginning of each pass."""
+
+    def call_begins(self, module: nn.Module, args: Any) -> None:
         """Begin a pass if this is a call of ``root``, or of a part that was called from outside in this pass."""
+        if self.is_elsewhere():
+            return
         is_root = module is self.root
         if is_root:
             calls = [call for call in _running_calls() if call is module]
@@ -194,6 +224,10 @@ class Session:
             self.called_in_pass = {}
             self.new_pass()
 
+    def call_ends(self, module: nn.Module, args: Any, output: Any) -> None:
+        if threading.get_ident() == self.thread:
+            self.in_pass = False
+
     def note_outside_call(self) -> None:
         """Find the part that was called from outside, if there is one, so that its next call begins a pass."""
         if self.is_elsewhere() or not (calls := self._outside_calls()):
@@ -202,7 +236,7 @@ class Session:
         self.called_in_pass[id(part)] = self.parts[id(part)]
         if id(part) not in self.called_before:
             self.called_before.add(id(part))
-            _PassBegins(self, part).register_pre(self.handles, prepend=True)  # before the hooks that are waiting
+            self.before(part, self.call_begins, prepend=True)  # before the hooks that are waiting
 
     def what_was_called(self) -> str:
         """A sentence about the parts that were called instead of ``root``; "" if this is a pass of ``root``."""
@@ -221,20 +255,22 @@ class Session:
         return [] if any(call is self.root for call in calls) else calls
 
 
+@dataclass(eq=False, repr=False)
 class Block:
     """A context manager over sessions: it may be entered many times, also inside itself and in several threads.
 
-    It finds its modules when it is made; entering raises if one of their names means another module by then. In one
-    thread its blocks must end in the reverse order: ``__exit__`` ends the latest one.
+    It has found its modules when it is made; entering raises if one of their names means another module by then. In one
+    thread its blocks must end in the reverse order: ``__exit__`` ends the latest one. Subclasses add their options.
     """
 
     tool: ClassVar[str]  # the name of the function that makes it, for messages
+    given: nn.Module
+    modules: dict[str, nn.Module]
 
-    def __init__(self, model: nn.Module, modules: dict[str, nn.Module]) -> None:
-        self.given = model
-        self.model = uncompiled(model)
-        self.modules = modules
-        self.steps = steps_to(self.model, modules)
+    def __post_init__(self) -> None:
+        self.model = uncompiled(self.given)
+        self.hooked = each_once(self.modules)
+        self.steps = steps_to(self.model, self.modules)
         self._open: list[Session] = []
 
     def _enter(self, session: Session) -> None:
@@ -281,23 +317,6 @@ class Block:
         return f"{self.tool} of {len(self.modules)} modules of {type(self.model).__name__}: {', '.join(self.modules)}"
 
 
-class _PassBegins(Hook):
-    __slots__ = ()
-
-    def __call__(self, module: nn.Module, args: Any) -> None:
-        session: Session = self.session
-        if not session.is_elsewhere():
-            session.call_begins(module)
-
-
-class _PassEnds(Hook):
-    __slots__ = ()
-
-    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
-        if threading.get_ident() == self.session.thread:
-            self.session.in_pass = False
-
-
 def _running_calls() -> list[nn.Module]:
     """The modules whose calls are running, the innermost first.
 
@@ -339,12 +358,3 @@ def is_being_traced() -> bool:
     if make_fx is not None and make_fx.get_proxy_mode() is not None:
         return True
     return bool(torch.jit.is_tracing()) or torch.compiler.is_compiling()  # type: ignore[attr-defined,no-untyped-call]
-
-
-def is_foreign(thread: int | None) -> bool:
-    """Whether this code runs in another thread than that one, and not in one of autograd's own for it."""
-    if threading.get_ident() == thread:
-        return False
-    return (
-        thread is None or backward_number() == -1 or not isinstance(threading.current_thread(), threading._DummyThread)
-    )

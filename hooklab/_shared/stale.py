@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from torch import nn
 
 from hooklab.selecting import named_modules, uncompiled, unwrapped
 
-
-class Step(NamedTuple):
-    """One child on the way from a model down to a module, as it was when the tool was made."""
-
-    parent: nn.Module
-    key: str
-    child: nn.Module
-    name: str
+# One child on the way from a model down to a module, as it was when the tool was made: its parent, its key there, the
+# child itself and its name in the model.
+Step = tuple[nn.Module, str, nn.Module, str]
 
 
 def steps_to(model: nn.Module, names: Iterable[str]) -> list[Step]:
@@ -27,7 +21,7 @@ def steps_to(model: nn.Module, names: Iterable[str]) -> list[Step]:
         for key in name.split(".") if name else ():
             path = f"{path}.{key}" if path else key
             child = uncompiled(parent._modules[key])  # type: ignore[arg-type]
-            steps.setdefault(path, Step(parent, key, child, path))
+            steps.setdefault(path, (parent, key, child, path))
             parent = unwrapped(child)
     return list(steps.values())
 

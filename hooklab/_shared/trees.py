@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 DEEPEST = 50
 
-_PLAIN = (type(None), int, float, complex, str, bytes, torch.dtype, torch.device, Tensor)
 _HOLDERS = (set, frozenset, deque, MappingProxyType)
 # the attributes of these do not count as values in a tree
 _NO_VALUES = (type, nn.Module)
@@ -50,15 +49,6 @@ def tensors(tree: Any, is_one: Callable[[Any], bool] = is_tensor) -> Iterator[An
     found: list[Any] = []
     map_tensors(found.append, tree, is_one)
     return iter(found)
-
-
-def objects(tree: Any) -> list[str]:
-    """The types of leaves that may hold tensors: neither tensors nor plain values."""
-
-    def is_object(thing: Any) -> bool:
-        return not is_tensor(thing) and _parts(thing) is None and not issubclass(type(thing), _PLAIN)
-
-    return list(dict.fromkeys(type(one).__name__ for one in tensors(tree, is_object)))
 
 
 def passed_over(tree: Any, met: set[int] | None = None) -> Iterator[tuple[str, Any]]:
