@@ -54,10 +54,13 @@ def test_a_class_with_a_stub_method_is_not_attempted(kind, monkeypatch):
     assert outcome_of(lambda trial: None, Meter, monkeypatch).state == "not attempted"
 
 
-def test_an_empty_method_or_inner_function_is_no_stub(monkeypatch):
+def test_an_empty_method_or_inner_function_or_an_error_with_a_message_is_no_stub(monkeypatch):
     class Meter:
         def __exit__(self, *error):
             pass
+
+        def read(self, kind):
+            raise NotImplementedError(f"a meter reads no {kind}")
 
     def answer(x):
         def hook(grad):
