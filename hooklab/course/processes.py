@@ -264,13 +264,22 @@ def _work() -> None:
             if dist.is_initialized():
                 groups.extend(dist.distributed_c10d._world.pg_map)
                 destroy()
-        except BaseException:
-            traceback.print_exc()
-            sys.stdout.flush()
-            os._exit(1)
+        except BaseException as error:
+            os._exit(_exit_code(error))
         sys.stdout.flush()
         faulthandler.cancel_dump_traceback_later()
         result.with_suffix(".part").rename(result)
+
+
+def _exit_code(error: BaseException) -> int:
+    """Return what Python would end with, and print what it would print."""
+    code = error.code if isinstance(error, SystemExit) else 1
+    if not isinstance(error, SystemExit):
+        traceback.print_exception(error)
+    elif isinstance(code, str):
+        print(code, file=sys.stderr)
+    sys.stdout.flush()
+    return code if isinstance(code, int) else int(code is not None)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import re
 from types import CodeType
 from typing import Any
 
@@ -18,9 +19,19 @@ def is_stub(answer: Any) -> bool:
             codes = [code for value in vars(answer).values() for code in _codes(_code(value))]
             return any(_holds(_steps(code), line) for code in codes for line in _STUBS[:2])
         code = _code(answer.func if isinstance(answer, functools.partial) else answer)
-        return code is not None and code.co_name != "<lambda>" and _steps(code) in _STUBS
+        if code is None or code.co_name == "<lambda>" or _steps(code) not in _STUBS:
+            return False
+        return _steps(code) != _STUBS[-1] or not _returns(code)
     except Exception:
         return False  # a very odd object: the call will tell
+
+
+def _returns(code: CodeType) -> bool:
+    """Whether an empty function has a `return`: compiled, it is the same as `pass`."""
+    try:
+        return re.search(r"^\s+return\b", inspect.getsource(code), re.M) is not None
+    except OSError:
+        return False
 
 
 def _code(value: Any) -> CodeType | None:

@@ -42,6 +42,13 @@ def test_an_empty_body_is_not_attempted(body, tmp_path):
     assert attempt("1.1", space["leaves"]).state == "not attempted"
 
 
+def test_a_function_that_returns_nothing_on_purpose_is_no_stub():
+    def leaves(named):
+        return None
+
+    assert attempt("1.1", leaves).state == "not yet"
+
+
 @pytest.mark.parametrize("kind", [lambda method: method, staticmethod, classmethod, property])
 def test_a_class_with_a_stub_method_is_not_attempted(kind, monkeypatch):
     class Meter:

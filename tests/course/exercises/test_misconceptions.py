@@ -71,6 +71,6 @@ def test_every_reason_of_an_exercise_can_be_given(one):
 def labels_of(lesson):
     """Every quoted text in a lesson's scenes and in what all share: among them are the labels that a scene gives."""
     folder = COURSE.root / "hooklab" / "course" / f"lesson{lesson:02d}"
-    paths = [*folder.glob("*.py"), folder.parent / "exercises" / "expectations.py"]
+    paths = [*folder.glob("*.py"), folder.parent / "exercises" / "scenes.py"]
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
     return {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
