@@ -84,7 +84,6 @@ async def _execute(run: Run, env: dict[str, str]) -> tuple[int, str] | None:
         extra_arguments=["--log-level=ERROR"],  # no warnings among the problems
         timeout=SECONDS_PER_CELL,
         record_timing=False,
-        coalesce_streams=True,  # how a kernel cuts printed text depends on timing
         # By default an output that comes 4 s late, on a busy machine, is left out without a word.
         iopub_timeout=SECONDS_PER_CELL,
         raise_on_iopub_timeout=True,
@@ -99,6 +98,7 @@ async def _execute(run: Run, env: dict[str, str]) -> tuple[int, str] | None:
             if cell.cell_type == "code":
                 executed += 1
                 await client.async_execute_cell(cell, index, execution_count=executed)
+                cell.outputs = _joined(cell.outputs)
                 for output in cell.outputs:  # a widget's id is random, and without a kernel it shows nothing
                     output.get("data", {}).pop(_WIDGET_VIEW, None)
     except CellExecutionError as error:
@@ -112,6 +112,17 @@ async def _execute(run: Run, env: dict[str, str]) -> tuple[int, str] | None:
             client.kc.stop_channels()
         await manager.shutdown_kernel(now=True)
     return None
+
+
+def _joined(outputs: list[Any]) -> list[Any]:
+    """Return the outputs with text in one piece up to the next picture: how a kernel cuts it depends on timing."""
+    joined: list[Any] = []
+    for one in outputs:
+        if joined and one.output_type == joined[-1].output_type == "stream" and one.name == joined[-1].name:
+            joined[-1].text += one.text
+        else:
+            joined.append(one)
+    return joined
 
 
 def _at_line(traceback: str) -> str:

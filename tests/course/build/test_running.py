@@ -6,7 +6,7 @@ import pytest
 from nbformat.v4 import new_output
 
 from hooklab.course.build.products import skeleton
-from hooklab.course.build.running import findings
+from hooklab.course.build.running import _joined, findings
 from hooklab.course.build.sources import Variant
 from tests.course.build.made_up import TINY, changed, draft_of
 
@@ -94,6 +94,18 @@ def test_a_path_that_only_begins_like_one_of_this_machine_passes(lesson: Noteboo
     lesson.show(CLAIM, f"{tempfile.gettempdir()}erature and {Path.home()}-made")
 
     assert not lesson.findings()
+
+
+def test_printed_text_is_one_piece_up_to_the_next_picture() -> None:
+    told = [new_output("stream", name="stdout", text=text) for text in ("one ", "picture\n", "another\n")]
+    warned, picture = (
+        new_output("stream", name="stderr", text="!"),
+        new_output("display_data", data={"text/plain": "p"}),
+    )
+
+    joined = _joined([told[0], told[1], picture, told[2], warned])
+
+    assert [one.get("text") for one in joined] == ["one picture\n", None, "another\n", "!"]
 
 
 def test_a_stored_traceback_is_refused(lesson: Notebook) -> None:
