@@ -33,11 +33,13 @@ def hook_chain(
         owner: the tensor's name.
 
     Example:
-        >>> one = torch.ones(2)
+        >>> one = torch.ones(2, 1)
         >>> figure = hook_chain(one, [("look", one), ("double", 2 * one)], kept=2 * one, owner="y")
         >>> [text.get_text() for text in figure.axes[0].texts if "grad =" in text.get_text()]
         ['y.grad = [2, 2]']
     """
+    arrived, kept = arrived.flatten(), kept.flatten()
+    hooks = [(name, after.flatten()) for name, after in hooks]
     with plots.style():
         figure, axes = canvas(1.9 * (len(hooks) + 2), 2.4)
         left = -SPACING * (len(hooks) - 1) - 0.4  # of the last box; the first one is at 0
