@@ -14,7 +14,7 @@ from hooklab._shared.sessions import Block, Handle, PassSession, hook_gradient, 
 from hooklab._shared.torch_private import backward_number
 from hooklab._shared.trees import is_tensor, map_tensors
 from hooklab.seen import Gradient, Record, Seen, Versioned, Versions
-from hooklab.selecting import What, select_for_hooks
+from hooklab.selecting import What, named_modules, select_for_hooks
 
 _thread = threading.get_ident
 
@@ -125,6 +125,12 @@ class Capture(Block):
     keep: str
     map: Callable[[Any], Any] | None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # a shared module is listed by one name, and can be read by any of its names
+        listed = {id(module): name for name, module in self.hooked.items()}
+        self.known_as = {name: listed[id(one)] for name, one in named_modules(self.model) if id(one) in listed}
+
     def __enter__(self) -> Seen:
         session = CaptureSession(self)
         seen = Seen(session)
@@ -184,7 +190,7 @@ class CaptureSession(PassSession):
 
     def on_output(self, module: nn.Module, args: Any, output: Any) -> None:
         if _thread() != self.thread or backward_number() != -1:
-            self.calls_elsewhere += self.is_foreign() and self.is_open
+            self.a_copy_was_called()
             return
         if not self.in_pass:
             self.note_outside_call()
@@ -200,6 +206,9 @@ class CaptureSession(PassSession):
             started.pop()[2] = end
         else:
             self.append((module, None, end))
+
+    def a_copy_was_called(self) -> None:
+        self.calls_elsewhere += self.is_foreign() and self.is_open
 
     def keep_tree(self, tree: Any) -> tuple[Any, Versions]:
         if is_tensor(tree):

@@ -194,9 +194,10 @@ class _EditSession(PassSession):
         It may stop before the last edit, once it has all that the backward pass needs.
         """
         self.to_run_again.add(name)
+        done = self.to_run_again.discard  # not the session, which holds the model
         for tensor in tensors(new):
             if not tensor.is_leaf:  # the hook goes with the graph
-                hook_gradient(tensor, lambda grad: self.to_run_again.discard(name))
+                hook_gradient(tensor, lambda grad: done(name))
 
     def edited(
         self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any = None

@@ -188,6 +188,7 @@ class MixBlock(Session):
         self.given_x = given_x
         self.layer = layer
         self.batch_dim = batch_dim
+        self.owner = self.thread  # also once it is over
         self.runs = 0
         self.must_run_again = False
         self.was_entered = False
@@ -197,11 +198,12 @@ class MixBlock(Session):
             raise RuntimeError("this batch was mixed already: write `with mix(x, y) as mixed` for each batch")
         for hook in list(self.model._forward_pre_hooks.values()):
             other = getattr(hook.function, "__self__", None) if isinstance(hook, Hook) else None
-            if not isinstance(other, MixBlock) or other.model is not self.model:
+            # a block of another thread may be about to close
+            if not isinstance(other, MixBlock) or other.model is not self.model or other.owner != self.owner:
                 continue
             if other.thread is None:
                 other.close()  # an interrupt kept it from doing so
-            elif other.thread == self.thread:
+            else:
                 raise RuntimeError(
                     "another batch of this model is being mixed, and a block inside its block would mix twice: end "
                     "that one first. For a second view with the same draw: `with mix(x2, y, like=mixed) as second`"

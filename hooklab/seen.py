@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hooklab._shared.stale import what_changed
 from hooklab._shared.trees import describe, map_tensors, nbytes, passed_over, tensors
-from hooklab.selecting import MissingName, first_few, named_modules, near_names, plain_name
+from hooklab.selecting import MissingName, first_few, near_names, plain_name
 
 if TYPE_CHECKING:
     from hooklab.capturing import CaptureSession
@@ -212,16 +212,16 @@ class Pass(Mapping[str, Any]):
 
     def calls(self, name: str) -> list[Call]:
         """Every use of the module in this pass, in order; an empty list if it was not used."""
-        names = self._block.hooked
+        known = self._block.known_as
         if not isinstance(name, str):
-            raise MissingName(f"values are read by name, not by {type(name).__name__}. {near_names('', names)}")
+            raise MissingName(f"values are read by name, not by {type(name).__name__}. {near_names('', known)}")
         plain = plain_name(self._block.given, name)
-        if (found := self._listed_as(plain)) is not None:
-            return self._calls_of(found)
+        if plain in known:
+            return self._calls_of(known[plain], self._record)
         plain, _, index = plain.rpartition("#")
-        if (found := self._listed_as(plain)) is None or not index.isdecimal():
-            raise MissingName(f"{name!r} was not selected for capture. {near_names(name, names)}")
-        return self._calls_of(found)[int(index) :][:1]
+        if plain not in known or not index.isdecimal():
+            raise MissingName(f"{name!r} was not selected for capture. {near_names(name, known)}")
+        return self._calls_of(known[plain], self._record, slice(int(index), int(index) + 1))
 
     @property
     def silent(self) -> list[str]:
@@ -264,27 +264,22 @@ class Pass(Mapping[str, Any]):
     def _record(self) -> Record:
         return self._session.record if self._own_record is None else self._own_record
 
-    def _listed_as(self, name: str) -> str | None:
-        """The name that lists a selected module: a shared one has several, and can be read by each of them."""
-        if name in self._block.hooked:
-            return name
-        module = next((module for known, module in named_modules(self._block.model) if known == name), None)
-        return next((known for known, one in self._block.hooked.items() if one is module), None)
-
     def _ran(self) -> set[int]:
         return {id(module) for module, _, _ in self._record}
 
-    def _calls_of(self, name: str) -> list[Call]:
-        module, record = self._block.hooked[name], self._record
+    def _calls_of(self, name: str, record: Record, which: slice = slice(None)) -> list[Call]:
+        module = self._block.hooked[name]
         uses = [use for use in record if use[0] is module]
         is_only = len(uses) == 1
         return [
-            Call(name, index, is_only, start, end, record, self._session) for index, (_, start, end) in enumerate(uses)
+            Call(name, index, is_only, start, end, record, self._session)
+            for index, (_, start, end) in [*enumerate(uses)][which]
         ]
 
     def _all_calls(self) -> list[Call]:
-        calls = {id(module): iter(self._calls_of(name)) for name, module in self._block.hooked.items()}
-        return [next(calls[id(module)]) for module, _, _ in self._record]
+        record = [*self._record]  # another thread may read while it grows
+        calls = {id(module): iter(self._calls_of(name, record)) for name, module in self._block.hooked.items()}
+        return [next(calls[id(module)]) for module, _, _ in record]
 
     def _only_call(self, name: str) -> Call:
         calls = self.calls(name)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hooklab._shared.sessions import PassSession, is_being_traced, remove_all
+from hooklab._shared.sessions import PassSession, is_being_traced, is_dead, remove_all
 from hooklab._shared.trees import tensors
 from hooklab.tallies import GRADIENT, OUTPUT, UPDATE, Range, Sample, measure, numbers_of, read, sample_now
 
@@ -80,7 +80,7 @@ class MonitorSession(PassSession):
     def new_pass(self) -> None:
         self.fetch()
         # hooks in a graph that is still alive stay: a loss may be made of two passes
-        self.gradient_handles = [handle for handle in self.gradient_handles if handle.hooks_dict_ref() is not None]
+        self.gradient_handles = [handle for handle in self.gradient_handles if not is_dead(handle)]
         self.step += self.has_begun
         self.has_begun = True
         self.recording = self.step % self.options.every == 0

@@ -22,7 +22,7 @@ from torch import nn
 from hooklab import capture, edit, leftover_hooks, monitor, run_until, timeline
 from hooklab._shared.sessions import Session
 from hooklab.editing import Edit
-from tests.nets import Raises, Wrap, in_thread, mlp, ones
+from tests.nets import Calls, Raises, Wrap, in_thread, mlp, ones
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
 
@@ -267,6 +267,33 @@ def test_deep_copies_inside_a_block_do_not_pile_up() -> None:
         for _ in range(10):
             copy.deepcopy(model)
         assert len(session.handles) <= 2 * 5
+
+
+class OwnHandle:
+    """What a library's own registration may return: it has a method remove, and no more."""
+
+    def __init__(self, handle: Any) -> None:
+        self.remove = handle.remove
+
+
+class HasOwnHandles(torch.Tensor):
+    def register_hook(self, hook: Callable[..., Any]) -> Any:
+        return OwnHandle(super().register_hook(hook))
+
+
+def test_handles_of_anothers_making_keep_nobody_from_a_copy_or_the_next_pass(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register = nn.Module.register_forward_hook
+    monkeypatch.setattr(
+        nn.Module, "register_forward_hook", lambda self, *given, **options: OwnHandle(register(self, *given, **options))
+    )
+    model = nn.Sequential(nn.Linear(3, 3), Calls(lambda x: x.as_subclass(HasOwnHandles)), nn.ReLU())
+    with tool(model):
+        for _ in range(2):
+            model(ones(2, 3)).sum().backward()
+            copy.deepcopy(model)
+    assert leftover_hooks(model) == []
 
 
 def test_a_shallow_copy_shares_the_hooks_but_is_not_watched(tool: Tool) -> None:

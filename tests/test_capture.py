@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from hooklab import capture
+from hooklab.seen import Call
 from tests.nets import Branch, Calls, Emit, Recursive, Retry, Reuse, Shared, Wrap, mlp, ones, seen_of
 
 pytestmark = pytest.mark.usefixtures("same_numbers_each_time")
@@ -118,6 +119,26 @@ def test_a_shared_module_is_recorded_once_and_read_by_either_name(what: tuple[st
     seen = seen_of(Shared(), *what)
     assert list(seen) == ["encoder"] and seen.silent == []
     assert seen["encoder"] is seen["decoder"]
+
+
+def test_a_second_name_is_known_in_an_error_and_stays_readable_when_it_is_given_to_another_module() -> None:
+    model = Shared()
+    with capture(model) as seen:
+        model(ones(1, 3))
+    with pytest.raises(LookupError, match=r"Near names: 'decoder'"):
+        _ = seen["decoder2"]
+    model.decoder = nn.Linear(3, 3)
+    assert seen["decoder"] is seen["encoder"]
+
+
+def test_reading_all_of_many_uses_takes_no_more_calls_than_there_are_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr("hooklab.seen.Call", lambda *given: made.append(given) or Call(*given))
+    model = nn.Sequential(*[nn.ReLU()] * 50)
+    with capture(model, "0") as seen:
+        model(ones(1))
+    assert len(dict(seen)) == 50
+    assert len(made) == 2 * 50  # for the names, and for the values
 
 
 # structures

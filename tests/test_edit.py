@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import _thread
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -191,6 +193,17 @@ def test_an_edit_in_a_checkpoint_is_all_right_if_backward_runs_in_the_block(name
     with edit(model, lambda output, call: output * 0.5, name):  # the last one is not needed, and not recomputed
         checkpoint(model, x, use_reentrant=use_reentrant).sum().backward()
         checkpoint(model, x, use_reentrant=use_reentrant).sum().backward()
+
+
+def test_an_edited_output_keeps_no_model_alive() -> None:
+    model = mlp()
+    with edit(model, lambda output, call: output * 0.5, "0"):
+        y = checkpoint(model, ones(1, 3).requires_grad_(), use_reentrant=False)
+        y.sum().backward()
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None and y.grad_fn is not None
 
 
 def test_which_use_a_checkpoint_recomputes_is_unknown() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from hooklab import ManifoldMixup, capture, edit, leftover_hooks, monitor, run_until, timeline
 from tests.mixing import cnn, digits_like, mixer
@@ -157,3 +159,34 @@ def test_threads_may_mix_batches_of_their_own_at_the_same_time() -> None:
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(train, [digits_like()] * 2))
+
+
+def test_a_block_leaves_alone_one_that_is_ending_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, pause, remove = small(), Waits(), RemovableHandle.remove
+
+    def remove_after_a_pause(handle: RemovableHandle) -> None:
+        pause()
+        remove(handle)
+
+    def mixes() -> None:
+        with mixing(model):
+            pass
+
+    monkeypatch.setattr(RemovableHandle, "remove", remove_after_a_pause)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(mixes)
+        pause.inside.wait(10)
+        mixes()
+        pause.go_on.set()
+        other.result(10)
+    assert leftover_hooks(model) == []
+
+
+def test_calls_of_replicas_in_other_threads_are_told() -> None:
+    model = small()
+    with capture(model, "0") as seen:
+        replica = copy.copy(model)  # as nn.DataParallel makes them, for threads of their own
+        replica._modules = {name: copy.copy(module) for name, module in model._modules.items()}
+        in_thread(replica, torch.ones(1, 2))
+    with pytest.raises(LookupError, match=r"'0' did not run in the thread that opened .* \(1 calls came from other"):
+        _ = seen["0"]

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from hooklab._shared.eager import run_eagerly, stop_running_eagerly
 from hooklab._shared.stale import require_unchanged, steps_to
@@ -29,22 +30,22 @@ Handle: TypeAlias = Any  # of torch: it has a method remove
 class Hook:
     """A hook on one module: it calls a function with what torch gives it.
 
-    A shallow copy of a module shares its hooks, so the function is called for that one module only. Nor is it called
-    without the arguments that it expects: another thread that is inside a forward pass while the block begins or ends
-    may find the hook, but not torch's note that it wants kwargs.
+    A shallow copy of a module, such as a replica of DataParallel, shares its hooks, so the function is called for that
+    one module only. Nor is it called without the arguments that it expects: another thread that is inside a forward
+    pass while the block begins or ends may find the hook, but not torch's note that it wants kwargs.
 
     A copy of a hooked model gets a function that does nothing instead, which the block removes from the copy when it
     ends. A pickle gets one as well, and keeps it; it is Python's, and loads where hooklab is not installed.
     """
 
-    __slots__ = ("expected", "function", "handle", "handles", "module")
+    __slots__ = ("expected", "function", "handle", "module", "session")
 
     handle: Handle
 
-    def __init__(self, module: nn.Module, function: Callable[..., Any], handles: list[Handle], expected: int) -> None:
+    def __init__(self, module: nn.Module, function: Callable[..., Any], session: Session, expected: int) -> None:
         self.module = module
         self.function = function
-        self.handles = handles  # of the session, which removes them
+        self.session = session
         self.expected = expected  # so many arguments besides the module and its args
 
     def __call__(self, module: nn.Module, args: Any, *rest: Any) -> Any:
@@ -54,8 +55,9 @@ class Hook:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         # a copy of torch's handle belongs to the copied table of hooks; those of tables that are gone are forgotten
-        self.handles[:] = [handle for handle in self.handles if handle.hooks_dict_ref() is not None]
-        self.handles.append(copy.deepcopy(self.handle, memo))
+        handles = self.session.handles
+        handles[:] = [handle for handle in handles if not is_dead(handle)]
+        handles.append(copy.deepcopy(self.handle, memo))
         return nullcontext().__exit__
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -68,12 +70,20 @@ class OutputHook(Hook):
     __slots__ = ()
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
-        return self.function(module, args, output) if module is self.module else None
+        if module is self.module:
+            return self.function(module, args, output)
+        self.session.a_copy_was_called()
+        return None
 
 
 for _hook in (Hook, OutputHook):
     # it matters when a process compiles for the first time while a block is open, see run_eagerly
     skip_when_compiling(_hook.__call__, "a hooklab block is open; compile or export before opening it")
+
+
+def is_dead(handle: Handle) -> bool:
+    """Whether the object that this handle's hook was registered on is gone; False for a handle of another's making."""
+    return isinstance(handle, RemovableHandle) and handle.hooks_dict_ref() is None
 
 
 def remove_all(handles: list[Any]) -> None:
@@ -120,6 +130,9 @@ class Session:
     def attach(self) -> None:
         raise NotImplementedError
 
+    def a_copy_was_called(self) -> None:
+        """Called when a shallow copy of a module with an :class:`OutputHook` has run."""
+
     def before(
         self, module: nn.Module, function: Callable[..., Any], *, with_kwargs: bool = False, prepend: bool = False
     ) -> None:
@@ -129,7 +142,7 @@ class Session:
         forget to return the handle.
         """
         # no **options: Python 3.11 lets an interrupt in between such a call and the append
-        hook = Hook(module, function, self.handles, int(with_kwargs))
+        hook = Hook(module, function, self, int(with_kwargs))
         register: Callable[..., Handle] = nn.Module.register_forward_pre_hook
         hook.handle = register(module, hook, with_kwargs=with_kwargs, prepend=prepend)
         self.handles.append(hook.handle)
@@ -138,7 +151,7 @@ class Session:
         self, module: nn.Module, function: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
     ) -> None:
         """The same with a forward hook."""
-        hook = (Hook if with_kwargs else OutputHook)(module, function, self.handles, 2)
+        hook = (Hook if with_kwargs else OutputHook)(module, function, self, 2)
         register: Callable[..., Handle] = nn.Module.register_forward_hook
         hook.handle = register(module, hook, with_kwargs=with_kwargs, always_call=always_call)
         self.handles.append(hook.handle)
@@ -199,7 +212,8 @@ class PassSession(Session):
     def attach(self) -> None:
         self.before(self.root, self.call_begins)
         self.attach_inside()
-        self.after(self.root, self.call_ends, always_call=True)
+        # with kwargs, since an OutputHook would tell of the calls of copies
+        self.after(self.root, self.call_ends, with_kwargs=True, always_call=True)
 
     def attach_inside(self) -> None:
         """Register the hooks that run after a pass has begun, and before it has ended."""
@@ -224,7 +238,7 @@ class PassSession(Session):
             self.called_in_pass = {}
             self.new_pass()
 
-    def call_ends(self, module: nn.Module, args: Any, output: Any) -> None:
+    def call_ends(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if threading.get_ident() == self.thread:
             self.in_pass = False
 
