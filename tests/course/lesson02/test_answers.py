@@ -49,7 +49,7 @@ def the_last_loss_alone(y, losses):
 
 
 @wrong("2.1", "Your list still holds gradients of an earlier call")
-def a_list_as_a_default_argument(y, losses, seen=[]):
+def a_list_as_a_default_argument(y, losses, seen=[]):  # noqa: B006
     with y.register_hook(seen.append):
         for loss in losses:
             loss.backward()
