@@ -54,16 +54,32 @@ def _stance() -> str:
     return str(compiler._stance.stance) if compiler else "default"
 
 
-def _filters() -> list[Any]:
-    """The warning filters, except those that a library adds for its own categories or modules when it is imported."""
-    return [one for one in warnings.filters if one[2].__module__ == "builtins" and one[3] is None]
+class _Filters(list[Any]):
+    """The warning filters; those that a library adds for its own categories or modules, when imported, don't count."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Filters) and list(filter(_is_general, self)) == list(filter(_is_general, other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
 
-def _set_filters(filters: list[Any]) -> None:
-    own = _filters()
-    others = [one for one in warnings.filters if one not in own]
+def _is_general(one: Any) -> bool:
+    return one[2].__module__ == "builtins" and one[3] is None
+
+
+def _filters() -> _Filters:
+    return _Filters(warnings.filters)
+
+
+def _set_filters(filters: _Filters) -> None:
+    added = [one for one in warnings.filters if one not in filters and not _is_general(one)]
     warnings.resetwarnings()  # it also tells the module that the list has changed
-    warnings.filters[:] = [*others, *filters]  # type: ignore[index]
+    warnings.filters[:] = [*filters, *added]  # type: ignore[index]
+
+
+def _set_streams(streams: list[Any]) -> None:
+    sys.stdout, sys.stderr = streams
 
 
 # How each setting is read and written. The default device comes first: the others make tensors.
@@ -79,7 +95,7 @@ SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "the compiler's stance": (_stance, torch.compiler.set_stance),
     "torch's random seed": (torch.initial_seed, torch.manual_seed),
     "the warning filters": (_filters, _set_filters),
-    "sys.stdout": (lambda: sys.stdout, lambda stream: setattr(sys, "stdout", stream)),
+    "sys.stdout or sys.stderr": (lambda: [sys.stdout, sys.stderr], _set_streams),
     "Python's trace function": (sys.gettrace, sys.settrace),
 }
 # What a check runs with, whatever an earlier cell has set, and how a learner gets that back for good.

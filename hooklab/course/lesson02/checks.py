@@ -42,11 +42,13 @@ def noted(tensor: Tensor, losses: Sequence[Tensor]) -> list[tuple[int, int]]:
     return passes
 
 
-def gradients_listed(got: Any, passes: Sequence[tuple[int, int]], losses: int) -> Pairs:
-    """Pairs about a list with a gradient for each loss."""
+def gradients_listed(got: Any, first: Any, passes: Sequence[tuple[int, int]], losses: int) -> Pairs:
+    """Pairs about a list with a gradient for each loss; `first` is what an earlier call has returned."""
     yield returns(got, list | tuple, "a list")
     yield "~your list", got
+    yield "~the losses that were sent back", sorted({number for number, _ in passes})
     why = why_too_many(passes) if len(got) > losses else why_too_few(len(got), passes, losses)
+    why = "earlier-list" if got is first else why
     yield f"the number of gradients in your list, for {losses} losses", len(got), why
     yield "your list", got
 
@@ -90,7 +92,7 @@ def one_gradient_for_each_loss(trial: Trial, weights: list[float]) -> Pairs:
     passes = noted(y, losses)
     with mock.patch.object(torch.autograd, "backward", wraps=torch.autograd.backward) as backward:
         got = trial.call(y, losses)
-    yield from gradients_listed(got, passes, len(losses))
+    yield from gradients_listed(got, first, passes, len(losses))
     yield "the losses, in the order in which they were sent back", list(dict.fromkeys(number for number, _ in passes))
     is_y_alone = x.grad is None and backward.call_count == len(losses)  # backward(inputs=[y]) goes no further than y
     yield (
@@ -173,7 +175,7 @@ def half_the_gradient(trial: Trial, weights: list[float]) -> Pairs:
     passes = noted(tensor, losses)
     got = trial.call(tensor, losses)
     yield "~a.grad", a.grad
-    yield from gradients_listed(got, passes, len(losses))
+    yield from gradients_listed(got, first, passes, len(losses))
     yield "x.grad, where `tensor` is computed from x", x.grad, "not-sent-to-the-leaves" if x.grad is None else None
     unchanged = Claim(all(same(*one) for one in received), "unchanged", tensor_text([one for one, _ in received]))
     yield "the gradient that your hook receives, after the pass", unchanged, "in-place"

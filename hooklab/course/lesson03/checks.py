@@ -315,7 +315,8 @@ def every_use_in_order(trial: Trial, world: tuple[int, int, bool, torch.dtype]) 
     stacked = isinstance(got, Tensor) and times > 1 and got.shape[:1] == (times,)
     why = "stacked" if stacked else "one-use" if isinstance(got, Tensor) else None
     yield returns(got, list | tuple, "a list", why)
-    yield f"the number of entries in your list, for {times} uses", len(got), None if got else "kept-nothing"
+    why = "earlier" if got is first else None if got else "kept-nothing"
+    yield f"the number of entries in your list, for {times} uses", len(got), why
     yield "the kinds of your entries", ["a tensor" if isinstance(one, Tensor) else f"a {kind_of(one)}" for one in got]
     yield "the dtypes of your entries", [one.dtype for one in got], "another-dtype"
     overwritten = all(map(same, got, model.overwritten))

@@ -96,6 +96,22 @@ def test_a_stub_without_source_is_not_attempted():
     assert attempt("1.1", space["leaves"]).state == "not attempted"
 
 
+@pytest.mark.parametrize("body", ["return None", "return"])
+def test_a_function_that_returns_nothing_is_no_stub_without_source_either(body):
+    space = {}
+    exec(f"def leaves(named):\n    {body}", space)
+    assert "a `return` is missing" in str(attempt("1.1", space["leaves"]))
+
+
+def test_an_error_with_a_message_is_told_as_it_is_and_not_as_a_stub_line():
+    def leaves(named):
+        raise NotImplementedError("no idea yet")
+
+    outcome = attempt("1.1", leaves)
+    assert "leaves raised NotImplementedError: no idea yet" in str(outcome)
+    assert "delete it" not in str(outcome)
+
+
 def test_the_result_instead_of_the_function_is_named():
     outcome = attempt("1.1", {"w"})
     assert outcome.state == "not yet"

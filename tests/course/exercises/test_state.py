@@ -53,6 +53,7 @@ ONLY_LEFT = [
     Deed("torch's random seed", lambda: torch.manual_seed(3), torch.initial_seed),
     Deed("trace function", lambda: sys.settrace(lambda *event: None), sys.gettrace),
     Deed("sys.stdout", lambda: setattr(sys, "stdout", None), lambda: sys.stdout),
+    Deed("sys.stderr", lambda: setattr(sys, "stderr", None), lambda: sys.stderr),
 ]
 
 
@@ -132,6 +133,16 @@ def test_a_library_that_is_imported_for_the_first_time_may_add_its_warning_filte
         warnings.filterwarnings("once", category=LibraryWarning)
 
     assert outcome_of(calls_with_tensor, answer, monkeypatch).details == ()
+
+
+@pytest.mark.parametrize("change", [warnings.resetwarnings, lambda: warnings.simplefilter("ignore")])
+def test_all_warning_filters_are_put_back_in_their_order(change, monkeypatch):
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module="a_library")
+    warnings.simplefilter("error")
+    before = list(warnings.filters)
+    outcome = outcome_of(calls_with_tensor, lambda x: change(), monkeypatch)
+    assert "the warning filters" in str(outcome)
+    assert warnings.filters == before
 
 
 def test_random_states_are_as_before(monkeypatch):

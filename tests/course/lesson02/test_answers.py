@@ -43,6 +43,19 @@ def a_global_list_that_is_cleared(y, losses):
     return from_earlier_calls
 
 
+@wrong("2.1", "Not every loss was sent back")
+def the_last_loss_alone(y, losses):
+    return parts.recording()(y, losses[-1:])
+
+
+@wrong("2.1", "Your list still holds gradients of an earlier call")
+def a_list_as_a_default_argument(y, losses, seen=[]):  # noqa: B006
+    with y.register_hook(seen.append):
+        for loss in losses:
+            loss.backward()
+    return seen
+
+
 @wrong("2.1", None, "the order in which they were sent back")
 def backwards_and_sorted_again(y, losses):
     return parts.recording()(y, losses[::-1])[::-1]

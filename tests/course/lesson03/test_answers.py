@@ -110,6 +110,13 @@ def runs_the_module_before_it_runs(model, module, x):
     return uses
 
 
+@wrong("3.3", "Values of one call turn up in another one")
+def a_list_as_a_default_argument(model, module, x, uses=[]):  # noqa: B006
+    with module.register_forward_hook(lambda m, args, output: uses.append(output.detach().clone())):
+        model(x)
+    return uses
+
+
 # --- 3.4
 
 
