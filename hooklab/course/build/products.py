@@ -177,7 +177,8 @@ def _predictions(draft: Draft) -> str:
     """Each question with its choices, a tick at what came out, and a link to its cell."""
     places = {id: cell.number for cell in draft.cells for id in cell.called_with("predict")}
     came, file, lines = _what_came_out(draft), draft.lesson.own / "predictions.py", []
-    tree = ast.parse(file.read_text(encoding="utf-8") if file.is_file() else "")  # an import would import torch
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    tree = ast.parse(text, file)  # an import would import torch
     for call in calls_in(tree, "prediction", "ByNumber"):
         id, question, *_ = _texts(call)
         place = places.get(id, 1)
