@@ -238,7 +238,10 @@ def _reasons(lesson: Lesson, id: str) -> list[str]:
 
 
 def _loaded(path: Path, loads: Callable[[str], Any]) -> Any:
-    return loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    try:
+        return loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError as error:
+        raise SyntaxError(f"{'/'.join(path.parts[-2:])}: {error}") from error
 
 
 def _in_short(text: str) -> str:

@@ -130,12 +130,7 @@ class Cell:
             return ast.parse("")
 
     def called_with(self, *names: str) -> list[str]:
-        """Return the texts that a code cell calls functions of these names with, as first argument, in order.
-
-        Example:
-            >>> Cell("a.py", 1, 1, "code", (), 'check("2.1", record_gradients)').called_with("check")
-            ['2.1']
-        """
+        """Return the texts that a code cell calls functions of these names with, as first argument, in order."""
         if not any(name in self.text for name in names):
             return []
         first = [call.args[0] for call in calls_in(self.parsed(), *names) if call.args]
@@ -147,10 +142,6 @@ def read_cells(text: str, file: str) -> list[Cell]:
     """Return the cells of a source in jupytext's percent format.
 
     Raises SyntaxError, with file and line, for a source that isn't Python or in which a cell begins with another line.
-
-    Args:
-        text: the source.
-        file: the name that the problems show.
 
     Example:
         >>> cells = read_cells('# %% [markdown]\\n# Hello\\n\\n# %% tags=["setup"]\\nx = 1\\n', "a.py")
@@ -183,14 +174,7 @@ def calls_in(tree: ast.AST, *names: str) -> list[ast.Call]:
 
 
 def stubbed(text: str) -> str:
-    """Return the text with each region replaced by the stub, at the indentation of its first delimiter.
-
-    Example:
-        >>> print(stubbed("def f():\\n    ### BEGIN SOLUTION\\n    return 1\\n    ### END SOLUTION"))
-        def f():
-            # YOUR CODE HERE
-            raise NotImplementedError()
-    """
+    """Return the text with each region replaced by the stub, at the indentation of its first delimiter."""
     return _REGION.sub(lambda region: "\n".join(region[1] + line for line in STUB), text)
 
 
