@@ -141,10 +141,12 @@ def _find_exercises(cells: list[Cell]) -> tuple[list[Exercise], list[str]]:
         solution, check = [*cells, _NOTHING, _NOTHING][card.number : card.number + 2]
         whole |= {card.number, solution.number, check.number}
         one = _exercise(card, solution, check)
-        if isinstance(one, Exercise):
-            exercises.append(one)
-        else:
+        if not isinstance(one, Exercise):
             problems.append(one)
+        elif one.id in [other.id for other in exercises]:
+            problems.append(card.problem(f"there are two exercises {one.id}"))
+        else:
+            exercises.append(one)
     for cell in cells:
         is_part = {"solution", "check"} & set(cell.tags) or cell.called_with("check") or markers_in(cell.text)
         if is_part and cell.number not in whole:

@@ -65,7 +65,9 @@ def solution(course: Course, id: str, stub: bool = False) -> Any:
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # an answer may need its source
     exec(compile(text, file, "exec"), space)
     (call,) = calls_in(exercise.check.parsed(), "check")
-    return space[ast.unparse(call.args[1])]
+    if (name := ast.unparse(call.args[1])) not in space:
+        raise LookupError(f"{exercise.check.problem(f'the solution defines no {name}')}")
+    return space[name]
 
 
 @functools.cache
@@ -89,7 +91,8 @@ def record(exercise: Exercise, reference: Any, programs: Mapping[str, Any]) -> R
         warnings.simplefilter("ignore")
         seen = [observed(exercise, Trial(reference), world) for world in exercise.worlds]
         if fault := next((one.told for world in seen for one in world if one.what in (RAISED, LEFT)), None):
-            raise ValueError(f"{exercise.id}: the check finds a fault in the solution: {fault.missing}")
+            details = "".join(f"; {label}: {text}" for label, text in fault.details if label == "got")
+            raise ValueError(f"{exercise.id}: the check finds a fault in the solution: {fault.missing}{details}")
         worlds = [[[one.what, one.data] for one in world] for world in seen]
         found = {
             label: [
