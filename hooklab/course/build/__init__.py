@@ -47,6 +47,8 @@ def main(argv: list[str], root: Path | None = None) -> int:
     except LookupError as error:
         print(f"build: {error.args[0]}", file=sys.stderr)
         return 2
+    except SyntaxError as error:  # a source, or data of a lesson, that can't be read
+        return _told([str(error)], "")
     except KeyboardInterrupt:
         print("build: interrupted; the notebooks are as they were", file=sys.stderr)
         return 130
@@ -99,7 +101,7 @@ def _record(draft: Draft) -> list[str]:
     run = subprocess.run(command, cwd=lesson.root, env=env, capture_output=True, text=True)
     print(run.stdout, end="")
     why = (run.stderr.strip().splitlines() or ["no reason given"])[-1]
-    return [f"{lesson.shown(lesson.misconceptions)}: the records could not be made: {why}"] if run.returncode else []
+    return [f"{lesson.name}: the records could not be made: {why}"] if run.returncode else []
 
 
 def _told(problems: list[str], fine: str) -> int:

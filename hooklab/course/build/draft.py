@@ -141,10 +141,12 @@ def _find_exercises(cells: list[Cell]) -> tuple[list[Exercise], list[str]]:
         solution, check = [*cells, _NOTHING, _NOTHING][card.number : card.number + 2]
         whole |= {card.number, solution.number, check.number}
         one = _exercise(card, solution, check)
-        if isinstance(one, Exercise):
-            exercises.append(one)
-        else:
+        if not isinstance(one, Exercise):
             problems.append(one)
+        elif one.id in [other.id for other in exercises]:
+            problems.append(card.problem(f"there are two exercises {one.id}"))
+        else:
+            exercises.append(one)
     for cell in cells:
         is_part = {"solution", "check"} & set(cell.tags) or cell.called_with("check") or markers_in(cell.text)
         if is_part and cell.number not in whole:
@@ -170,20 +172,23 @@ def _exercise(card: Cell, solution: Cell, check: Cell) -> Exercise | str:
 def _prediction_problems(cells: list[Cell]) -> Iterator[str]:
     """Find the cells of predictions that are not three in a row, or in which the answer is in sight."""
     whole: set[int] = set()
-    for asking, code, telling in zip(cells, cells[1:], cells[2:], strict=False):
-        asked = asking.called_with("predict")
-        alone = bool(asked) and asking.text.strip() == f'predict("{asked[0]}")'
-        quiet = "predict" in code.tags and not any(isinstance(node, ast.Assert) for node in ast.walk(code.parsed()))
-        told = telling.called_with("reveal") == asked and telling.text.startswith("reveal(")
-        if alone and quiet and told and all(isinstance(line, ast.Assert) for line in telling.parsed().body[1:]):
-            whole |= {asking.number, code.number, telling.number}
-    what = (
-        "a prediction is `predict(\"1.a\")` alone, a cell with the tag 'predict' and without an assert, and "
-        '`reveal("1.a", …)` with nothing but asserts after it'
-    )
+    for asking in (cell for cell in cells if cell.called_with("predict")):
+        code, telling = [*cells, _NOTHING, _NOTHING][asking.number : asking.number + 2]
+        whole |= {asking.number, code.number, telling.number}
+        (id, *_), told = asking.called_with("predict"), telling.called_with("reveal")
+        if asking.text.strip() != f'predict("{id}")':
+            yield asking.problem(f'`predict("{id}")` must be alone in its cell')
+        elif "predict" not in code.tags or told != [id] or not telling.text.startswith("reveal("):
+            yield asking.problem(
+                f"a cell with the tag 'predict', and then one that begins `reveal(\"{id}\", …)`, must follow"
+            )
+        elif any(isinstance(node, ast.Assert) for node in ast.walk(code.parsed())):
+            yield code.problem("an assert in the code of a prediction tells the answer: put it after `reveal(…)`")
+        elif not all(isinstance(line, ast.Assert) for line in telling.parsed().body[1:]):
+            yield telling.problem("this cell is folded: nothing but asserts may follow `reveal(…)`")
     for cell in cells:
-        if cell.number not in whole and ("predict" in cell.tags or cell.called_with("predict", "reveal")):
-            yield cell.problem(what)
+        if cell.number not in whole and ("predict" in cell.tags or cell.called_with("reveal")):
+            yield cell.problem("a part of a prediction that does not follow its `predict(…)`")
 
 
 # --- minutes

@@ -177,7 +177,8 @@ def _predictions(draft: Draft) -> str:
     """Each question with its choices, a tick at what came out, and a link to its cell."""
     places = {id: cell.number for cell in draft.cells for id in cell.called_with("predict")}
     came, file, lines = _what_came_out(draft), draft.lesson.own / "predictions.py", []
-    tree = ast.parse(file.read_text(encoding="utf-8") if file.is_file() else "")  # an import would import torch
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    tree = ast.parse(text, file)  # an import would import torch
     for call in calls_in(tree, "prediction", "ByNumber"):
         id, question, *_ = _texts(call)
         place = places.get(id, 1)
@@ -237,7 +238,10 @@ def _reasons(lesson: Lesson, id: str) -> list[str]:
 
 
 def _loaded(path: Path, loads: Callable[[str], Any]) -> Any:
-    return loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    try:
+        return loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError as error:
+        raise SyntaxError(f"{'/'.join(path.parts[-2:])}: {error}") from error
 
 
 def _in_short(text: str) -> str:

@@ -10,8 +10,11 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+import os
+import re
 import runpy
 import sys
+import traceback
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +26,7 @@ from hooklab.course.build.sources import Course, calls_in, stubbed
 from hooklab.course.exercises.exercise import Exercise, exercises_of
 from hooklab.course.exercises.guards import global_hooks_set_aside
 from hooklab.course.exercises.judge import LEFT, RAISED, difference, observed
+from hooklab.course.exercises.reasons import reason
 from hooklab.course.exercises.records import Records, as_json
 from hooklab.course.exercises.state import usual_state
 from hooklab.course.exercises.trial import Trial
@@ -61,7 +65,9 @@ def solution(course: Course, id: str, stub: bool = False) -> Any:
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # an answer may need its source
     exec(compile(text, file, "exec"), space)
     (call,) = calls_in(exercise.check.parsed(), "check")
-    return space[ast.unparse(call.args[1])]
+    if (name := ast.unparse(call.args[1])) not in space:
+        raise LookupError(f"{exercise.check.problem(f'the solution defines no {name}')}")
+    return space[name]
 
 
 @functools.cache
@@ -85,7 +91,8 @@ def record(exercise: Exercise, reference: Any, programs: Mapping[str, Any]) -> R
         warnings.simplefilter("ignore")
         seen = [observed(exercise, Trial(reference), world) for world in exercise.worlds]
         if fault := next((one.told for world in seen for one in world if one.what in (RAISED, LEFT)), None):
-            raise ValueError(f"{exercise.id}: the check finds a fault in the solution: {fault.missing}")
+            details = "".join(f"; {label}: {text}" for label, text in fault.details if label == "got")
+            raise ValueError(f"{exercise.id}: the check finds a fault in the solution: {fault.missing}{details}")
         worlds = [[[one.what, one.data] for one in world] for world in seen]
         found = {
             label: [
@@ -102,12 +109,40 @@ def record(exercise: Exercise, reference: Any, programs: Mapping[str, Any]) -> R
 def store(course: Course, lesson: int) -> bool:
     """Write a lesson's records.json, made now, if it has changed; return whether it has."""
     programs, path = misconceptions(course, lesson), course.root / f"hooklab/course/lesson{lesson:02d}/records.json"
-    records = {one.id: record(one, solution(course, one.id), programs.get(one.id, {})) for one in exercises_of(lesson)}
+    exercises = exercises_of(lesson)
+    if without := [id for id in programs if id not in [one.id for one in exercises]]:
+        raise LookupError(f"there are misconceptions of exercise {without[0]}, and no scene of it")
+    for id, label in ((id, label) for id, labelled in programs.items() for label in labelled):
+        reason(id, label, "")  # it raises if there is no sentence
+    records = {one.id: record(one, solution(course, one.id), programs.get(one.id, {})) for one in exercises}
     return write_if_changed(as_json(records), path)
+
+
+def main(names: list[str]) -> int:
+    """Store the records of these lessons and return the exit status: 1 when one could not be made, told in a line."""
+    course = Course(find_root())
+    try:
+        for lesson in course.choose(names):
+            written = store(course, lesson.number)
+            print(f"{lesson.shown(lesson.own)}/records.json: {'written' if written else 'unchanged'}")
+    except Exception as error:
+        print(_in_a_line(error, course), file=sys.stderr)
+        return 1
+    return 0
+
+
+def _in_a_line(error: Exception, course: Course) -> str:
+    """Return an error as a line that begins with the last place in a lesson's own files that it came through."""
+    frames = [(one.filename, one.lineno) for one in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):
+        frames.append((error.filename or "", error.lineno))
+    files = [(file.removeprefix(f"{course.root}{os.sep}"), line) for file, line in frames]
+    own = [
+        f"{file}:{line}: " for file, line in files if re.match(r"solutions.|hooklab.course.lesson\d|<solution", file)
+    ]
+    return "".join(own[-1:]) + traceback.format_exception_only(error)[-1].strip()
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for argument in sys.argv[1:]:
-        written = store(Course(find_root()), int(argument))
-        print(f"hooklab/course/lesson{int(argument):02d}/records.json: {'written' if written else 'unchanged'}")
+    sys.exit(main(sys.argv[1:]))

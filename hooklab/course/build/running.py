@@ -135,14 +135,9 @@ def _at_line(traceback: str) -> str:
 
 
 def findings(notebook: Any, draft: Draft, variant: Variant) -> list[str]:
-    """Return everything that is wrong with what a run left in a notebook, in the order of its cells.
+    """Return everything that is wrong with what a run left in a notebook of the draft, in the order of its cells.
 
     The same rules for a notebook just run and for a committed one.
-
-    Args:
-        notebook: its cells are those of the draft.
-        draft: of the lesson.
-        variant: whether it is the lesson or the solution.
     """
     secret = _secret_lines(draft) if variant == "lesson" else []
     changing = _changing(draft.lesson.root)

@@ -18,6 +18,7 @@ FOLDER: dict[Variant, str] = {"lesson": "lessons", "solution": "solutions"}
 BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"
 STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
+_MARKER = re.compile(r'# %%( \[markdown\])?( tags=\["[^"]+"(, "[^"]+")*\])?')
 _REGION = re.compile(rf"^([ \t]*){BEGIN}[ \t]*\n(.*?)^[ \t]*{END}[ \t]*$", re.M | re.S)
 
 
@@ -86,7 +87,7 @@ class Course:
         known = {lesson.number: lesson for lesson in self.lessons()}
         if not known:
             raise LookupError(f"found no sources in {self.root / 'solutions' / 'source'}")
-        wanted = {name: int("0" + re.findall(r"^\d*", Path(name).name)[0]) for name in names}
+        wanted = {name: int((re.findall(r"^\d+", Path(name).name) or ["-1"])[0]) for name in names}
         for name, number in wanted.items():
             if number not in known:
                 there = ", ".join(lesson.name for lesson in known.values())
@@ -129,12 +130,7 @@ class Cell:
             return ast.parse("")
 
     def called_with(self, *names: str) -> list[str]:
-        """Return the texts that a code cell calls functions of these names with, as first argument, in order.
-
-        Example:
-            >>> Cell("a.py", 1, 1, "code", (), 'check("2.1", record_gradients)').called_with("check")
-            ['2.1']
-        """
+        """Return the texts that a code cell calls functions of these names with, as first argument, in order."""
         if not any(name in self.text for name in names):
             return []
         first = [call.args[0] for call in calls_in(self.parsed(), *names) if call.args]
@@ -145,11 +141,7 @@ class Cell:
 def read_cells(text: str, file: str) -> list[Cell]:
     """Return the cells of a source in jupytext's percent format.
 
-    Raises ValueError if a cell begins without a `# %%` line of its own.
-
-    Args:
-        text: the source.
-        file: the name that the problems show.
+    Raises SyntaxError, with file and line, for a source that isn't Python or in which a cell begins with another line.
 
     Example:
         >>> cells = read_cells('# %% [markdown]\\n# Hello\\n\\n# %% tags=["setup"]\\nx = 1\\n', "a.py")
@@ -158,7 +150,15 @@ def read_cells(text: str, file: str) -> list[Cell]:
     """
     import jupytext  # not above: a learner's pytest, which compares notebooks and reads no source, has none
 
-    lines = [number for number, line in enumerate(text.split("\n"), start=1) if line.startswith("# %%")]
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        raise SyntaxError(f"{file}:{error.lineno}: not valid Python: {error.msg}") from error
+    lines = [n for n, line in enumerate(text.split("\n"), start=1) if n == 1 or re.match(r"\s*#\s*%%", line)]
+    for number in lines:
+        if not _MARKER.fullmatch(line := text.split("\n")[number - 1]):
+            form = '`# %%` or `# %% [markdown]`, not indented; then ` tags=["setup"]` may follow'
+            raise SyntaxError(f"{file}:{number}: a cell, also the first, begins with {form}: {line!r}")
     read = zip(lines, jupytext.reads(text, fmt="py:percent").cells, strict=True)
     return [
         Cell(file, number, line, found.cell_type, tuple(found.metadata.get("tags", ())), found.source)
@@ -174,14 +174,7 @@ def calls_in(tree: ast.AST, *names: str) -> list[ast.Call]:
 
 
 def stubbed(text: str) -> str:
-    """Return the text with each region replaced by the stub, at the indentation of its first delimiter.
-
-    Example:
-        >>> print(stubbed("def f():\\n    ### BEGIN SOLUTION\\n    return 1\\n    ### END SOLUTION"))
-        def f():
-            # YOUR CODE HERE
-            raise NotImplementedError()
-    """
+    """Return the text with each region replaced by the stub, at the indentation of its first delimiter."""
     return _REGION.sub(lambda region: "\n".join(region[1] + line for line in STUB), text)
 
 

@@ -297,7 +297,7 @@ class Net(nn.Module):
 
 @exercise(
     "7.5",
-    "A whole step",
+    "Fix it: a whole step",
     worlds=(
         (torch.float32, 2, ((0.75, 1), (0.25, 0)), PlannedError),
         (torch.float64, 2, ((0.375, 2), (0.875, 1)), PlannedInterrupt),

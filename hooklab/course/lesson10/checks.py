@@ -300,7 +300,7 @@ a_checkpoint_from_two_functions = exercise(
 
 @exercise(
     "10.3",
-    "A step inside the backward",
+    "Fix it: a step inside the backward",
     worlds=((0.5, list, torch.float32), (0.25, iter, torch.float64), (0.125, tuple, torch.float32)),
     verified="each parameter has taken its own step when backward() ends, its gradient is gone, and handles end it",
 )

@@ -129,9 +129,19 @@ def test_a_lesson_is_named_by_number_name_or_path(built: Path, name: str) -> Non
     assert main(["--check", name], built) == 0
 
 
-def test_an_unknown_name_gets_those_that_there_are(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tyni"], built) == 2
-    assert capsys.readouterr().err == f"build: there is no lesson 'tyni'; there are: {NAME}\n"
+def test_an_unknown_name_gets_those_that_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_course(tmp_path, {"00_first": TINY, NAME: TINY})
+    for name in ("tyni", "8", "../x"):
+        assert main([name], tmp_path) == 2
+        assert capsys.readouterr().err == f"build: there is no lesson {name!r}; there are: 00_first, {NAME}\n"
+
+
+def test_a_source_that_cannot_be_read_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_course(tmp_path, {NAME: "text\n" + TINY})
+    for arguments in ([], ["--check"]):
+        assert main(arguments, tmp_path) == 1
+        line, count = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"solutions/source/{NAME}.py:1: a cell") and count == "1 problem"
 
 
 def test_ctrl_c_is_told_in_one_line(

@@ -46,6 +46,12 @@ def test_an_exercise_has_its_id_points_and_cells(tmp_path: Path) -> None:
     assert (one.card.number, one.solution.number, one.check.number) == (4, 5, 6)
 
 
+def test_a_second_exercise_of_the_same_id_is_told(tmp_path: Path) -> None:
+    shown = problems_of(tmp_path, TINY + "\n" + TINY[TINY.index('# %% [markdown] tags=["exercise"]') :])
+
+    assert shown == ['09_tiny.py:44: cell 7 "### Exercise 9.1 · Two": there are two exercises 9.1']
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "cell", "said"),
     [

@@ -1,4 +1,6 @@
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,26 @@ def test_a_new_lesson_builds(course: Path, capsys: pytest.CaptureFixture[str]) -
     (course / "README.md").write_text(row("77_new_lesson", "5"), encoding="utf-8")
 
     assert main(["77"], course) == 0, capsys.readouterr().err
+
+
+def test_a_new_lesson_keeps_the_rules_of_ruff(course: Path) -> None:
+    main(["new", "77_new_lesson"], course)
+    for command in (["check"], ["format", "--check"]):
+        run = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "ruff",
+                *command,
+                "--config",
+                ROOT / "pyproject.toml",
+                course / "hooklab",
+                course / "solutions" / "misconceptions",
+            ],
+            capture_output=True,
+            text=True,
+        )
+        assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.parametrize(

@@ -16,27 +16,27 @@ MEANING = '# %%\nreveal("9.a", three)\n'
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "cells"),
+    ("old", "new", "said"),
     [
-        ("print(three)\n\n", "assert three == 3\n\n", [8, 9, 10]),
-        (QUESTION, "", [8, 9]),
-        (MEANING, "# %%\n", [8, 9]),
-        ('# %% tags=["predict"]', "# %%", [8, 10]),
-        ('reveal("9.a"', 'reveal("9.b"', [8, 9, 10]),
-        ('predict("9.a")', 'print()\npredict("9.a")', [8, 9, 10]),
-        (MEANING, '# %%\nprint(3)\nreveal("9.a", 3)\n', [8, 9, 10]),
-        (MEANING, BETWEEN + MEANING, [8, 9, 11]),
-        (MEANING, MEANING + "four = 4\n", [8, 9, 10]),
-        (MEANING, MEANING, []),
+        ("print(three)\n\n", "assert three == 3\n\n", {9: "an assert in the code of a prediction"}),
+        (QUESTION, "", {8: "does not follow its `predict(…)`", 9: "does not follow its `predict(…)`"}),
+        (MEANING, "# %%\n", {8: "must follow"}),
+        ('# %% tags=["predict"]', "# %%", {8: "a cell with the tag 'predict'"}),
+        ('reveal("9.a"', 'reveal("9.b"', {8: 'one that begins `reveal("9.a", …)`, must follow'}),
+        ('predict("9.a")', 'print()\npredict("9.a")', {8: '`predict("9.a")` must be alone'}),
+        (MEANING, '# %%\nprint(3)\nreveal("9.a", 3)\n', {8: "must follow"}),
+        (MEANING, BETWEEN + MEANING, {8: "must follow", 11: "does not follow its `predict(…)`"}),
+        (MEANING, MEANING + "four = 4\n", {10: "nothing but asserts may follow `reveal(…)`"}),
+        (MEANING, MEANING, {}),
     ],
 )
 def test_a_prediction_is_three_cells_in_a_row_without_an_answer_in_sight(
-    tmp_path: Path, old: str, new: str, cells: list[int]
+    tmp_path: Path, old: str, new: str, said: dict[int, str]
 ) -> None:
     shown = problems_of(tmp_path, TINY + changed(old, new, ASKED))
 
-    assert [int(problem.split("cell ")[1].split(" ")[0]) for problem in shown] == cells
-    assert all('": a prediction is `predict(' in problem for problem in shown)
+    assert [int(problem.split("cell ")[1].split(" ")[0]) for problem in shown] == list(said)
+    assert all(words in problem for words, problem in zip(said.values(), shown, strict=True))
 
 
 def test_what_a_prediction_puts_out_is_stored_folded_in_the_lesson_and_open_in_the_solution(tmp_path: Path) -> None:

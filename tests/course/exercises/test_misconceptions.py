@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hooklab.course.build.draft import draft
 from hooklab.course.build.records import misconceptions, solution
 from hooklab.course.build.sources import Course
 from hooklab.course.exercises import attempt
@@ -50,6 +51,12 @@ def test_the_stub_is_not_attempted_and_the_solution_is_correct(one):
     outcome = attempt(one.id, solution(COURSE, one.id))
     assert (outcome.state, outcome.details) == ("correct", ())
     assert outcome.summary == one.verified
+
+
+@each_exercise
+def test_the_title_is_the_cards(one):
+    (lesson,) = COURSE.choose([str(one.lesson)])
+    assert one.title in [other.title for other in draft(COURSE, lesson).exercises if other.id == one.id]
 
 
 @each_exercise
