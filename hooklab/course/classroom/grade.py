@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hooklab.course.classroom.collecting import Submission, find_submissions
 from hooklab.course.classroom.grading import Graded, grade_class
-from hooklab.course.classroom.lessons import CORE, misconceptions_of
+from hooklab.course.classroom.lessons import ALL, CORE, every_exercise, misconceptions_of
 from hooklab.course.classroom.pages import file_names, page, to_send_back
 from hooklab.course.classroom.report import report, to_look_at
 from hooklab.course.classroom.report_folder import ReportFolder
@@ -110,4 +110,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _ids(text: str) -> frozenset[str]:
-    return frozenset(one.strip() for one in text.split(","))
+    ids = frozenset(one.strip() for one in text.split(","))
+    if ids not in (CORE, ALL) and (unknown := sorted(ids - every_exercise())):
+        raise argparse.ArgumentTypeError(f"there is no exercise {unknown[0]!r}")
+    return ids

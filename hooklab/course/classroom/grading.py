@@ -71,7 +71,9 @@ def grade_class(
         pool.shutdown(cancel_futures=True)
     lessons = {one.lesson.number: one.lesson for graded, _ in results for one in graded}
     if not lessons:
-        told = [f"{one.student}: {'; '.join(notes)}" for one, (_, notes) in zip(submissions, results, strict=True)]
+        told = [
+            f"{one.student}: {'; '.join(notes)}" for one, (_, notes) in zip(submissions, results, strict=True) if notes
+        ]
         which = "a lesson" if lesson is None else f"lesson {lesson}"
         raise LookupError("\n  ".join([f"nobody has handed in {which}", *told]))
     found = []
@@ -117,6 +119,8 @@ class Grader:
                 lesson = lesson_at(number, self.exercises)
             except LookupError as error:
                 notes.append(str(error.args[0]))
+                continue
+            if not lesson.exercises:
                 continue
             of_it = [one for one in notebooks if one.lesson == number]
             notebook = max(of_it, key=functools.partial(_newest, lesson))

@@ -22,6 +22,7 @@ from hooklab.course.root import find_root
 PACKAGE = (
     *(f"hooklab/**/*.{kind}" for kind in ("py", "json", "toml")),
     "hooklab/py.typed",
+    "hooklab/course/launcher/**/*.js",
     "pyproject.toml",
     "requirements.txt",
 )

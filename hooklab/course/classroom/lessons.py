@@ -76,6 +76,12 @@ def lesson_at(number: int, only: frozenset[str] = ALL) -> Lesson:
     return Lesson(number, path.stem, title, tuple(exercises), read_notebook(content).cells)
 
 
+def every_exercise() -> set[str]:
+    """Return the ids of the exercises of all lessons."""
+    numbers = [int(path.name[:2]) for path in LESSONS.glob("[0-9][0-9]_*.ipynb")]
+    return {exercise.id for number in numbers for exercise in lesson_at(number).exercises}
+
+
 def wrong_answers(lesson: int) -> dict[str, dict[str, Any]]:
     """Return the programs of the misconceptions of a lesson's exercises, by exercise and label."""
     path, space = misconceptions_of(lesson), dict[str, Any](__name__="misconceptions")

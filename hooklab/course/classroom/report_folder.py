@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hooklab.course.classroom.collecting import REPORT
 from hooklab.course.classroom.grading import Graded
+from hooklab.course.classroom.lessons import every_exercise
 from hooklab.course.classroom.pages import STATES
 from hooklab.course.classroom.tables import Refused, read_table
 
@@ -69,12 +70,12 @@ class ReportFolder:
         if not path.exists():
             path.write_text(",".join(_COLUMNS) + "\n", encoding="utf-8-sig")
         found = {(one.student, exercise.id): (one.verdicts, exercise) for one in graded for exercise, _ in one.pairs}
-        lessons = {id.partition(".")[0] for _, id in found}
+        others = every_exercise() - {id for _, id in found}  # those of another run, with another --lesson
         for number, row in enumerate(read_table(path), start=2):
             if missing := [name for name in _COLUMNS if name not in row]:
                 raise Refused(f"{path} has no column {missing[0]}: its columns are {', '.join(_COLUMNS)}")
             student, id, outcome, points, remark = (row[name].strip() for name in _COLUMNS)
-            if id.partition(".")[0] not in lessons:  # that of another run, with another --lesson
+            if id in others:
                 continue
             if (student, id) not in found:
                 raise Refused(f"{path}, line {number}: nobody called {student!r} has an exercise {id!r}")

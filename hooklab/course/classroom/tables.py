@@ -23,7 +23,7 @@ STRANGER = "is not on the class list, or has a name that several people on it ha
 _NUMBER = ("identifier", "id", "number", "id number", "student id", "orgdefinedid", "student number")
 _NAME = ("full name", "student", "name", "student name")
 _GRADE = ("grade", "points")
-_NOBODY = re.compile(r"\s*points possible|student,? test", re.I)  # rows of Canvas's gradebook that aren't students
+_NOBODY = re.compile(r"points possible|test student$", re.I)  # rows of Canvas's gradebook that aren't students
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "|", "%")
 
 

@@ -120,7 +120,9 @@ def test_what_the_teacher_decides_is_in_grades_report_and_feedback(done: Any, tm
     assert "Your teacher says: we have talked about it" in page and "looks at this answer" not in page
 
 
-@pytest.mark.parametrize("row", ["bo,0.1,perhaps,,", "bo,0.1,,half,", "nobody,0.1,correct,,", "bo,0.9,correct,,"])
+@pytest.mark.parametrize(
+    "row", ["bo,0.1,perhaps,,", "bo,0.1,,half,", "nobody,0.1,correct,,", "bo,0.9,correct,,", 'bo,"0,1",correct,,']
+)
 def test_a_decision_that_is_not_understood_is_told(row: str, done: Any, tmp_path: Path, capsys: Any) -> None:
     done()
     with (tmp_path / "report" / "decisions.csv").open("a", encoding="utf-8") as file:
@@ -246,6 +248,25 @@ def test_everybody_gets_a_row_for_each_lesson_that_anybody_has_handed_in(tmp_pat
         ("bo", {"0.1": "not handed in"}),
         ("bo", {"3.2": "not attempted"}),
     ]
+
+
+@pytest.mark.usefixtures("grade")
+def test_a_lesson_of_which_nothing_counts_is_not_graded(tmp_path: Path) -> None:
+    write(answered(), tmp_path / "class" / "ana" / "00_start_here.ipynb")
+    write((ROOT / "lessons" / "03_forward_hooks.ipynb").read_bytes(), tmp_path / "class" / "ana" / "3.ipynb")
+
+    found = grade_class(
+        find_submissions(tmp_path / "class"), tmp_path / "kept", limits=LIMITS, exercises=frozenset(["0.1"])
+    )
+
+    assert [one.lesson.number for one in found] == [0]
+
+
+def test_an_exercise_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command.main([str(tmp_path), "--exercises", "0.1,0.99"])
+
+    assert "there is no exercise '0.99'" in capsys.readouterr().err
 
 
 def test_every_canary_is_refused_by_an_untouched_check() -> None:

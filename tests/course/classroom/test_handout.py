@@ -40,6 +40,8 @@ def test_the_folder_and_the_zip_hold_lessons_package_and_requirements(out: Path)
         zipped = {name.removeprefix("hooks/") for name in archive.namelist() if not name.endswith("/")}
 
     assert there == zipped
+    extension = json.loads(next(out.rglob("labextensions/*/package.json")).read_text())["jupyterlab"]["_build"]["load"]
+    assert f"hooklab/course/launcher/labextensions/hooklab-links/{extension}" in there
     assert {path.split("/")[0] for path in there} == {
         "lessons", "hooklab", "requirements.txt", "pyproject.toml", "README.md"
     }  # fmt: skip

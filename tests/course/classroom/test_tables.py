@@ -20,7 +20,7 @@ from tests.course.classroom.made_up import answered, write, zipped
 MOODLE = (
     "Identifier,Full name,Grade\nParticipant 101,Maria Garcia,\nParticipant 202,Maria Garcia,\nParticipant 7,Bo Ek,\n"
 )
-CANVAS = 'Student,ID,Section\n"    Points Possible",,\n"Li, Ana",11,A\n"Ek, Bo",12,A\n'
+CANVAS = 'Student,ID,Section\n"    Points Possible",,\n"Li, Ana",11,A\n"Ek, Bo",12,A\n"Student, Test",99,A\n'
 PLAIN = "Name;Group\nLi Ana;1\nEk Bo;2\n"
 
 
