@@ -110,7 +110,7 @@ def test_differences_draws_each_interval_in_colour_only_where_it_is_significant(
         {**row, "mean": -2.0, "low": -3.0, "high": -1.0, "p_holm": 0.01},
         {**row, "mean": 0.5, "low": -1.0, "high": 2.0, "p_holm": 0.4},
     ]
-    axes = differences(rows).axes[0]
+    axes = differences([*rows, {**rows[0], "metric": "nll"}]).axes[0]
     marks = [line for line in axes.lines if len(line.get_xdata()) == 1]
     assert [(mark.get_color(), mark.get_marker()) for mark in marks] == [(CHANGED, "o"), (REST, "s")]
     assert [-3.0, -1.0] in [list(line.get_xdata()) for line in axes.lines]
