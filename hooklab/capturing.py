@@ -142,7 +142,6 @@ class CaptureSession(PassSession):
     def __init__(self, block: Capture) -> None:
         super().__init__(block.model)
         self.block = block
-        self.grads = block.grads
         # nothing to do but detach: the case that must be fast
         self.is_plain = block.detach and not (block.inputs or block.clone or block.grads or block.map)
         self.gradient_handles: list[Handle] = []
@@ -200,7 +199,7 @@ class CaptureSession(PassSession):
                 return
             except RuntimeError:  # an inference tensor counts no versions: copied below
                 pass
-        gradients = (map_tensors(self.watch, output),) if self.grads else None
+        gradients = (map_tensors(self.watch, output),) if self.block.grads else None
         end = (*self.keep_output(output), gradients)
         if started := self.started[id(module)]:
             started.pop()[2] = end

@@ -71,9 +71,8 @@ def grade_class(
         pool.shutdown(cancel_futures=True)
     lessons = {one.lesson.number: one.lesson for graded, _ in results for one in graded}
     if not lessons:
-        told = [
-            f"{one.student}: {'; '.join(notes)}" for one, (_, notes) in zip(submissions, results, strict=True) if notes
-        ]
+        everybody = zip(submissions, results, strict=True)
+        told = [f"{one.student}: {'; '.join(notes)}" for one, (_, notes) in everybody if notes]
         which = "a lesson" if lesson is None else f"lesson {lesson}"
         raise LookupError("\n  ".join([f"nobody has handed in {which}", *told]))
     found = []

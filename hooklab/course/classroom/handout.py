@@ -42,12 +42,13 @@ def main(argv: Sequence[str]) -> int:
         return 2
     course = Course(find_root())
     try:
-        [lesson_at(number) for number in options.lessons or ()]
+        for number in options.lessons or ():
+            lesson_at(number)
     except LookupError as error:
         print(f"handout: {error}", file=sys.stderr)
         return 2
     drafts = [draft(course, lesson) for lesson in course.lessons()]
-    if stale := [str(problem) for one in drafts for problem in one.problems or compare(one)]:
+    if stale := [problem for one in drafts for problem in one.problems or compare(one)]:
         print("\n".join(stale), "handout: first bring the lessons up to date", sep="\n", file=sys.stderr)
         return 1
     files = given_files(course.root, options.lessons)

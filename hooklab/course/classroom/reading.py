@@ -84,7 +84,7 @@ def read(path: str, content: bytes, when: tuple[int, ...], depth: int = _DEPTH) 
 
 
 def parts_of(name: str) -> tuple[str, ...]:
-    """Return the folders and the file's name in a path as a zip has it; () for what no student has written."""
+    """Return the folders and the file's name in the path of a zip's entry; () for what no student has written."""
     parts = tuple(part for part in re.split(r"[/\\]", name) if part not in ("", ".", ".."))
     return () if any(part in _IGNORED or part[0] == "." for part in parts) else parts
 

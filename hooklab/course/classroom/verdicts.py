@@ -204,9 +204,8 @@ def _listen(job: dict[str, Any], limits: Limits, heard: _Heard, interrupted: thr
                 if running > limits.processes:
                     return "processes", ""
                 most = _UNTIL_IT_BEGINS
-                if (
-                    heard.cell or heard.checking
-                ):  # longer than the process itself gives: this is for what it cannot stop
+                if heard.cell or heard.checking:
+                    # longer than the process itself gives: this is for what it cannot stop
                     most = limits.seconds * (4 if heard.checking else 20)
                 wall, cpu = time.monotonic() - began, seconds - used
                 if wall > most and (cpu > most / 2 or cpu < wall / 50 or wall > 10 * most):  # busy, asleep, or lost

@@ -167,7 +167,7 @@ def _read_all() -> dict[str, Any]:
 
 
 def _write_all(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Give these settings these values; return (name, what it was) for those that had another one."""
+    """Give these settings these values; return (name, what it was) for those that were different."""
     changed = []
     for name, value in values.items():
         read, write = SETTINGS[name]

@@ -167,7 +167,7 @@ class _Before:
                 )
 
     def _names(self) -> dict[nn.Module, str]:
-        """Each module among the objects, with its name in the first one that has it."""
+        """Each module among the objects, with its name in the first one that contains it."""
         names: dict[nn.Module, str] = {}
         for one in self.objects:
             for name, module in one.named_modules() if isinstance(one, nn.Module) else ():

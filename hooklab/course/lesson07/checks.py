@@ -51,7 +51,7 @@ def has_other_partners(one: Seen) -> bool:
 
 
 def why_not_mixed(one: Seen) -> str | None:
-    """Return why this is no mixture with the given draws, if that can be seen."""
+    """Return why this isn't a mixture with the given draws, if that can be seen."""
     if one.lam < 1 and has_other_partners(one):
         return "other-partners"
     return "other-weights" if has_other_weights(one.got, one.values, one.values[one.indices], one.lam) else None

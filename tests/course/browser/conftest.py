@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 FAILURES = Path(__file__).parent / "failures"  # git ignores it
 PICTURES = "HOOKLAB_PICTURES"  # a folder for pictures of what the tests look at, whether they pass or not
 
-# What JupyterLab's own parts write on the console as errors, and is none: what it asked of a kernel that is ending.
+# JupyterLab logs this as an error when a kernel ends before it has answered a request; nothing is wrong then.
 NOT_OURS = "Canceled future for"
 
 _LAB = pytest.StashKey[Lab]()

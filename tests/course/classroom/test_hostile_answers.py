@@ -121,7 +121,7 @@ def test_a_hostile_answer_ends_and_the_teacher_is_told(name: str, grade: Grade, 
 
     verdict = found.verdicts["0.1"]
     told = "\n".join([verdict.summary, str(verdict.details), *verdict.notes, *found.notes])
-    assert (verdict.state, hostile.says in told) == (hostile.state, True), told
+    assert (verdict.state, verdict.points, hostile.says in told) == (hostile.state, 0, True), told
 
 
 def test_a_redefined_check_and_forged_points_count_for_nothing(grade: Grade, tmp_path: Path) -> None:
